@@ -1,0 +1,218 @@
+"""The plain values of memalign: Example, Feedback, Guideline, Judgment, Usage.
+
+All are frozen; "changing" one makes a new one (`msgspec.structs.replace`). Content fields hold any JSON value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Any, Literal, Self
+
+import msgspec
+
+from memalign.errors import InputError
+from memalign.values import Value
+
+__all__ = [
+    "CONTENT_FIELDS",
+    "Example",
+    "Feedback",
+    "Guideline",
+    "Judgment",
+    "LedgerState",
+    "Usage",
+    "canonical_json",
+    "feedback_key",
+]
+
+CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
+"""The fields of an Example that a judge's instructions may name, in the order in which prompts show them."""
+
+UNKNOWN_SOURCE = "unknown"
+
+LedgerState = Literal["learned", "merged", "pending", "disputed", "rejected", "withdrawn", "erased"]
+
+
+def canonical_json(value: object) -> str:
+    """`value` as JSON text that is the same for equal values: sorted keys, no spaces, no escapes for letters.
+
+    Raises InputError for what JSON cannot hold (NaN and infinity included).
+    """
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"not a JSON value: {error}") from None
+
+
+def feedback_key(example_id: str, source: str) -> str:
+    """The key of one person's feedback on one case, `t-17@ana`."""
+    return f"{example_id}@{source}"
+
+
+class _Content(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Fields shared by Example and Feedback: an id and what was judged."""
+
+    id: str
+    inputs: Any = None
+    outputs: Any = None
+    expectations: Any = None
+    conversation: Any = None
+    trace: Any = None
+    meta: dict[str, Any] = {}
+
+    def _check_id(self) -> None:
+        if not isinstance(self.id, str) or not self.id.strip():
+            raise InputError("id is missing or empty")
+        if any(character in self.id for character in "\n\r\x00"):
+            raise InputError("id must be one line of text")
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The content fields that are present, in prompt order."""
+        return {name: value for name in CONTENT_FIELDS if (value := getattr(self, name)) is not None}
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
+        cached = self.__dict__.get("_content_hash")
+        if cached is None:
+            cached = hashlib.sha256(canonical_json(self.content).encode("utf-8", "surrogatepass")).hexdigest()
+            self.__dict__["_content_hash"] = cached
+        return str(cached)
+
+
+class Example(_Content, frozen=True, kw_only=True):
+    """One case: what a judge is asked about.
+
+    Only `id` and one content field are required. `inputs`, `outputs` and `expectations` (a reference) are any JSON
+    value; `conversation` is a list of turns; `trace` is text or JSON. `meta` is carried along and never judged.
+    """
+
+    def __post_init__(self) -> None:
+        self._check_id()
+        if not self.content:
+            raise InputError(f"example {self.id!r} has no content: one of {', '.join(CONTENT_FIELDS)} is required")
+
+
+class Feedback(_Content, frozen=True, kw_only=True):
+    """What one person said of one case, with the case's own fields beside it (rows are flat).
+
+    `value` is their label and `rationale` their words; at least one is there. `source` says who, `created_at` when
+    (ISO 8601; a time without a zone is UTC). Content fields may be left out when the judge knows the case already.
+    """
+
+    value: Value | None = None
+    rationale: str | None = None
+    source: str = UNKNOWN_SOURCE
+    created_at: str | None = None
+
+    def __post_init__(self) -> None:
+        self._check_id()
+        if not isinstance(self.source, str) or not self.source.strip():
+            raise InputError("source is empty; leave it out for an unknown one")
+        if any(character in self.source for character in "@\n\r\x00"):
+            raise InputError(f"source {self.source!r} must be one line without '@'")
+        if self.rationale is not None and not isinstance(self.rationale, str):
+            raise InputError("rationale must be text")
+        if self.value is None and not (self.rationale or "").strip():
+            raise InputError("a row needs a value, a rationale or both")
+        if self.created_at is not None:
+            msgspec.structs.force_setattr(self, "created_at", _utc(self.created_at))
+
+    @property
+    def key(self) -> str:
+        """`id@source`, the identity of this piece of feedback."""
+        return feedback_key(self.id, self.source)
+
+    @property
+    def example(self) -> Example | None:
+        """The case, or None when the row gives no content field."""
+        return Example(id=self.id, **self.content, meta=self.meta) if self.content else None
+
+
+def _utc(moment: str | datetime) -> str:
+    try:
+        parsed = moment if isinstance(moment, datetime) else datetime.fromisoformat(str(moment))
+    except ValueError:
+        raise InputError(f"created_at {moment!r} is not an ISO 8601 time, such as 2026-03-01T12:00:00Z") from None
+    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return aware.astimezone(UTC).isoformat()
+
+
+class Guideline(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule that the judge follows, and where it comes from.
+
+    `id` is G1, G2, … and never reused. `supported_by` are the keys of the feedback that it states; `exposed_to` the
+    keys of every feedback whose words were in the prompt that wrote it, a superset. `origin` is "distilled" or the
+    name of the person who wrote or edited it. A `superseded` guideline says the same as `shown_by` and steps in when
+    that one goes.
+    """
+
+    id: str
+    text: str
+    supported_by: tuple[str, ...] = ()
+    exposed_to: tuple[str, ...] = ()
+    origin: str = "distilled"
+    status: Literal["active", "demoted", "superseded", "retired"] = "active"
+    pinned: bool = False
+    shown_by: str | None = None
+
+    @property
+    def number(self) -> int:
+        """The n of `Gn`; guidelines are shown in this order so that a new version extends its predecessor's prefix."""
+        return int(self.id[1:])
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What model calls cost. Usages add up with `+`.
+
+    `cached_tokens` are included in `input_tokens`. `cost` is in US dollars, and None when any part of it is unknown:
+    never 0 for "not known". `seconds` is wall time by phase; phases that ran side by side add up to more than the
+    clock shows.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    seconds: dict[str, float] = {}
+
+    def __add__(self, other: Usage) -> Usage:
+        known = self.cost is not None and other.cost is not None
+        return Usage(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            seconds={
+                phase: self.seconds.get(phase, 0.0) + other.seconds.get(phase, 0.0)
+                for phase in dict.fromkeys((*self.seconds, *other.seconds))
+            },
+        )
+
+    def __radd__(self, other: object) -> Self | Usage:
+        return self if other == 0 else NotImplemented  # so that sum() works
+
+
+class Judgment(msgspec.Struct, frozen=True, kw_only=True):
+    """One verdict and its receipt.
+
+    `value` is None exactly when `error` says why. `confidence` is a probability in [0, 1], or None where the model
+    gives none. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
+    used; `notes` say what was truncated or left out.
+    """
+
+    value: Value | None = None
+    rationale: str | None = None
+    confidence: float | None = None
+    guideline_ids: tuple[str, ...] = ()
+    example_ids: tuple[str, ...] = ()
+    memory_hash: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    notes: tuple[str, ...] = ()
+    error: str | None = None

@@ -1,0 +1,228 @@
+"""Value types: what a judge may answer.
+
+`bool`, `Literal["A", "B"]`, bounded `int` and `float` (`Annotated[int, Ge(1), Le(5)]`) and `str`, in Python; in files
+and flags `bool`, `A|B|tie`, `int:1..5`, `float:-1..1`, `str`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+
+from memalign.errors import InvalidValue, InvalidValueType
+
+__all__ = ["Value", "ValueType"]
+
+type_names = "bool, A|B|C, int:1..5, float:-1..1, str"
+
+Value = bool | int | float | str
+"""A label. `bool` for pass or fail, `str` for a choice or for free text."""
+
+_TRUE = {"true", "yes", "1", "pass"}
+_FALSE = {"false", "no", "0", "fail"}
+
+
+class ValueType(msgspec.Struct, frozen=True, kw_only=True):
+    """The set of values that a judge may give.
+
+    `choices` is set for kind "choice" only; `low` and `high`, both inclusive, for "int" and "float" only.
+    """
+
+    kind: Literal["bool", "choice", "int", "float", "str"]
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, value_type: object) -> ValueType:
+        """The value type of a Python annotation, of a flag such as `int:1..5`, or of another ValueType.
+
+        Raises InvalidValueType for anything else, unbounded numbers included: a judge that is asked for "a number"
+        and an expert who gives "a number" rarely mean the same scale.
+        """
+        if isinstance(value_type, ValueType):
+            return value_type
+        if value_type is bool:
+            return cls(kind="bool")
+        if value_type is str:
+            return cls(kind="str")
+        if value_type in (int, float):
+            name = "int" if value_type is int else "float"
+            raise InvalidValueType(
+                f"{name} needs bounds: Annotated[{name}, Ge(1), Le(5)] in Python, {name}:1..5 in files and flags"
+            )
+        if isinstance(value_type, str):
+            return cls._parse(value_type.strip())
+        if get_origin(value_type) is Literal:
+            return cls._choice(get_args(value_type))
+        if get_origin(value_type) is Annotated:
+            return cls._bounded(value_type)
+        raise InvalidValueType(f"unknown value type {value_type!r}; one of: {type_names}")
+
+    @classmethod
+    def _choice(cls, choices: tuple[object, ...]) -> ValueType:
+        if not all(isinstance(choice, str) and choice.strip() for choice in choices):
+            raise InvalidValueType(f"choices must be non-empty strings, got {choices!r}")
+        names = tuple(str(choice) for choice in choices)
+        if len(names) < 2 or len(set(names)) != len(names):
+            raise InvalidValueType(f"choices must be two or more different strings, got {names!r}")
+        return cls(kind="choice", choices=names)
+
+    @classmethod
+    def _bounded(cls, annotation: object) -> ValueType:
+        base, *metadata = get_args(annotation)
+        if base not in (int, float):
+            raise InvalidValueType(f"only int and float take bounds, got {annotation!r}")
+        low = high = None
+        for bound in metadata:
+            # annotated-types' Ge, Le and Interval, and pydantic's Field, all show their bounds as ge and le (Field
+            # inside its own metadata), so we need neither library to read them.
+            for part in (bound, *getattr(bound, "metadata", ())):
+                low = part.ge if getattr(part, "ge", None) is not None else low
+                high = part.le if getattr(part, "le", None) is not None else high
+        return cls._number("int" if base is int else "float", low, high, shown=repr(annotation))
+
+    @classmethod
+    def _number(cls, kind: Literal["int", "float"], low: Any, high: Any, *, shown: str) -> ValueType:
+        if low is None or high is None:
+            raise InvalidValueType(f"{shown}: numbers need both bounds, for example {kind}:1..5")
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise InvalidValueType(f"{shown}: the lower bound must be below the upper, both finite")
+        if kind == "int" and (low != int(low) or high != int(high)):
+            raise InvalidValueType(f"{shown}: bounds of an int must be whole numbers")
+        return cls(kind=kind, low=float(low), high=float(high))
+
+    @classmethod
+    def _parse(cls, spec: str) -> ValueType:
+        if spec in ("bool", "str"):
+            return cls(kind=spec)  # type: ignore[arg-type]  # narrowed to the two literals by the test above
+        kind, colon, bounds = spec.partition(":")
+        if kind in ("int", "float") and colon:
+            low, dots, high = bounds.partition("..")
+            if not dots:  # `int:1-5` is how data sets often write it
+                low, _, high = bounds.rpartition("-")
+            try:
+                return cls._number("int" if kind == "int" else "float", float(low), float(high), shown=spec)
+            except ValueError as error:
+                if isinstance(error, InvalidValueType):
+                    raise
+                raise InvalidValueType(f"{spec!r}: bounds look like {kind}:1..5") from None
+        if "|" in spec:
+            return cls._choice(tuple(choice.strip() for choice in spec.split("|")))
+        raise InvalidValueType(f"unknown value type {spec!r}; one of: {type_names}")
+
+    @property
+    def spec(self) -> str:
+        """The type as files and flags write it; `ValueType.of(t.spec) == t`."""
+        if self.kind == "choice":
+            return "|".join(self.choices)
+        if self.kind in ("int", "float"):
+            return f"{self.kind}:{self.low:g}..{self.high:g}"
+        return self.kind
+
+    @property
+    def allowed(self) -> str:
+        """What a person may give, in words for an error message."""
+        match self.kind:
+            case "bool":
+                return "true or false"
+            case "choice":
+                return ", ".join(self.choices)
+            case "str":
+                return "any text"
+            case _:
+                article = "a whole number" if self.kind == "int" else "a number"
+                return f"{article} from {self.low:g} to {self.high:g}"
+
+    @property
+    def labels(self) -> tuple[Value, ...]:
+        """All values in order, where they can be listed (bool, choice, int); empty for float and str."""
+        if self.kind == "bool":
+            return (True, False)
+        if self.kind == "choice":
+            return self.choices
+        if self.kind == "int" and self.low is not None and self.high is not None:
+            return tuple(range(int(self.low), int(self.high) + 1))
+        return ()
+
+    @property
+    def numeric(self) -> bool:
+        """Whether values have an order and a distance (int and float)."""
+        return self.kind in ("int", "float")
+
+    @property
+    def closed(self) -> bool:
+        """Whether a value carries no words of its own; only `str` values do."""
+        return self.kind != "str"
+
+    def parse(self, raw: object) -> Value:
+        """The value that `raw` (from a file, a person or a model) stands for.
+
+        Accepts the value itself and its usual spellings in text files ("true", "yes", "4"). Case of a choice is kept
+        and must match, unless only one choice differs by case. Raises InvalidValue with what is allowed.
+        """
+        match self.kind:
+            case "bool":
+                value = self._parse_bool(raw)
+            case "choice":
+                value = self._parse_choice(raw)
+            case "str":
+                value = raw if isinstance(raw, str) and raw.strip() else None
+            case _:
+                value = self._parse_number(raw)
+        if value is None:
+            raise InvalidValue(f"value {_shorten(raw)} is not allowed; allowed: {self.allowed}")
+        return value
+
+    def _parse_bool(self, raw: object) -> bool | None:
+        if isinstance(raw, bool):
+            return raw
+        word = str(raw).strip().lower() if isinstance(raw, str | int) else ""
+        return True if word in _TRUE else False if word in _FALSE else None
+
+    def _parse_choice(self, raw: object) -> str | None:
+        if not isinstance(raw, str | int):
+            return None
+        # A CSV reader gives "1", a JSONL one may give 1 or true, for a choice spelled so.
+        word = str(raw).strip()
+        if word in self.choices:
+            return word
+        folded = [choice for choice in self.choices if choice.casefold() == word.casefold()]
+        return folded[0] if len(folded) == 1 else None
+
+    def _parse_number(self, raw: object) -> int | float | None:
+        if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+            return None
+        try:
+            number = float(raw)
+        except (ValueError, OverflowError):
+            return None
+        if self.low is None or self.high is None or not self.low <= number <= self.high:
+            return None
+        if self.kind == "float":
+            return number
+        return int(number) if number == int(number) else None
+
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON schema of one value, for structured output and grammars."""
+        match self.kind:
+            case "bool":
+                return {"type": "boolean"}
+            case "choice":
+                return {"type": "string", "enum": list(self.choices)}
+            case "int":
+                # An enum, not minimum and maximum: grammars and strict modes of several providers ignore bounds.
+                if len(self.labels) <= 101:
+                    return {"type": "integer", "enum": list(self.labels)}
+                return {"type": "integer", "minimum": int(self.low or 0), "maximum": int(self.high or 0)}
+            case "float":
+                return {"type": "number", "minimum": self.low, "maximum": self.high}
+            case _:
+                return {"type": "string"}
+
+
+def _shorten(raw: object, limit: int = 60) -> str:
+    shown = repr(raw)
+    return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown)} characters)"
