@@ -1,0 +1,443 @@
+"""Agreement between two raters, and how sure of it we may be: pure functions.
+
+Every measure takes columns of equal length, one entry a case, and gives None, never NaN and never an exception, where
+it is not defined: no cases, or too little variety to tell agreement from chance. Its docstring says when.
+
+A measure is written once, for weighted cases: the plain value is the one with all weights 1, and a bootstrap resample
+is a row of weights (how often each case was drawn), so thousands of resamples cost a few matrix products.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from memalign.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = [
+    "Estimate",
+    "Statistic",
+    "balanced_accuracy",
+    "bootstrap_interval",
+    "ccc",
+    "cohen_kappa",
+    "confusion",
+    "exact_match",
+    "krippendorff_alpha",
+    "label_shares",
+    "mae",
+    "mcnemar_exact",
+    "paired_bootstrap",
+    "wilson_interval",
+]
+
+Statistic = Callable[..., "float | None"]
+"""A function of one or more columns of equal length, such as `exact_match` or `partial(cohen_kappa, weights=…)`."""
+
+_CELLS = 4_000_000  # weights held at once; 32 MB, whatever the number of cases
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """A figure and its interval; `low` and `high` are None where the data give no interval, `value` where no figure."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return "n/a"
+        interval = "" if self.low is None or self.high is None else f"  [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.value:.2f}{interval}"
+
+
+# -- agreement of two columns --------------------------------------------------------------------------------------
+
+
+def exact_match(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
+    """The share of cases on which both columns are equal, in [0, 1]; None without cases."""
+    return _once(_exact_match, first, second)
+
+
+def balanced_accuracy(predicted: Sequence[Hashable], truth: Sequence[Hashable]) -> float | None:
+    """The mean over the labels of `truth` of the share of their cases that `predicted` gets right, in [0, 1].
+
+    None when `truth` has fewer than two labels: there is then nothing to balance. Brodersen et al. 2010.
+    """
+    return _once(_balanced_accuracy, predicted, truth)
+
+
+def cohen_kappa(
+    first: Sequence[Hashable],
+    second: Sequence[Hashable],
+    *,
+    weights: Literal["linear", "quadratic"] | None = None,
+    labels: Sequence[Hashable] | None = None,
+) -> float | None:
+    """Agreement beyond what the two columns' label shares give by chance, in [-1, 1]. Cohen 1960.
+
+    With `weights` a disagreement counts by its distance or squared distance (Cohen 1968): between the values themselves
+    when they are numbers, between positions in `labels` when those are given. With quadratic weights it equals `ccc`
+    (Fleiss and Cohen 1973). None when chance alone would make both agree on everything, as with one label only.
+    """
+    return _once(partial(_cohen_kappa, weights=weights, labels=labels), first, second)
+
+
+def ccc(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Lin's concordance correlation coefficient: how close pairs of scores lie to the line y = x, in [-1, 1].
+
+    With variances over n, as in Lin 1989. None for fewer than two cases, or when all scores of both columns are equal.
+    """
+    return None if len(first) < 2 else _once(_ccc, first, second)
+
+
+def mae(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The mean absolute difference of the scores, in their own units; None without cases."""
+    return _once(_mae, first, second)
+
+
+def confusion(
+    predicted: Sequence[Hashable], truth: Sequence[Hashable], labels: Sequence[Hashable]
+) -> tuple[tuple[int, ...], ...]:
+    """How often each label of `truth` (rows) was given each label by `predicted` (columns), in the order of `labels`.
+
+    Raises InputError for a value that is not in `labels`.
+    """
+    _check_lengths(predicted, truth)
+    known = set(labels)
+    for value in (*predicted, *truth):
+        if value not in known:
+            raise InputError(f"value {value!r} is not among the labels {list(labels)!r}")
+    counts = Counter(zip(truth, predicted, strict=True))
+    return tuple(tuple(counts[row, column] for column in labels) for row in labels)
+
+
+def label_shares(values: Sequence[Hashable], labels: Sequence[Hashable] | None = None) -> dict[Hashable, float]:
+    """The share of each label among `values`, in the order of `labels` (default: most frequent first).
+
+    Labels that never occur have share 0. Empty without values.
+    """
+    counts = Counter(values)
+    order = [label for label, _ in counts.most_common()] if labels is None else labels
+    return {label: counts[label] / len(values) for label in order} if len(values) else {}
+
+
+def krippendorff_alpha(
+    units: Sequence[Sequence[Any]],
+    *,
+    level: Literal["nominal", "ordinal", "interval"] = "nominal",
+    labels: Sequence[Hashable] | None = None,
+) -> float | None:
+    """Agreement of any number of people on any number of cases, missing labels allowed; 1 is perfect, 0 is chance.
+
+    `units` has for each case the labels that it was given, without the missing ones; a case with one label says
+    nothing and is left out. For "ordinal" the order is that of `labels`, or of the values. Krippendorff 2011,
+    "Computing Krippendorff's Alpha-Reliability". None when no case has two labels, or all labels are the same.
+    """
+    import numpy as np
+
+    pairable = [list(unit) for unit in units if len(unit) > 1]
+    seen = {value for unit in pairable for value in unit}
+    if len(seen) < 2:
+        return None
+    order = [label for label in labels if label in seen] if labels is not None else sorted(seen, key=_sort_key)
+    index = {label: position for position, label in enumerate(order)}
+    coincidences = np.zeros((len(order), len(order)))
+    for unit in pairable:
+        counts = np.bincount([index[value] for value in unit], minlength=len(order)).astype(float)
+        coincidences += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
+    marginals = coincidences.sum(axis=0)
+    if level == "nominal":
+        distance = 1.0 - np.eye(len(order))
+    elif level == "interval":
+        scores = np.array(order, dtype=float)
+        distance = (scores[:, None] - scores[None, :]) ** 2
+    else:
+        # The number of labels given between the two, each end counted half.
+        ranks = np.cumsum(marginals) - marginals / 2
+        distance = (ranks[:, None] - ranks[None, :]) ** 2
+    observed = float((coincidences * distance).sum())
+    expected = float((np.outer(marginals, marginals) * distance).sum()) / (marginals.sum() - 1)
+    return float(1.0 - observed / expected) if expected > 0 else None
+
+
+# -- how sure ------------------------------------------------------------------------------------------------------
+
+
+def bootstrap_interval(
+    statistic: Statistic,
+    *columns: Sequence[Any],
+    n_resamples: int = 2000,
+    seed: int = 0,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+) -> tuple[float, float] | None:
+    """Give the percentile bootstrap interval of `statistic(*columns)`. Efron 1979.
+
+    Cases are drawn with replacement; with `groups` (one label a case) whole groups are, because cases that share a
+    document are not independent. The same seed gives the same interval. The measures of this module are vectorised,
+    any other callable is called once a resample. None for fewer than two cases or groups, when fewer than half of the
+    resamples have a value, or when all have the same: such data cannot say how far the figure may be off.
+    """
+    _check_lengths(*columns)
+    kernel = _kernel(statistic) or _looped(statistic)
+    return _interval(kernel, columns, n_resamples=n_resamples, seed=seed, level=level, groups=groups)
+
+
+def paired_bootstrap(
+    statistic: Statistic,
+    first: Sequence[Any],
+    second: Sequence[Any],
+    truth: Sequence[Any],
+    *,
+    n_resamples: int = 2000,
+    seed: int = 0,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+) -> Estimate:
+    """`statistic(second, truth) - statistic(first, truth)` and its interval, resampling the same cases for both.
+
+    Positive means that the second is larger. Without an interval in the cases that `bootstrap_interval` names.
+    """
+    _check_lengths(first, second, truth)
+    one = _kernel(statistic) or _looped(statistic)
+
+    def difference(weights: Floats, a: Sequence[Any], b: Sequence[Any], reference: Sequence[Any]) -> Floats:
+        result: Floats = one(weights, b, reference) - one(weights, a, reference)
+        return result
+
+    before, after = statistic(first, truth), statistic(second, truth)
+    if before is None or after is None:
+        return Estimate(value=None)
+    columns = (first, second, truth)
+    found = _interval(difference, columns, n_resamples=n_resamples, seed=seed, level=level, groups=groups)
+    low, high = found or (None, None)
+    return Estimate(value=after - before, low=low, high=high)
+
+
+def wilson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float] | None:
+    """Wilson's score interval (1927) of a share, wide even when all of `n` succeeded; None for n = 0."""
+    from statistics import NormalDist
+
+    if n == 0:
+        return None
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    share = successes / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def mcnemar_exact(b: int, c: int) -> float:
+    """Give the two-sided p of McNemar's test (1947) in its exact, binomial form.
+
+    `b` and `c` are the cases that only one of two judges got right; the rest says nothing about their difference.
+    Without such cases p is 1. Raises InputError for negative counts.
+    """
+    if b < 0 or c < 0:
+        raise InputError(f"counts cannot be negative: {b}, {c}")
+    n = b + c
+    term = tail = 1
+    for i in range(1, min(b, c) + 1):
+        term = term * (n - i + 1) // i
+        tail += term
+    # Whole numbers to the end, so that thousands of cases neither overflow nor round to nothing too early.
+    return min(1.0, float(2 * tail / 2**n))
+
+
+# -- the measures for weighted cases -------------------------------------------------------------------------------
+# A kernel gets `weights`, shape (resamples, cases), and the columns; it gives one value a resample, NaN where the
+# measure is not defined.
+
+Kernel = Callable[..., "Floats"]
+
+
+def _exact_match(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
+    import numpy as np
+
+    same = np.array([a == b for a, b in zip(first, second, strict=True)], dtype=float)
+    return _ratio(weights @ same, weights.sum(axis=1))
+
+
+def _balanced_accuracy(weights: Floats, predicted: Sequence[Any], truth: Sequence[Any]) -> Floats:
+    import numpy as np
+
+    codes, order = _codes(truth)
+    member = np.eye(len(order))[codes]
+    right = np.array([a == b for a, b in zip(predicted, truth, strict=True)], dtype=float)
+    totals = weights @ member
+    recall = _ratio(weights @ (member * right[:, None]), totals)
+    present = totals > 0
+    mean = _ratio(np.where(present, recall, 0.0).sum(axis=1), present.sum(axis=1).astype(float))
+    return np.where(present.sum(axis=1) >= 2, mean, np.nan)
+
+
+def _cohen_kappa(
+    drawn: Floats,  # the weights of the cases; `weights` is the public word for the distance
+    first: Sequence[Any],
+    second: Sequence[Any],
+    *,
+    weights: Literal["linear", "quadratic"] | None = None,
+    labels: Sequence[Hashable] | None = None,
+) -> Floats:
+    import numpy as np
+
+    codes, order = _codes((*first, *second))
+    left, right = codes[: len(first)], codes[len(first) :]
+    member = np.eye(len(order))
+    if weights is None:
+        distance = 1.0 - member
+    else:
+        places = _places(order, labels)
+        distance = np.abs(places[:, None] - places[None, :])
+        distance = distance**2 if weights == "quadratic" else distance
+    observed = drawn @ distance[left, right]
+    chance = (((drawn @ member[left]) @ distance) * (drawn @ member[right])).sum(axis=1)
+    return 1.0 - _ratio(observed * drawn.sum(axis=1), chance)
+
+
+def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
+    import numpy as np
+
+    # Moments around a common centre: the differences of large squares would lose the digits that matter.
+    x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    centre = (x.mean() + y.mean()) / 2 if len(x) else 0.0
+    x, y = x - centre, y - centre
+    total = weights.sum(axis=1)
+    mx, my = _ratio(weights @ x, total), _ratio(weights @ y, total)
+    covariance = _ratio(weights @ (x * y), total) - mx * my
+    vx = _ratio(weights @ (x * x), total) - mx * mx
+    vy = _ratio(weights @ (y * y), total) - my * my
+    spread = vx + vy + (mx - my) ** 2
+    scale = max(float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0))) ** 2
+    return np.where(spread > 1e-12 * scale, _ratio(2 * covariance, spread), np.nan).clip(-1.0, 1.0)
+
+
+def _mae(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
+    import numpy as np
+
+    away = np.abs(np.asarray(first, dtype=float) - np.asarray(second, dtype=float))
+    return _ratio(weights @ away, weights.sum(axis=1))
+
+
+_KERNELS: dict[Statistic, Kernel] = {
+    exact_match: _exact_match,
+    balanced_accuracy: _balanced_accuracy,
+    cohen_kappa: _cohen_kappa,
+    ccc: _ccc,
+    mae: _mae,
+}
+
+
+def _kernel(statistic: Statistic) -> Kernel | None:
+    if isinstance(statistic, partial) and not statistic.args and statistic.func in _KERNELS:
+        return partial(_KERNELS[statistic.func], **statistic.keywords)
+    return _KERNELS.get(statistic)
+
+
+def _looped(statistic: Statistic) -> Kernel:
+    def kernel(weights: Floats, *columns: Sequence[Any]) -> Floats:
+        import numpy as np
+
+        values: list[float] = []
+        for row in weights:
+            drawn = np.repeat(np.arange(len(row)), row.astype(int)).tolist()
+            value = statistic(*([column[i] for i in drawn] for column in columns))
+            values.append(np.nan if value is None else value)
+        return np.array(values, dtype=float)
+
+    return kernel
+
+
+def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
+    import numpy as np
+
+    n = _check_lengths(*columns)
+    if n == 0:
+        return None
+    value = float(kernel(np.ones((1, n)), *columns)[0])
+    return None if np.isnan(value) else value
+
+
+def _interval(
+    kernel: Kernel,
+    columns: Sequence[Sequence[Any]],
+    *,
+    n_resamples: int,
+    seed: int,
+    level: float,
+    groups: Sequence[Hashable] | None,
+) -> tuple[float, float] | None:
+    import numpy as np
+
+    if not 0 < level < 1 or n_resamples < 1:
+        raise InputError(f"level must lie between 0 and 1 and n_resamples be positive: {level}, {n_resamples}")
+    n = _check_lengths(*columns, *([groups] if groups is not None else []))
+    of_case, clusters = _codes(groups) if groups is not None else (None, range(n))
+    if len(clusters) < 2:
+        return None
+    random = np.random.default_rng(seed)
+    found: list[Floats] = []
+    step = max(1, _CELLS // n)
+    for start in range(0, n_resamples, step):
+        rows = min(step, n_resamples - start)
+        drawn = random.integers(len(clusters), size=(rows, len(clusters)))
+        drawn += np.arange(rows)[:, None] * len(clusters)  # one stretch of counters a resample
+        times = np.bincount(drawn.ravel(), minlength=rows * len(clusters)).reshape(rows, -1).astype(float)
+        found.append(kernel(times if of_case is None else times[:, of_case], *columns))
+    values = np.concatenate(found)
+    values = values[~np.isnan(values)]
+    if len(values) * 2 < n_resamples or float(np.ptp(values)) < 1e-12:
+        return None
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _ratio(top: Floats, bottom: Floats) -> Floats:
+    import numpy as np
+
+    out: Floats = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
+    return out
+
+
+def _codes(values: Sequence[Hashable]) -> tuple[NDArray[np.intp], list[Hashable]]:
+    import numpy as np
+
+    index: dict[Hashable, int] = {}
+    codes = [index.setdefault(value, len(index)) for value in values]
+    return np.array(codes, dtype=np.intp), list(index)
+
+
+def _places(order: Sequence[Hashable], labels: Sequence[Hashable] | None) -> Floats:
+    import numpy as np
+
+    if labels is not None:
+        position = {label: place for place, label in enumerate(labels)}
+        missing = [value for value in order if value not in position]
+        if missing:
+            raise InputError(f"value {missing[0]!r} is not among the labels {list(labels)!r}")
+        return np.array([position[value] for value in order], dtype=float)
+    if not all(isinstance(value, int | float) for value in order):
+        raise InputError("weighted kappa needs numbers, or `labels` in their order")
+    return np.array(order, dtype=float)
+
+
+def _check_lengths(*columns: Sequence[Any]) -> int:
+    lengths = {len(column) for column in columns}
+    if len(lengths) != 1:
+        raise InputError(f"columns differ in length: {', '.join(str(len(column)) for column in columns)}")
+    return lengths.pop()
+
+
+def _sort_key(value: Any) -> tuple[bool, Any]:
+    return (isinstance(value, str), value)  # numbers before words, so that a mixed column has an order at all
