@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""What a newcomer, a contributor and CI run, with nothing but Python 3.11 or newer and git.
+
+python3 dev.py demo [ARGS]        set up, then `memalign demo`: an expert's feedback changes a judge, and is forgotten
+python3 dev.py test [--slow] [PYTEST ARGS]
+                                  set up, then every check and the tests; CI runs this
+python3 dev.py lint               set up, then every check without the tests
+python3 dev.py run COMMAND…       set up, then a command inside the environment, such as `run memalign --help`
+python3 dev.py lock [--upgrade]   refresh requirements/*.txt after a change of pyproject.toml
+python3 dev.py docs               write docs/cli.md again
+
+Everything is installed into .venv beside this file, from requirements/*.txt, where each package has its hash. A second
+run finds it installed and goes straight on. pip's own settings (index, mirror, proxy, certificates) are honoured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+EXE = ".exe" if os.name == "nt" else ""
+PYTHON = BIN / f"python{EXE}"
+STAMP = VENV / "memalign-installed.txt"
+LOCKS = {"runtime": ROOT / "requirements" / "runtime.txt", "dev": ROOT / "requirements" / "dev.txt"}
+OLDEST = (3, 11)
+
+
+def main() -> int:
+    """Run the command named on the command line and give its exit code."""
+    # "Python 3.9" on macOS is where a newcomer's `python3` may lead: go on with a newer one if there is one.
+    if sys.version_info < OLDEST:
+        return _with_newer_python()
+    commands = {"demo": demo, "test": test, "lint": lint, "run": run, "lock": lock, "docs": docs}
+    name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
+    if name not in commands:
+        known = name in ("", "-h", "--help", "help")
+        print(__doc__ if known else f"dev.py has no command {name!r}; it has: {', '.join(commands)}")
+        return 0 if known and name else 2
+    try:
+        return commands[name](arguments)
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+
+
+def demo(arguments: list[str]) -> int:
+    """Set up what the package needs, then `memalign demo`."""
+    prepare("runtime")
+    return call([str(BIN / f"memalign{EXE}"), "demo", *arguments])
+
+
+def run(arguments: list[str]) -> int:
+    """Set up everything, then any command of the environment."""
+    prepare("dev")
+    if not arguments:
+        print("dev.py run: which command? For example: python3 dev.py run memalign --help")
+        return 2
+    program = shutil.which(arguments[0], path=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program is None:
+        print(f"dev.py run: no program {arguments[0]!r} in .venv or on the PATH")
+        return 127
+    return call([program, *arguments[1:]], folder=Path.cwd())
+
+
+def lint(arguments: list[str]) -> int:
+    """Run every check but the tests; says at the end which failed."""
+    del arguments
+    prepare("dev")
+    failed = checks()
+    print(f"\nfailed: {', '.join(failed)}" if failed else "\nall checks passed")
+    return 1 if failed else 0
+
+
+def test(arguments: list[str]) -> int:
+    """Run every check and the tests; 0 only if all passed. pytest comes last, and so does its closing line."""
+    prepare("dev")
+    slow = "--slow" in arguments
+    arguments = [argument for argument in arguments if argument != "--slow"]
+    failed = checks()
+    models = ["qwen2.5-coder-0.5b", *(["qwen2.5-coder-1.5b"] if slow else [])]
+    for model in models:
+        if step(f"the embedded model {model}", [str(BIN / f"memalign{EXE}"), "models", "pull", model, "--yes"]) != 0:
+            failed.append(f"pull of {model}")
+    say(f"checks before pytest: {'FAILED: ' + ', '.join(failed) if failed else 'all passed'}")
+    say("pytest")
+    wanted = ["-m", "not live"] if slow else []
+    code = call([str(PYTHON), "-m", "pytest", "--require-embedded", *wanted, *arguments])
+    return code or (1 if failed else 0)
+
+
+def checks() -> list[str]:
+    """Run the linters and the type checker, all of them whatever fails, and give the names of those that failed."""
+    python = [str(PYTHON), "-m"]
+    commands = {
+        "ruff check": [*python, "ruff", "check", "."],
+        "ruff format": [*python, "ruff", "format", "--check", "."],
+        "import rooms": [str(BIN / f"lint-imports{EXE}"), "--no-logo"],
+        "mypy, with typing_tests": [*python, "mypy"],
+        "locked packages fit together": [*python, "pip", "check"],
+    }
+    return [name for name, command in commands.items() if step(name, command) != 0]
+
+
+def docs(arguments: list[str]) -> int:
+    """Write the command line's reference again from its own help."""
+    prepare("dev")
+    return call([str(PYTHON), "-m", "memalign.cli.reference", *arguments])
+
+
+def lock(arguments: list[str]) -> int:
+    """Resolve pyproject.toml again into requirements/*.txt; docs/decisions/0001-lock.md says why in this form."""
+    import tomllib  # here, because an older Python has to get as far as saying that it is too old
+
+    prepare("dev")
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    common = [
+        *(str(BIN / f"uv{EXE}"), "pip", "compile", "pyproject.toml", "-", "--quiet", "--universal"),
+        *("--python-version", "{}.{}".format(*OLDEST), "--generate-hashes", "--annotation-style", "line"),
+        *("--no-header", "--no-emit-index-url", "--no-emit-find-links", *arguments),
+    ]
+    for kind, extra in (("runtime", []), ("dev", ["--group", "dev", "--constraint", "requirements/runtime.txt"])):
+        say(f"locking {LOCKS[kind].relative_to(ROOT)}")
+        output = ["--output-file", LOCKS[kind].relative_to(ROOT).as_posix()]
+        code = subprocess.run([*common, *extra, *output], input="\n".join(build), text=True, cwd=ROOT, check=False)
+        if code.returncode:
+            return code.returncode
+        if "://" in LOCKS[kind].read_text("utf-8"):
+            print(f"{LOCKS[kind]} names an address; a lock must work behind any mirror. Look at it before committing.")
+            return 1
+    return 0
+
+
+def prepare(kind: str) -> None:
+    """Make .venv hold what `kind` ("runtime" or "dev", which includes runtime) asks for; quick when it does."""
+    if PYTHON.exists() and STAMP.exists():
+        digest, _, installed = STAMP.read_text("utf-8").partition(" ")
+        if digest == _digest() and installed in (kind, "dev"):
+            return
+    _make_venv()
+    STAMP.unlink(missing_ok=True)  # an install that is stopped half way must not look finished
+    packages = sum("==" in line for line in LOCKS[kind].read_text("utf-8").splitlines())
+    say(f"installing up to {packages} locked packages into .venv (about 150 MB to download, once)")
+    # The lock is complete, so pip need not resolve; and compiling everything would double the time for little.
+    pip = [str(PYTHON), "-m", "pip", "install", "--no-deps", "--no-compile", "--disable-pip-version-check"]
+    _install([*pip, "--require-hashes", "-r", str(LOCKS[kind])])
+    say("installing memalign itself")
+    _install([*pip, "--no-build-isolation", "-e", str(ROOT)])
+    STAMP.write_text(f"{_digest()} {kind}", "utf-8")
+
+
+def _digest() -> str:
+    """What the environment was made from: the locks, pyproject.toml, and the folder (an editable install is a path)."""
+    files = [*LOCKS.values(), ROOT / "pyproject.toml"]
+    return hashlib.sha256(b"\0".join([*(file.read_bytes() for file in files), str(ROOT).encode()])).hexdigest()
+
+
+def _make_venv() -> None:
+    works = (
+        PYTHON.exists()
+        and call([str(PYTHON), "-c", f"import sys, pip; assert sys.version_info >= {OLDEST}"], quiet=True) == 0
+    )
+    if works:
+        return
+    if any(importlib.util.find_spec(module) is None for module in ("venv", "ensurepip")):
+        version = "{}.{}".format(*sys.version_info)
+        raise SystemExit(
+            f"This Python ({sys.executable}) has no venv or no ensurepip, so it cannot make an environment.\n"
+            f"On Debian and Ubuntu: sudo apt install python{version}-venv\n"
+            "Elsewhere: install Python from your package manager or its own site. Then run this command again."
+        )
+    say(
+        f"making {VENV.name} with Python {sys.version.split()[0]}"
+        + (" (the old one does not work)" if VENV.exists() else "")
+    )
+    if call([sys.executable, "-m", "venv", "--clear", str(VENV)]) != 0:
+        raise SystemExit(f"could not make {VENV}; the lines above say why")
+
+
+def _install(command: list[str]) -> None:
+    """Run pip: a counter while it works, all that it said when it fails."""
+    said = []
+    seen = 0
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    )
+    try:
+        for line in process.stdout or ():
+            said.append(line)
+            seen += line.startswith("Collecting ")
+            if sys.stdout.isatty() and line.startswith(("Collecting ", "Installing ")):
+                shown = line.split()[1].partition("=")[0] if line.startswith("C") else "unpacking"
+                print(f"\r    {seen} {shown:<40.40}", end="", flush=True)
+    finally:
+        process.wait()
+    if sys.stdout.isatty():
+        print(f"\r{'':<60}\r", end="")
+    if process.returncode:
+        print("".join(said))
+        raise SystemExit(f"pip failed (above, in full). The command was:\n  {' '.join(command)}")
+
+
+def _with_newer_python() -> int:
+    for minor in (11, 12, 13, 14):
+        newer = shutil.which(f"python3.{minor}")
+        if newer:
+            return call([newer, *sys.argv])
+    print("memalign needs Python {}.{} or newer; this is {}".format(*OLDEST, sys.version.split()[0]))
+    return 2
+
+
+def say(text: str) -> None:
+    """A progress line."""
+    print(f"==> {text}", flush=True)
+
+
+def step(name: str, command: list[str]) -> int:
+    """Run one check, with its name before and its seconds after."""
+    say(name)
+    started = time.monotonic()
+    code = call(command)
+    print(
+        f"    {'ok' if code == 0 else f'FAILED with exit code {code}'} ({time.monotonic() - started:.1f} s)", flush=True
+    )
+    return code
+
+
+def call(command: list[str], *, folder: Path = ROOT, quiet: bool = False) -> int:
+    """Run a command in `folder` and give its exit code; `quiet` throws its output away."""
+    sink = subprocess.DEVNULL if quiet else None
+    return subprocess.run(command, cwd=folder, check=False, stdout=sink, stderr=sink).returncode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,155 @@
+"""What every test may rely on: no network but loopback, no keys, a folder of its own, and reproducible examples."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hypothesis
+import platformdirs
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EMBEDDED_FILE = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
+
+# Derandomized: a push must not fail for what it did not change. `--hypothesis-profile=thorough` goes looking.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40, database=None)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require-embedded",
+        action="store_true",
+        help="fail, instead of skipping, the tests of the embedded model when its file is not there",
+    )
+
+
+def _models_folder() -> Path:
+    """Where pulled models lie, looked up before tests get a home of their own."""
+    given = os.environ.get("MEMALIGN_MODELS")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("memalign")) / "models"
+
+
+MODELS = _models_folder()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("embedded") and not (MODELS / EMBEDDED_FILE).exists():
+        missing = f"{EMBEDDED_FILE} is not in {MODELS}; run: memalign models pull qwen2.5-coder-0.5b"
+        if item.config.getoption("--require-embedded"):
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+
+
+class NetworkRefused(RuntimeError):
+    """A test that is not marked `live` tried to leave this machine."""
+
+
+class _Guard:
+    """Stands before socket.connect and name look-ups, so that a forgotten fake is an error and never a bill."""
+
+    def __init__(self) -> None:
+        self.open = False
+        self._connect = socket.socket.connect
+        self._connect_ex = socket.socket.connect_ex
+        self._getaddrinfo = socket.getaddrinfo
+
+    def install(self) -> None:
+        guard = self
+
+        def connect(sock: socket.socket, address: Any) -> None:
+            guard.check(sock.family, address)
+            guard._connect(sock, address)
+
+        def connect_ex(sock: socket.socket, address: Any) -> int:
+            guard.check(sock.family, address)
+            return guard._connect_ex(sock, address)
+
+        def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+            guard.check(socket.AF_INET, (host,))
+            return guard._getaddrinfo(host, *args, **kwargs)
+
+        socket.socket.connect = connect  # type: ignore[method-assign]
+        socket.socket.connect_ex = connect_ex  # type: ignore[method-assign]
+        socket.getaddrinfo = getaddrinfo
+
+    def remove(self) -> None:
+        socket.socket.connect = self._connect  # type: ignore[method-assign]
+        socket.socket.connect_ex = self._connect_ex  # type: ignore[method-assign]
+        socket.getaddrinfo = self._getaddrinfo
+
+    def check(self, family: int, address: Any) -> None:
+        if self.open or family not in (socket.AF_INET, socket.AF_INET6) or _is_loopback(address[0]):
+            return
+        raise NetworkRefused(
+            f"a test tried to reach {address[0]!r}: use a loopback server or memalign.testing, or mark the test `live`"
+        )
+
+
+def _is_loopback(host: object) -> bool:
+    name = host.decode() if isinstance(host, bytes) else host
+    if name in (None, "", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(str(name).partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def _guard() -> Iterator[_Guard]:
+    guard = _Guard()
+    guard.install()
+    yield guard
+    guard.remove()
+
+
+@pytest.fixture(scope="session")
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+# What would make a test talk to a provider, through a proxy, or write into the person's own folders.
+_SUFFIXES = ("_API_KEY", "_API_TOKEN", "_BASE_URL", "_PROXY")
+_PREFIXES = (
+    "MEMALIGN_",
+    "OPENAI_",
+    "ANTHROPIC_",
+    "AWS_",
+    "AZURE_",
+    "GOOGLE_",
+    "GEMINI_",
+    "HF_",
+    "HUGGING",
+    "XDG_",
+    "OTEL_",
+)
+_NAMES = ("CO_API_KEY", "GH_TOKEN", "GITHUB_TOKEN", "LOGFIRE_TOKEN")
+
+
+@pytest.fixture(autouse=True)
+def _alone(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _guard: _Guard, _home: Path
+) -> Iterator[None]:
+    """Each test alone: its own working folder, an empty home, no keys, no network; `live` ones keep keys and network."""
+    monkeypatch.chdir(tmp_path)
+    if request.node.get_closest_marker("live"):
+        _guard.open = True
+        yield
+        _guard.open = False
+        return
+    for name in list(os.environ):
+        upper = name.upper()
+        if upper.endswith(_SUFFIXES) or upper.startswith(_PREFIXES) or upper in _NAMES:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(_home))
+    monkeypatch.setenv("USERPROFILE", str(_home))
+    monkeypatch.setenv("MEMALIGN_MODELS", str(MODELS))
+    yield
