@@ -57,33 +57,26 @@ class _Guard:
 
     def __init__(self) -> None:
         self.open = False
-        self._connect = socket.socket.connect
-        self._connect_ex = socket.socket.connect_ex
-        self._getaddrinfo = socket.getaddrinfo
 
-    def install(self) -> None:
-        guard = self
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        plain_connect, plain_connect_ex = socket.socket.connect, socket.socket.connect_ex
+        plain_getaddrinfo = socket.getaddrinfo
 
         def connect(sock: socket.socket, address: Any) -> None:
-            guard.check(sock.family, address)
-            guard._connect(sock, address)
+            self.check(sock.family, address)
+            plain_connect(sock, address)
 
         def connect_ex(sock: socket.socket, address: Any) -> int:
-            guard.check(sock.family, address)
-            return guard._connect_ex(sock, address)
+            self.check(sock.family, address)
+            return plain_connect_ex(sock, address)
 
         def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
-            guard.check(socket.AF_INET, (host,))
-            return guard._getaddrinfo(host, *args, **kwargs)
+            self.check(socket.AF_INET, (host,))
+            return plain_getaddrinfo(host, *args, **kwargs)
 
-        socket.socket.connect = connect  # type: ignore[method-assign]
-        socket.socket.connect_ex = connect_ex  # type: ignore[method-assign]
-        socket.getaddrinfo = getaddrinfo
-
-    def remove(self) -> None:
-        socket.socket.connect = self._connect  # type: ignore[method-assign]
-        socket.socket.connect_ex = self._connect_ex  # type: ignore[method-assign]
-        socket.getaddrinfo = self._getaddrinfo
+        patch.setattr(socket.socket, "connect", connect)
+        patch.setattr(socket.socket, "connect_ex", connect_ex)
+        patch.setattr(socket, "getaddrinfo", getaddrinfo)
 
     def check(self, family: int, address: Any) -> None:
         if self.open or family not in (socket.AF_INET, socket.AF_INET6) or _is_loopback(address[0]):
@@ -106,9 +99,9 @@ def _is_loopback(host: object) -> bool:
 @pytest.fixture(scope="session")
 def _guard() -> Iterator[_Guard]:
     guard = _Guard()
-    guard.install()
-    yield guard
-    guard.remove()
+    with pytest.MonkeyPatch.context() as patch:
+        guard.install(patch)
+        yield guard
 
 
 @pytest.fixture(scope="session")
