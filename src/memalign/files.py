@@ -119,10 +119,8 @@ def _checked(
             continue
         try:
             feedback = _feedback(row.fields, value_type)
-            if feedback.key in key_lines:
-                raise InputError(f"{feedback.key} is on line {key_lines[feedback.key]} already; keep one of the two")
+            _check_against(feedback, key_lines, contents, known)
             if feedback.content:
-                _check_content(feedback, known, contents)
                 contents.setdefault(feedback.id, (row.line, feedback))
         except InputError as error:
             bad.append(RowError(line=row.line, reason=str(error), id=_shown_id(row.fields)))
@@ -154,9 +152,19 @@ def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedba
     return Feedback(**known)
 
 
-def _check_content(feedback: Feedback, known: Mapping[str, str], seen: Mapping[str, tuple[int, Feedback]]) -> None:
-    if feedback.id in seen:
-        line, first = seen[feedback.id]
+def _check_against(
+    feedback: Feedback,
+    key_lines: Mapping[str, int],
+    contents: Mapping[str, tuple[int, Feedback]],
+    known: Mapping[str, str],
+) -> None:
+    """Check one row against the rows before it and what the judge knows."""
+    if feedback.key in key_lines:
+        raise InputError(f"{feedback.key} is on line {key_lines[feedback.key]} already; keep one of the two")
+    if not feedback.content:
+        return
+    if feedback.id in contents:
+        line, first = contents[feedback.id]
         if first.content_hash != feedback.content_hash:
             raise InputError(f"{_differing(first, feedback)} differ from those of {feedback.id!r} on line {line}")
     elif known.get(feedback.id, feedback.content_hash) != feedback.content_hash:

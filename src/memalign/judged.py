@@ -128,7 +128,8 @@ class JudgmentWriter:
                 )
             kept.pop(head.id, None)
             self._done.pop(head.id, None)
-            if judgment.error is None and self._hashes.get(head.id, head.content_hash) == head.content_hash:
+            unchanged = not head.content_hash or self._hashes.get(head.id, head.content_hash) == head.content_hash
+            if judgment.error is None and unchanged:
                 kept[head.id] = line
                 self._done[head.id] = judgment
         self._ids = list(kept)

@@ -1,0 +1,156 @@
+"""Whether one judge agrees with people better than another, case by case on the same cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from memalign.errors import InputError
+from memalign.evaluate.result import Evaluation, ScoredCase, clusters, same_value
+from memalign.metrics import Estimate, Statistic, ccc, exact_match, mcnemar_exact, paired_bootstrap
+from memalign.values import Value
+
+__all__ = ["Comparison", "compare"]
+
+_ALPHA = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The second judge against the first, over the `n` cases that both scored.
+
+    `first` and `second` have each judge's figures on these cases, `differences` second minus first with 95 % intervals:
+    exact_match (not for float), and ccc for numbers. `fixed` are the ids that only the second got right, `broken` those
+    that only the first did; `mcnemar_p` is McNemar's exact p of their difference. These four are None or empty for
+    float, where right and wrong have no edge. `left_out` cases are in one evaluation only, or lack a verdict in one.
+
+    `verdict` is the second's, on `metric` (ccc for numbers, else exact_match): "ahead" or "behind" when the interval
+    excludes 0, and for exact_match McNemar's p is below 0.05 too, because the bootstrap is too sure of few cases;
+    else "tied", which says that n cases do not tell them apart, not that they are equal.
+    """
+
+    n: int
+    left_out: int
+    metric: str
+    verdict: Literal["ahead", "behind", "tied"]
+    first: dict[str, float | None]
+    second: dict[str, float | None]
+    differences: dict[str, Estimate]
+    both_right: int | None
+    both_wrong: int | None
+    fixed: tuple[str, ...]
+    broken: tuple[str, ...]
+    mcnemar_p: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    def __str__(self) -> str:
+        known = f"n = {self.n} cases scored by both" + (f", {self.left_out} left out" if self.left_out else "")
+        lines = [f"the second judge is {self.verdict} ({self.metric.replace('_', ' ')}), {known}"]
+        if self.verdict == "tied":
+            lines[0] += "; these cases do not tell the two apart"
+        for name, difference in self.differences.items():
+            before, after = self.first[name], self.second[name]
+            shown = [f"{name.replace('_', ' ')}: {_number(before)} -> {_number(after)}"]
+            if difference.value is not None:
+                shown.append(f"difference {difference.value:+.2f}")
+            if difference.low is not None and difference.high is not None:
+                shown.append(f"[{difference.low:+.2f}, {difference.high:+.2f}]")
+            lines.append("  ".join(shown))
+        if self.mcnemar_p is not None:
+            lines.append(
+                f"{len(self.fixed)} fixed, {len(self.broken)} broken, {self.both_right} right both times, "
+                f"{self.both_wrong} wrong both times; McNemar p = {self.mcnemar_p:.3f}"
+            )
+            lines += [
+                f"{name}: {', '.join(ids)}" for name, ids in (("fixed", self.fixed), ("broken", self.broken)) if ids
+            ]
+        return "\n".join(lines)
+
+
+def compare(
+    first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase], *, seed: int = 0
+) -> Comparison:
+    """Compare two judges on the cases that both scored, paired by id; `seed` is the bootstrap's.
+
+    Where cases have a group, intervals resample whole groups. Raises InputError when no case was scored by both, or a
+    case has two different labels, because then the two were not measured against the same thing.
+    """
+    before, after = _by_id(first), _by_id(second)
+    pairs: list[ScoredCase] = []
+    rows: list[tuple[Value, Value, Value]] = []
+    for example_id, one in before.items():
+        other = after.get(example_id)
+        if other is None or one.value is None or other.value is None:
+            continue
+        if not same_value(one.label, other.label):
+            raise InputError(
+                f"{example_id!r} has label {one.label!r} in the first and {other.label!r} in the second; evaluate both "
+                "judges on the same labelled file"
+            )
+        pairs.append(one)
+        rows.append((one.label, one.value, other.value))
+    if not pairs:
+        raise InputError("no case was scored in both; evaluate both judges on the same labelled file")
+    truth, old, new = ([_trimmed(row[column]) for row in rows] for column in range(3))
+    groups = clusters(pairs)
+    every = [*truth, *old, *new]
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in every)
+    continuous = numeric and any(isinstance(value, float) for value in every)
+
+    statistics: dict[str, Statistic] = {} if continuous else {"exact_match": exact_match}
+    statistics |= {"ccc": ccc} if numeric else {}
+    differences = {
+        name: paired_bootstrap(statistic, old, new, truth, seed=seed, groups=groups)
+        for name, statistic in statistics.items()
+    }
+    right = [(case.id, a == label, b == label) for case, label, a, b in zip(pairs, truth, old, new, strict=True)]
+    fixed = () if continuous else tuple(name for name, a, b in right if b and not a)
+    broken = () if continuous else tuple(name for name, a, b in right if a and not b)
+    p = None if continuous else mcnemar_exact(len(fixed), len(broken))
+    metric = "ccc" if numeric else "exact_match"
+    return Comparison(
+        n=len(pairs),
+        left_out=len(before.keys() | after.keys()) - len(pairs),
+        metric=metric,
+        verdict=_verdict(differences[metric], p if metric == "exact_match" else None),
+        first={name: statistic(old, truth) for name, statistic in statistics.items()},
+        second={name: statistic(new, truth) for name, statistic in statistics.items()},
+        differences=differences,
+        both_right=None if continuous else sum(a and b for _, a, b in right),
+        both_wrong=None if continuous else sum(not a and not b for _, a, b in right),
+        fixed=fixed,
+        broken=broken,
+        mcnemar_p=p,
+    )
+
+
+def _verdict(difference: Estimate, p: float | None) -> Literal["ahead", "behind", "tied"]:
+    if difference.value is None or (p is not None and p >= _ALPHA):
+        return "tied"
+    if difference.low is None or difference.high is None:
+        # No interval: every resample gave the same difference. Only McNemar's test can then tell.
+        return "tied" if p is None or difference.value == 0 else "ahead" if difference.value > 0 else "behind"
+    return "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "tied"
+
+
+def _by_id(found: Evaluation | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
+    cases = found.cases if isinstance(found, Evaluation) else found
+    by_id = {case.id: case for case in cases}
+    if len(by_id) != len(cases):
+        raise InputError("an id comes twice among the cases of one evaluation")
+    return by_id
+
+
+def _trimmed(value: Value) -> Value:
+    return value.strip() if isinstance(value, str) else value
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.2f}"
