@@ -123,6 +123,18 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind
 
     @property
+    def annotation(self) -> Any:
+        """The type as Python writes it: bool, str, a Literal, or an Annotated number."""
+        if self.kind == "choice":
+            return Literal[self.choices]
+        if self.kind in ("bool", "str"):
+            return bool if self.kind == "bool" else str
+        from annotated_types import Ge, Le  # noqa: PLC0415  # only numbers need it
+
+        base, low, high = (int, int(self.low or 0), int(self.high or 0)) if self.kind == "int" else (float, self.low, self.high)
+        return Annotated[base, Ge(low), Le(high)]
+
+    @property
     def allowed(self) -> str:
         """What a person may give, in words for an error message."""
         match self.kind:

@@ -50,9 +50,8 @@ def guideline_fault(text: str, outputs: Iterable[str] = ()) -> str | None:
     if _MARKS.search(text):
         return "it has a role mark or a fence"
     for output in outputs:
-        run = copied_run(text, output)
-        if run is not None:
-            return f"it copies a judged output: “{run}”"
+        if copied_run(text, output) is not None:
+            return "it copies eight words of a judged output"  # without them: a reason must not carry what may be erased
     return None
 
 

@@ -34,6 +34,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     value: Value | None = None
     rationale: str | None = None
     created_at: str | None = None
+    meta: dict[str, Any] = {}
     state: Literal["learned", "merged", "pending", "disputed", "rejected"] = "pending"
     reason: str = ""
 
@@ -46,6 +47,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
             value=feedback.value,
             rationale=(feedback.rationale or "").strip() or None,
             created_at=feedback.created_at,
+            meta=feedback.meta,
             reason="not yet distilled",
         )
 

@@ -1,0 +1,79 @@
+"""Consolidation: guidelines that say the same are shown once; all are kept, with all their sources.
+
+Deterministic and without a model: forgetting the one that is shown promotes the next. So far "the same" means the same
+words; verdicts on meaning across shards come with the memory engine.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from memalign.memory import Memory, Voice
+from memalign.memory.guard import normalised
+from memalign.records import Guideline
+
+__all__ = ["consolidate"]
+
+replace = msgspec.structs.replace
+
+
+def consolidate(memory: Memory) -> Memory:
+    """`memory` with one guideline shown for each text, and the voices behind it learned or merged accordingly.
+
+    A pinned one is shown before others, then a person's, then the oldest. A guideline that was revised stays behind
+    its revision as long as that is there.
+    """
+    texts = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
+
+    def released(guideline: Guideline) -> Guideline:
+        # Duplicates are decided anew each time; only a revision keeps what it replaced out of sight.
+        revised = guideline.shown_by in texts and texts[guideline.shown_by] != texts[guideline.id]
+        if guideline.status == "superseded" and not revised:
+            return replace(guideline, status="active", shown_by=None)
+        return guideline
+
+    retired = {texts[guideline.id] for guideline in memory.guidelines if guideline.status == "retired"}
+
+    def respected(guideline: Guideline) -> Guideline:
+        # What a person retired does not come back because a later distillation writes it again.
+        if guideline.status == "active" and guideline.origin == "distilled" and texts[guideline.id] in retired:
+            return replace(guideline, status="retired")
+        return guideline
+
+    guidelines = [respected(released(guideline)) for guideline in memory.guidelines]
+    shown: dict[str, str] = {}
+    for guideline in sorted(guidelines, key=lambda g: (not g.pinned, g.origin == "distilled", g.number)):
+        if guideline.status == "active":
+            shown.setdefault(texts[guideline.id], guideline.id)
+    consolidated = tuple(
+        replace(guideline, status="superseded", shown_by=shown[texts[guideline.id]])
+        if guideline.status == "active" and shown[texts[guideline.id]] != guideline.id
+        else guideline
+        for guideline in guidelines
+    )
+    return _credited(replace(memory, guidelines=consolidated))
+
+
+def _credited(memory: Memory) -> Memory:
+    """Voices in the state that their guidelines give them.
+
+    Learned: a guideline in force was written from the voice. Merged: the guideline that carries it was there before,
+    or stands behind another of the same text. A voice without a guideline keeps its state.
+    """
+    carried: dict[str, list[Guideline]] = {}
+    for guideline in memory.guidelines:
+        for key in guideline.supported_by:
+            carried.setdefault(key, []).append(guideline)
+
+    def credit(voice: Voice) -> Voice:
+        mine = carried.get(voice.key)
+        if not mine or voice.state not in ("learned", "merged"):
+            return voice
+        if any(g.status != "superseded" and voice.key in g.exposed_to for g in mine):
+            return replace(voice, state="learned", reason="")
+        return replace(voice, state="merged", reason=f"{mine[0].shown_by or mine[0].id} already says it")
+
+    return replace(
+        memory,
+        cases=tuple(replace(case, voices=tuple(credit(voice) for voice in case.voices)) for case in memory.cases),
+    )

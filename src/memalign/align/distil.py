@@ -1,0 +1,358 @@
+"""Distillation: what experts said becomes guidelines, one shard of feedback a call.
+
+A prompt that writes text holds one shard's records and guidelines and nothing else. That bounds what a guideline is
+exposed to, makes forgetting exact and cheap, and makes the result independent of which call finishes first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from memalign.errors import ModelError
+from memalign.judge import Judge, Progress
+from memalign.memory import Case, Memory, Shard, Voice
+from memalign.memory.guard import guideline_fault, tidy
+from memalign.memory.retrieval import embedding_text, stumbled
+from memalign.memory.working import shorten
+from memalign.models.base import ChatModel, ChatReply, ChatRequest
+from memalign.prompts import DistilRecord, encode, render_distil, render_distil_one
+from memalign.records import Guideline, Usage
+
+__all__ = ["Delta", "assign_shards", "distil", "has_lesson"]
+
+replace = msgspec.structs.replace
+
+RECORD_TOKENS = {True: 400, False: 3000}  # of one case in a distillation prompt, for a brief model and for others
+MAX_TEXT = 420  # characters a weak model may write: about 60 words
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """One typed change to a shard's guidelines, as a model proposed it (ACE, arXiv 2510.04618).
+
+    `feedback` are the keys it states; `guideline` the id that SUPPORT and REVISE are about.
+    """
+
+    action: str
+    text: str = ""
+    feedback: tuple[str, ...] = ()
+    guideline: str | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one shard's call gave: deltas, or why there are none."""
+
+    shard: Shard
+    deltas: tuple[Delta, ...] = ()
+    fault: str | None = None
+    usage: Usage = Usage()
+
+
+def has_lesson(judge: Judge, memory: Memory, case: Case, voice: Voice) -> bool:
+    """Whether there is something to distil: the expert used words, or the judge was wrong."""
+    return bool(voice.rationale) or stumbled(memory, case, judge.value_type)
+
+
+def assign_shards(memory: Memory, keys: Sequence[str], size: int) -> Memory:
+    """`memory` with every key of `keys` in a shard: the most similar one with room, else a new one.
+
+    Keys are placed in canonical order, so the order within a batch does not matter. A key keeps its shard.
+    """
+    placed = {key for shard in memory.shards for key in shard.keys}
+    shards = [list(shard.keys) for shard in memory.shards]
+    for key in sorted(set(keys) - placed):
+        home = _nearest(memory, key, [shard for shard in shards if len(shard) < size]) if size > 1 else None
+        if home is None:
+            shards.append([key])
+        else:
+            home.append(key)
+    return replace(memory, shards=tuple(Shard(keys=tuple(sorted(shard))) for shard in shards))
+
+
+def _nearest(memory: Memory, key: str, shards: Sequence[list[str]]) -> list[str] | None:
+    import numpy as np  # noqa: PLC0415  # see retrieval
+
+    rows = {case.id: index for index, case in enumerate(memory.cases)}
+    of = {voice.key: rows[voice.id] for voice in memory.voices()}
+    vector = memory.matrix[of[key]]
+    scores = [float(np.mean(memory.matrix[[of[k] for k in shard]] @ vector)) for shard in shards]
+    return shards[int(np.argmax(scores))] if scores else None
+
+
+async def distil(
+    judge: Judge, memory: Memory, model: ChatModel, *, shard_size: int, progress: Progress | None = None
+) -> tuple[Memory, Usage]:
+    """`memory` after every pending voice was distilled, and what that cost. Never raises for a failing model.
+
+    Voices without a lesson are learned as examples. A failed call, or a rule that may not enter the system message,
+    leaves its voices pending with the reason.
+    """
+    started = time.perf_counter()
+    memory = _learn_examples(judge, memory)
+    waiting = [voice.key for voice in memory.voices() if voice.state == "pending"]
+    memory = assign_shards(memory, waiting, shard_size)
+    shards = [shard for shard in memory.shards if not set(shard.keys).isdisjoint(waiting)]
+    done = 0
+    slots = asyncio.Semaphore(model.limits.concurrency)
+
+    async def one(shard: Shard) -> Outcome:
+        nonlocal done
+        async with slots:
+            outcome = await _distil_shard(judge, memory, model, shard)
+        done += 1
+        if progress is not None:
+            progress("distil", done, len(shards))
+        return outcome
+
+    outcomes = await asyncio.gather(*(one(shard) for shard in shards))
+    usage = sum((outcome.usage for outcome in outcomes), Usage())
+    for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
+        memory = _apply(memory, outcome)
+    return memory, usage + Usage(seconds={"distil": time.perf_counter() - started})
+
+
+def _learn_examples(judge: Judge, memory: Memory) -> Memory:
+    """Pending voices without a lesson are learned: their example is all there is to learn."""
+    changes = {
+        voice.key: ("learned", "kept as an example: the judge agreed, and there were no words to learn from")
+        for case in memory.cases
+        for voice in case.voices
+        if voice.state == "pending" and not has_lesson(judge, memory, case, voice)
+    }
+    return _with_states(memory, changes)
+
+
+async def _distil_shard(judge: Judge, memory: Memory, model: ChatModel, shard: Shard) -> Outcome:
+    waiting = [key for key in shard.keys if (voice := memory.voice(key)) and voice.state == "pending"]
+    guidelines = _guidelines_of(memory, shard)
+    brief = model.limits.brief
+    alone = len(shard.keys) == 1 and not guidelines and brief
+    records = {key: _record(judge, memory, key, f"F{n}", brief=brief) for n, key in enumerate(shard.keys, start=1)}
+    known = [records[key] for key in shard.keys if key not in waiting and _carried(guidelines, key)]
+    new = [records[key] for key in waiting]
+    if alone:
+        system, user = render_distil_one(
+            instructions=judge.instructions, value_type=judge.value_type, record=records[waiting[0]]
+        )
+        schema, name = _ONE_RULE, "rule"
+    else:
+        system, user = render_distil(
+            instructions=judge.instructions,
+            value_type=judge.value_type,
+            guidelines=guidelines,
+            known=known,
+            records=new,
+        )
+        schema, name = _deltas_schema([r.label for r in new], [g.id for g in guidelines]), "changes"
+    request = ChatRequest(
+        system=system,
+        user=user,
+        schema=schema,
+        schema_name=name,
+        max_tokens=160 if alone else 256 + 160 * len(new),
+        temperature=0.0,
+        timeout=judge.parameters.get("timeout"),
+    )
+    try:
+        reply = await model.complete(request)
+    except ModelError as error:
+        return Outcome(shard=shard, fault=f"{type(error).__name__}: {error}", usage=Usage(calls=1, cost=None))
+    labels = {record.label: key for key, record in records.items()}
+    deltas = _one_rule(reply, waiting[0]) if alone else _deltas(reply, labels)
+    return Outcome(shard=shard, deltas=deltas, usage=reply.usage)
+
+
+def _guidelines_of(memory: Memory, shard: Shard) -> list[Guideline]:
+    """What the shard has written so far and still stands, also where another shard's guideline of that text is shown."""
+    own = [g for g in memory.guidelines if not set(shard.keys).isdisjoint(g.exposed_to) and g.status != "retired"]
+    ids = {guideline.id for guideline in own}
+    return [guideline for guideline in own if guideline.shown_by not in ids]
+
+
+def _carried(guidelines: Sequence[Guideline], key: str) -> bool:
+    return any(key in guideline.supported_by for guideline in guidelines)
+
+
+def _record(judge: Judge, memory: Memory, key: str, label: str, *, brief: bool) -> DistilRecord:
+    """A voice as a distillation prompt shows it: the case, the judge's verdict and the expert's own words."""
+    voice = memory.voice(key)
+    case = memory.case(voice.id) if voice else None
+    if voice is None or case is None:  # shards hold live keys only; anything else is a defect of ours
+        raise LookupError(key)
+    content = [(name, case.example.content[name]) for name in judge.fields if name in case.example.content]
+    room = RECORD_TOKENS[brief] // max(len(content), 1)
+    probe = case.probe
+    return DistilRecord(
+        label=label,
+        fields=tuple((name, shorten_if_long(value, room)) for name, value in content),
+        judge=None if probe is None else encode(probe.value),
+        judge_rationale=encode(probe.rationale) if probe and probe.rationale else None,
+        value=None if voice.value is None else encode(voice.value),
+        rationale=shorten_if_long(voice.rationale, RECORD_TOKENS[brief]) if voice.rationale else None,
+    )
+
+
+def shorten_if_long(value: object, tokens: int) -> str:
+    """`value` encoded, cut to about `tokens` only when it is longer."""
+    encoded = encode(value)
+    return encoded if len(encoded) <= tokens * 3 else shorten(value, tokens)
+
+
+_ONE_RULE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "when": {"type": "string", "maxLength": MAX_TEXT // 2},
+        "then": {"type": "string", "maxLength": MAX_TEXT // 2},
+    },
+    "required": ["when", "then"],
+    "additionalProperties": False,
+}
+
+
+def _one_rule(reply: ChatReply, key: str) -> tuple[Delta, ...]:
+    when, then = (tidy(str(reply.data.get(part) or "")).rstrip(".,;: ") for part in ("when", "then"))
+    if not then:
+        return (Delta(action="NOOP", text="the model found no rule in it", feedback=(key,)),)
+    when = when.removeprefix("When ").removeprefix("when ")
+    text = f"When {when}: {then}." if when else f"{then[0].upper()}{then[1:]}."
+    return (Delta(action="ADD", text=text, feedback=(key,)),)
+
+
+def _deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[str, Any]:
+    actions = ["ADD", "SUPPORT", "REVISE", "NOOP"] if guideline_ids else ["ADD", "NOOP"]
+    change = {
+        "action": {"type": "string", "enum": actions},
+        "feedback": {"type": "array", "items": {"type": "string", "enum": list(labels)}},
+        "text": {"type": "string"},
+        "guideline": {"type": "string", "enum": ["", *guideline_ids]},
+    }
+    return {
+        "type": "object",
+        "properties": {
+            "changes": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": change,
+                    "required": list(change),
+                    "additionalProperties": False,
+                },
+            }
+        },
+        "required": ["changes"],
+        "additionalProperties": False,
+    }
+
+
+def _deltas(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
+    """The model's changes with labels turned into keys; a label it invented stays as it is, and is rejected later."""
+    deltas = []
+    for change in reply.data.get("changes") or ():
+        if not isinstance(change, dict):
+            continue
+        named = change.get("feedback")
+        deltas.append(
+            Delta(
+                action=str(change.get("action")),
+                text=tidy(str(change.get("text") or "")),
+                feedback=tuple(labels.get(str(label), str(label)) for label in named) if isinstance(named, list) else (),
+                guideline=str(change.get("guideline")) if change.get("guideline") else None,
+            )
+        )
+    return tuple(deltas)
+
+
+def _apply(memory: Memory, outcome: Outcome) -> Memory:
+    """Carry out one shard's deltas, each checked first; what is not carried out leaves its voices pending."""
+    waiting = {key for key in outcome.shard.keys if (voice := memory.voice(key)) and voice.state == "pending"}
+    if outcome.fault is not None:
+        return _with_states(memory, {key: ("pending", outcome.fault) for key in waiting})
+    unnamed = "the model's answer did not mention it; it is asked again at the next align"
+    states: dict[str, tuple[str, str]] = {key: ("pending", unnamed) for key in waiting}
+    settled: set[str] = set()
+    for delta in outcome.deltas:
+        fresh = [key for key in dict.fromkeys(delta.feedback) if key in waiting and key not in settled]
+        fault = _fault(memory, outcome.shard, delta)
+        if fault is not None:
+            states.update({key: ("pending", f"its rule was not taken: {fault}") for key in fresh})
+            continue
+        if not fresh:
+            continue  # it repeats what another delta did
+        memory, state = _carry_out(memory, outcome.shard, delta, tuple(sorted(fresh)))
+        settled.update(fresh)
+        states.update(dict.fromkeys(fresh, state))
+    return _with_states(memory, states)
+
+
+def _fault(memory: Memory, shard: Shard, delta: Delta) -> str | None:
+    """Why a delta must not be carried out, or None."""
+    foreign = [key for key in delta.feedback if key not in shard.keys]
+    if foreign or not delta.feedback:
+        return "it names feedback outside its shard" if foreign else "it names no feedback"
+    if delta.action not in ("ADD", "SUPPORT", "REVISE", "NOOP"):
+        return f"unknown action {delta.action[:20]!r}"
+    if delta.action in ("SUPPORT", "REVISE"):
+        target = next((g for g in memory.guidelines if g.id == delta.guideline), None)
+        if target is None or set(shard.keys).isdisjoint(target.exposed_to):
+            return "it names a guideline outside its shard"
+        if delta.action == "REVISE" and (target.pinned or target.origin != "distilled"):
+            return f"{target.id} was set by a person"
+    if delta.action in ("ADD", "REVISE"):
+        outputs = [
+            embedding_text(case.example)
+            for key in shard.keys
+            if (voice := memory.voice(key)) and (case := memory.case(voice.id))
+        ]
+        return guideline_fault(delta.text, outputs)
+    return None
+
+
+def _carry_out(memory: Memory, shard: Shard, delta: Delta, fresh: tuple[str, ...]) -> tuple[Memory, tuple[str, str]]:
+    if delta.action == "NOOP":
+        # Not in the model's words: they were written with other people's feedback in view.
+        return memory, ("learned", "kept as an example: the model drew no rule from it")
+    if delta.action == "SUPPORT":
+        supported = tuple(
+            replace(g, supported_by=tuple(sorted({*g.supported_by, *fresh}))) if g.id == delta.guideline else g
+            for g in memory.guidelines
+        )
+        return replace(memory, guidelines=supported), ("merged", f"{delta.guideline} already says it")
+    older = [g for g in memory.guidelines if g.id == delta.guideline and delta.action == "REVISE"]
+    guideline = Guideline(
+        id=f"G{memory.next_guideline}",
+        text=delta.text,
+        supported_by=tuple(sorted({*fresh, *(key for g in older for key in g.supported_by)})),
+        # Every record of the shard was in the prompt, its guidelines with all that they were exposed to as well.
+        exposed_to=tuple(sorted({*shard.keys, *(key for g in older for key in g.exposed_to)})),
+    )
+    guidelines = tuple(
+        replace(g, status="superseded", shown_by=guideline.id) if g in older else g for g in memory.guidelines
+    )
+    grown = replace(memory, guidelines=(*guidelines, guideline), next_guideline=memory.next_guideline + 1)
+    return grown, ("learned", "")
+
+
+def _with_states(memory: Memory, states: dict[str, tuple[str, str]]) -> Memory:
+    if not states:
+        return memory
+
+    def changed(voice: Voice) -> Voice:
+        if voice.key not in states:
+            return voice
+        state, reason = states[voice.key]
+        return replace(voice, state=state, reason=reason)
+
+    return replace(
+        memory,
+        cases=tuple(
+            replace(case, voices=tuple(changed(voice) for voice in case.voices))
+            if any(voice.key in states for voice in case.voices)
+            else case
+            for case in memory.cases
+        ),
+    )

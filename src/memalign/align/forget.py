@@ -1,0 +1,82 @@
+"""Forgetting: pure functions, no model. What was written with a withdrawn word in view goes.
+
+Exposure decides, not similarity: a guideline whose writing prompt held a withdrawn piece of feedback is removed, whether
+or not it seems to say anything of it; the survivors of that prompt become pending, and their lesson is distilled again.
+Retraining only the touched shard is SISA's idea (Bourtoule et al. 2021, arXiv 1912.03817).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+import msgspec
+
+from memalign.memory import Memory, Shard, Tombstone, Voice
+from memalign.records import Guideline
+
+__all__ = ["forget", "forget_lessons"]
+
+replace = msgspec.structs.replace
+
+
+def forget(
+    memory: Memory, keys: Collection[str], *, state: Literal["withdrawn", "erased"] = "withdrawn", reason: str = ""
+) -> Memory:
+    """`memory` without the feedback of `keys`, without cases that nobody else spoke about, without what they taught.
+
+    Every voice that loses its guideline is pending afterwards. Tombstones keep the keys, and no word. Keys that are
+    not there are ignored.
+    """
+    gone = frozenset(keys) & {voice.key for voice in memory.voices()}
+    memory = forget_lessons(memory, gone, why="to be derived again without withdrawn feedback")
+    cases = []
+    for case in memory.cases:
+        voices = tuple(voice for voice in case.voices if voice.key not in gone)
+        if voices:
+            cases.append(replace(case, voices=voices))
+    shards = (Shard(keys=tuple(key for key in shard.keys if key not in gone)) for shard in memory.shards)
+    stones = {stone.key: stone for stone in memory.tombstones}
+    stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
+    return replace(
+        memory,
+        cases=tuple(cases),
+        shards=tuple(shard for shard in shards if shard.keys),
+        tombstones=tuple(stones[key] for key in sorted(stones)),
+    )
+
+
+def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory:
+    """`memory` without any guideline exposed to `keys`; voices that lose their guideline by it become pending.
+
+    The voices of `keys` themselves stay, pending: this is also what happens to a voice that changed its mind.
+    """
+    lost = frozenset(keys)
+    kept: list[Guideline] = []
+    orphaned: set[str] = set(lost)
+    for guideline in memory.guidelines:
+        if lost.isdisjoint(guideline.exposed_to):
+            supported = tuple(key for key in guideline.supported_by if key not in lost)
+            kept.append(replace(guideline, supported_by=supported))
+        else:
+            orphaned.update(guideline.supported_by)
+    # A survivor that another guideline still carries has lost nothing.
+    orphaned -= {key for guideline in kept for key in guideline.supported_by}
+    # What waits in a touched shard waits for a new reason: the old one may stem from an answer that saw lost words.
+    beside = {key for shard in memory.shards if not lost.isdisjoint(shard.keys) for key in shard.keys}
+    orphaned |= {voice.key for voice in memory.voices() if voice.state == "pending" and voice.key in beside}
+    return replace(
+        memory,
+        guidelines=tuple(kept),
+        cases=tuple(
+            replace(case, voices=tuple(_pending(voice, why) if voice.key in orphaned else voice for voice in case.voices))
+            if any(voice.key in orphaned for voice in case.voices)
+            else case
+            for case in memory.cases
+        ),
+    )
+
+
+def _pending(voice: Voice, why: str) -> Voice:
+    return replace(voice, state="pending", reason=why)
+

@@ -1,0 +1,241 @@
+"""MemAlign: from experts' feedback to a judge that learned from it. The pipeline, top to bottom.
+
+The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with probes,
+typed deltas over small shards and exact forgetting added; DESIGN's order of stages is the order of this file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memalign.align.consolidate import consolidate
+from memalign.align.distil import distil
+from memalign.align.forget import forget
+from memalign.align.probe import probe
+from memalign.align.result import AlignResult, RowReport
+from memalign.align.voices import add_voices, conflicts, settle, sort_rows
+from memalign.errors import InputError, InvalidRows, RowError
+from memalign.files import FeedbackFile, check_feedback, read_feedback
+from memalign.judge import Judge, Progress
+from memalign.memory import Memory
+from memalign.memory.retrieval import embedding_text
+from memalign.models import resolve, resolve_embedding
+from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.records import Feedback, Usage
+
+if TYPE_CHECKING:
+    from memalign.records import Guideline
+
+__all__ = ["STAGES", "MemAlign"]
+
+STAGES = frozenset({"probe", "distil"})
+"""The stages that can be switched off, for ablations: without `probe` nothing is contrasted and no case ranks first as
+misjudged; without `distil` there are no guidelines, only examples."""
+
+replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemAlign:
+    """The optimizer and its knobs.
+
+    `reflection_model` distils (None: the judge's model). `embedding_model` None is the in-process embedder.
+    `retrieval_k` is how many examples a judgment sees (None: as the judge has it). `shard_size` is how many pieces of
+    feedback one distillation call holds (None: what the model can take). `authority` names the sources whose label
+    decides, first one first. `seed` is kept with what it produced; every stage is deterministic so far.
+    """
+
+    reflection_model: str | ChatModel | None = None
+    embedding_model: str | EmbeddingModel | None = None
+    retrieval_k: int | None = None
+    seed: int = 0
+    shard_size: int | None = None
+    authority: tuple[str, ...] | None = None
+    stages: frozenset[str] = STAGES
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.stages) - STAGES)
+        if unknown:
+            raise InputError(f"unknown stage {unknown[0]!r}; stages: {', '.join(sorted(STAGES))}")
+        if self.shard_size is not None and self.shard_size < 1:
+            raise InputError("shard_size must be 1 or more")
+
+    async def align(
+        self,
+        judge: Judge,
+        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]] = (),
+        *,
+        skip_invalid: bool = False,
+        must_exist: bool = False,
+        progress: Progress | None = None,
+    ) -> AlignResult:
+        """Learn from `feedback` (none: only what is pending) and return a complete new judge, or raise and change nothing.
+
+        Raises InvalidRows when a row cannot be used, unless `skip_invalid`; with `must_exist`, a row whose key is not
+        in memory is such a row. A model call that fails leaves named feedback pending instead.
+        """
+        started = time.perf_counter()
+        judge = self._configured(judge)
+        before = judge.memory
+
+        # Validate: unchanged rows cost nothing, changed ones replace what they said before.
+        file = self._validate(judge, feedback, skip_invalid=skip_invalid, must_exist=must_exist)
+        status = sort_rows(before, file.rows)
+        news = [row for row in file.rows if status[row.key] != "unchanged"]
+
+        # Voices: all are kept; the policy says which of them count.
+        memory = settle(add_voices(before, news))
+
+        # Learn, from what is new and from what still waits.
+        memory, usage = await self._learn(judge, memory, progress)
+        return self._result(judge, memory, file, status, usage, started)
+
+    async def unalign(
+        self, judge: Judge, *selectors: str, source: str | None = None, progress: Progress | None = None
+    ) -> AlignResult:
+        """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
+
+        `selectors` are ids (all voices) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
+        forgetting needs no model: when none answers, the survivors' lessons are pending.
+        """
+        started = time.perf_counter()
+        judge = self._configured(judge)
+        keys = judge.memory.keys(*selectors, source=source)
+        memory = settle(forget(judge.memory, keys))
+        memory, usage = await self._learn(judge, memory, progress)
+        return self._result(judge, memory, FeedbackFile(rows=(), lines=()), {}, usage, started, removed=keys)
+
+    async def _learn(self, judge: Judge, memory: Memory, progress: Progress | None) -> tuple[Memory, Usage]:
+        """Embed what is new, probe, distil what is pending, consolidate. The judge is as it was before learning."""
+        memory = await self._embed(memory, progress)
+        usage = Usage()
+        waiting = any(voice.state == "pending" for voice in memory.voices())
+        if waiting and "probe" in self.stages:
+            memory, spent = await probe(judge, memory, progress=progress)
+            usage += spent
+        if waiting and "distil" in self.stages:
+            model = resolve(self.reflection_model or judge.model)
+            size = self.shard_size or model.limits.shard_size
+            memory, spent = await distil(judge, memory, model, shard_size=size, progress=progress)
+            usage += spent
+        return consolidate(memory), usage
+
+    async def _embed(self, memory: Memory, progress: Progress | None) -> Memory:
+        """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""
+        model = resolve_embedding(self.embedding_model)
+        kept = memory.embedding_model == model.name
+        missing = [case for case in memory.cases if not (kept and case.vector)]
+        if not missing:
+            return replace(memory, embedding_model=model.name) if memory.cases else memory
+        if progress is not None:
+            progress("embed", 0, len(missing))
+        vectors = await model.embed([embedding_text(case.example) for case in missing])
+        of = {case.id: vector.astype("<f4").tobytes() for case, vector in zip(missing, vectors, strict=True)}
+        return replace(
+            memory,
+            embedding_model=model.name,
+            cases=tuple(replace(case, vector=of.get(case.id, case.vector)) for case in memory.cases),
+        )
+
+    def _configured(self, judge: Judge) -> Judge:
+        changes: dict[str, Any] = {}
+        if self.retrieval_k is not None:
+            changes["retrieval_k"] = self.retrieval_k
+        if self.embedding_model is not None:
+            changes["embedding_model"] = self.embedding_model
+        if self.authority is not None:
+            changes["memory"] = replace(judge.memory, authority=self.authority)
+        return judge.replace(**changes) if changes else judge
+
+    def _validate(
+        self,
+        judge: Judge,
+        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
+        *,
+        skip_invalid: bool,
+        must_exist: bool,
+    ) -> FeedbackFile:
+        known = {case.id: case.example.content_hash for case in judge.memory.cases}
+        if isinstance(feedback, str | Path):
+            file = read_feedback(feedback, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
+            source = str(feedback)
+        else:
+            items = tuple(feedback)
+            if not items:
+                return FeedbackFile(rows=(), lines=())
+            file = check_feedback(items, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
+            source = "feedback"
+        faults = [fault for row, line in zip(file.rows, file.lines, strict=True) if (fault := _unusable(judge, row, line))]
+        if must_exist:
+            faults += _strangers(judge.memory, file.rows, file.lines)
+        if not faults:
+            return file
+        if not skip_invalid:
+            raise InvalidRows(source, sorted(faults, key=lambda fault: fault.line))
+        bad = {fault.line for fault in faults}
+        kept = [(row, line) for row, line in zip(file.rows, file.lines, strict=True) if line not in bad]
+        return FeedbackFile(
+            rows=tuple(row for row, _ in kept),
+            lines=tuple(line for _, line in kept),
+            invalid=(*file.invalid, *faults),
+        )
+
+    def _result(
+        self,
+        judge: Judge,
+        memory: Memory,
+        file: FeedbackFile,
+        status: Mapping[str, Any],
+        usage: Usage,
+        started: float,
+        removed: Sequence[str] = (),
+    ) -> AlignResult:
+        before, after = ({g.id: g for g in m.guidelines} for m in (judge.memory, memory))
+        ledger = {entry.key: entry for entry in memory.ledger()}
+        rows = [
+            RowReport(
+                line=line,
+                key=row.key,
+                status=status[row.key],
+                state=ledger[row.key].state,
+                reason=ledger[row.key].reason,
+            )
+            for row, line in zip(file.rows, file.lines, strict=True)
+        ]
+        rows += [RowReport(line=bad.line, key=bad.id or "", status="invalid", reason=bad.reason) for bad in file.invalid]
+        written: tuple[Guideline, ...] = tuple(g for name, g in after.items() if name not in before)
+        return AlignResult(
+            judge=judge.replace(memory=memory),
+            rows=tuple(sorted(rows, key=lambda row: row.line)),
+            guidelines=written,
+            forgotten=tuple(g for name, g in before.items() if name not in after),
+            removed=tuple(removed),
+            conflicts=conflicts(memory),
+            usage=usage,
+            seconds=time.perf_counter() - started,
+            changed=memory != judge.memory,
+        )
+
+
+def _unusable(judge: Judge, row: Feedback, line: int) -> RowError | None:
+    """A row that the judge could never be asked about: a field that its instructions name is missing."""
+    known = judge.memory.case(row.id)
+    content = row.content or (known.example.content if known else {})
+    missing = [name for name in judge.fields if name not in content]
+    if not missing:
+        return None
+    return RowError(line=line, id=row.id, reason=f"the judge's instructions name {{{{ {missing[0]} }}}}, and the row has none")
+
+
+def _strangers(memory: Memory, rows: Sequence[Feedback], lines: Sequence[int]) -> list[RowError]:
+    return [
+        RowError(line=line, id=row.id, reason=f"{row.key} is not in memory; overwrite takes known feedback only")
+        for row, line in zip(rows, lines, strict=True)
+        if memory.voice(row.key) is None
+    ]

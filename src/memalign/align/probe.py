@@ -1,0 +1,74 @@
+"""Probing: the judge's own verdict on each new case, before it learns from it.
+
+Where the judge stumbled is what distillation contrasts and what retrieval shows first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from memalign.errors import InputError, ModelError
+from memalign.judge import Judge, Progress
+from memalign.memory import Case, Memory, Probe
+from memalign.models import resolve
+from memalign.records import Usage
+
+__all__ = ["probe"]
+
+replace = msgspec.structs.replace
+
+
+async def probe(judge: Judge, memory: Memory, *, progress: Progress | None = None) -> tuple[Memory, Usage]:
+    """`memory` with a probe on every case that has none, made by `judge` as it was before; and what that cost.
+
+    One call for all cases of identical content. A failed call leaves the case without a probe, and its pending voices
+    say why; they are tried again at the next align.
+    """
+    started = time.perf_counter()
+    unprobed: dict[str, Case] = {}
+    for case in memory.cases:
+        if case.probe is None and any(voice.state == "pending" for voice in case.voices):
+            unprobed.setdefault(case.example.content_hash, case)
+    if not unprobed:
+        return memory, Usage()
+    done = 0
+    slots = asyncio.Semaphore(resolve(judge.model).limits.concurrency)
+    fingerprint, words_are_its_own = judge.base_fingerprint, not judge.memory
+
+    async def one(case: Case) -> tuple[Probe | str, Usage]:
+        nonlocal done
+        async with slots:
+            try:
+                judgment = await judge.ajudge(case.example)
+            except (ModelError, InputError) as error:
+                return f"{type(error).__name__}: {error}", Usage(calls=1, cost=None)
+            finally:
+                done += 1
+                if progress is not None:
+                    progress("probe", done, len(unprobed))
+        if judgment.value is None:
+            return judgment.error or "no verdict", judgment.usage
+        rationale = judgment.rationale if words_are_its_own else None
+        return Probe(value=judgment.value, judge=fingerprint, rationale=rationale), judgment.usage
+
+    contents = list(unprobed)
+    answers = await asyncio.gather(*(one(unprobed[content]) for content in contents))
+    found = dict(zip(contents, (answer for answer, _ in answers), strict=True))
+
+    def probed(case: Case) -> Case:
+        answer = found.get(case.example.content_hash)
+        if answer is None or case.probe is not None:
+            return case
+        if isinstance(answer, Probe):
+            return replace(case, probe=answer)
+        reason = f"not probed: {answer}"
+        return replace(
+            case, voices=tuple(replace(v, reason=reason) if v.state == "pending" else v for v in case.voices)
+        )
+
+    usage = sum((spent for _, spent in answers), Usage())
+    usage = replace(usage, seconds={"probe": time.perf_counter() - started})
+    return replace(memory, cases=tuple(probed(case) for case in memory.cases)), usage

@@ -1,0 +1,116 @@
+"""What an alignment reports: every row, every new guideline, every conflict, and what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from memalign.records import Guideline, LedgerState, Usage
+from memalign.values import Value
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+
+__all__ = ["AlignResult", "Conflict", "RowReport"]
+
+
+class RowReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of feedback: what it was to the judge, and its ledger state now.
+
+    `status` is new, changed, unchanged or invalid; `state` is None for an invalid row, whose `reason` says why.
+    """
+
+    line: int
+    key: str
+    status: Literal["new", "changed", "unchanged", "invalid"]
+    state: LedgerState | None = None
+    reason: str = ""
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """People who gave different labels to the same content: every voice, and the label that counts."""
+
+    ids: tuple[str, ...]
+    voices: dict[str, Value]
+    label: Value | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignResult:
+    """A complete new judge, and what was learned or forgotten on the way.
+
+    `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
+    `impact` is None: which verdicts changed is measured by comparing judgments (`memalign evaluate`) so far.
+    """
+
+    judge: Judge
+    rows: tuple[RowReport, ...] = ()
+    guidelines: tuple[Guideline, ...] = ()
+    forgotten: tuple[Guideline, ...] = ()
+    removed: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    impact: None = None
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    changed: bool = True
+
+    @property
+    def pending(self) -> tuple[tuple[str, str], ...]:
+        """Key and reason of every piece of feedback whose lesson still waits."""
+        return tuple((e.key, e.reason) for e in self.judge.memory.ledger() if e.state == "pending")
+
+    def __str__(self) -> str:
+        """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 31 s, $0.004`."""
+        states = Counter(row.state for row in self.rows if row.status in ("new", "changed") and row.state)
+        parts = [f"{states[state]} {state}" for state in ("learned", "merged", "disputed", "rejected") if states[state]]
+        if self.removed:
+            parts.append(f"{len(self.removed)} withdrawn")
+        if unchanged := sum(row.status == "unchanged" for row in self.rows):
+            parts.append(f"{unchanged} unchanged")
+        if invalid := sum(row.status == "invalid" for row in self.rows):
+            parts.append(f"{invalid} invalid")
+        if waiting := self.pending:
+            shown = "; ".join(f"{key}: {reason}" for key, reason in waiting[:3])
+            more = f"; and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            parts.append(f"{len(waiting)} pending ({shown}{more})")
+        if self.forgotten:
+            parts.append(f"forgot {_span(self.forgotten)}")
+        if self.guidelines:
+            parts.append(f"new {_span(self.guidelines)}")
+        if self.conflicts:
+            parts.append(f"{len(self.conflicts)} conflict{'s' if len(self.conflicts) > 1 else ''}")
+        parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
+        parts.append("cost unknown" if self.usage.cost is None else f"${self.usage.cost:.2g}")
+        return ", ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values, for programs; the judge is named, not included."""
+        return {
+            "judge": self.judge.name,
+            "changed": self.changed,
+            "rows": msgspec.to_builtins(self.rows),
+            "guidelines": msgspec.to_builtins(self.guidelines),
+            "forgotten": msgspec.to_builtins(self.forgotten),
+            "removed": list(self.removed),
+            "pending": [{"key": key, "reason": reason} for key, reason in self.pending],
+            "conflicts": msgspec.to_builtins(self.conflicts),
+            "impact": None,
+            "usage": msgspec.to_builtins(self.usage),
+            "seconds": self.seconds,
+            "memory_hash": self.judge.memory.hash,
+        }
+
+
+def _span(guidelines: tuple[Guideline, ...]) -> str:
+    """`G1-G3, G7`."""
+    numbers = sorted(guideline.number for guideline in guidelines)
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"G{run[0]}-G{run[-1]}" if len(run) > 1 else f"G{run[0]}" for run in runs)

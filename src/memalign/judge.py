@@ -1,0 +1,343 @@
+"""Judge: instructions, a value type, a model and a memory; immutable, and callable on one item or many."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memalign import aio
+from memalign.errors import InputError, InvalidInstructions, InvalidOutput, InvalidValue, ModelError
+from memalign.files import JudgmentWriter, check_examples, read_examples
+from memalign.memory.model import Memory
+from memalign.memory.retrieval import embedding_text, retrieve
+from memalign.memory.working import Budget, assemble, estimate_tokens, fit_guidelines
+from memalign.models.base import ChatModel, ChatRequest, EmbeddingModel
+from memalign.models.resolve import resolve, resolve_embedding
+from memalign.prompts import render_item, render_judge_system
+from memalign.records import CONTENT_FIELDS, Example, Judgment, Usage, canonical_json
+from memalign.values import ValueType
+
+if TYPE_CHECKING:
+    from memalign.align import AlignResult, MemAlign
+    from memalign.records import Feedback
+
+__all__ = ["Judge", "Progress"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with the phase, how many are done, and how many there are."""
+
+PARAMETERS = {"temperature": (int, float), "max_tokens": (int,), "seed": (int,), "timeout": (int, float)}
+BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
+
+_BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+
+
+def named_fields(instructions: str) -> tuple[str, ...]:
+    """The content fields that instructions name in double braces, in the order in which prompts show them.
+
+    The text is parsed, never rendered. Raises InvalidInstructions when a name is unknown or none is there.
+    """
+    names = {match.strip() for match in _BRACES.findall(instructions)}
+    known = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
+    unknown = sorted(names - set(CONTENT_FIELDS))
+    if unknown:
+        raise InvalidInstructions(f"unknown field {{{{ {unknown[0]} }}}} in the instructions; fields: {known}")
+    if not names:
+        raise InvalidInstructions(f"the instructions name no field of the item; name at least one of: {known}")
+    return tuple(name for name in CONTENT_FIELDS if name in names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """An LLM judge: says of an item what the experts who taught it would say.
+
+    `instructions` is the author's text; `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
+    `{{ trace }}` in it name fields of the item and stay as written. `feedback_value_type` is bool, a Literal of strings,
+    a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). `model` is a name
+    such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
+    at the first call. `parameters` may hold temperature, max_tokens, seed, and timeout (seconds).
+
+    Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
+    `replace` return a new judge.
+    """
+
+    name: str
+    instructions: str
+    feedback_value_type: Any
+    model: str | ChatModel | None = None
+    embedding_model: str | EmbeddingModel | None = None
+    retrieval_k: int = 5
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(r"[^\s/\\][^/\\\n]{0,99}", self.name):
+            raise InputError("a judge's name is 1 to 100 characters on one line, without slashes")
+        if not isinstance(self.instructions, str):
+            raise InvalidInstructions("instructions must be text")
+        named_fields(self.instructions)
+        if isinstance(self.retrieval_k, bool) or not isinstance(self.retrieval_k, int) or self.retrieval_k < 0:
+            raise InputError("retrieval_k is the number of examples to show: 0 or more")
+        for key, value in self.parameters.items():
+            if key not in PARAMETERS or isinstance(value, bool) or not isinstance(value, PARAMETERS[key]):
+                raise InputError(f"parameter {key}={value!r}: parameters are {', '.join(PARAMETERS)}, all numbers")
+        # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
+        object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
+
+    # -- what the judge is ---------------------------------------------------------------------------------------
+
+    @property
+    def value_type(self) -> ValueType:
+        """The value type in its parsed form."""
+        return ValueType.of(self.feedback_value_type)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of an item that the instructions name; others are not shown to the model."""
+        return named_fields(self.instructions)
+
+    @property
+    def model_name(self) -> str | None:
+        """The model's name, or None while it is left to the environment."""
+        return self.model if isinstance(self.model, str) or self.model is None else self.model.name
+
+    @property
+    def embedding_model_name(self) -> str | None:
+        """The embedding model's name, or None for the in-process one."""
+        given = self.embedding_model
+        return given if isinstance(given, str) or given is None else given.name
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over everything that can change a verdict: text, type, model, parameters, memory."""
+        parts = {
+            "instructions": self.instructions,
+            "value_type": self.value_type.spec,
+            "model": self.model_name,
+            "retrieval_k": self.retrieval_k,
+            "parameters": dict(self.parameters),
+            "memory": self.memory.hash,
+        }
+        return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+
+    def replace(self, **changes: Any) -> Judge:
+        """A judge with other settings and the same memory.
+
+        What was measured with the old model or instructions is stale from then on: see `stale_probes`.
+        """
+        return replace(self, **changes)
+
+    def without_memory(self) -> Judge:
+        """The unaligned judge: the same in all but its memory, which is empty."""
+        return replace(self, memory=Memory(authority=self.memory.authority))
+
+    @property
+    def base_fingerprint(self) -> str:
+        """16 hex digits over instructions, value type, model and parameters: what a probe was made with."""
+        return self.without_memory().fingerprint
+
+    def stale_probes(self) -> tuple[str, ...]:
+        """Ids of cases whose probe was made with other instructions, another model or other parameters."""
+        current = self.base_fingerprint
+        return tuple(case.id for case in self.memory.cases if case.probe and case.probe.judge != current)
+
+    # -- judging -------------------------------------------------------------------------------------------------
+
+    def __call__(self, example: Example | None = None, /, **fields: Any) -> Judgment:
+        """Judge one item, given as an Example or as keyword arguments `inputs`, `outputs`, …; see `ajudge`."""
+        return aio.run(self.ajudge(example, **fields))
+
+    async def ajudge(self, example: Example | None = None, /, **fields: Any) -> Judgment:
+        """Judge one item with working memory: guidelines, and the most useful past cases.
+
+        Raises InputError when a field that the instructions name is missing, and a ModelError when the model fails.
+        """
+        if example is None:
+            unknown = sorted(set(fields) - {*CONTENT_FIELDS, "id"})
+            if unknown:
+                raise InputError(f"unknown field {unknown[0]!r}; fields: {', '.join(CONTENT_FIELDS)}")
+            example = Example(**{"id": "item"} | fields)
+        elif fields:
+            raise InputError("give an Example or fields, not both")
+        missing = [name for name in self.fields if name not in example.content]
+        if missing:
+            raise InputError(f"{example.id}: the instructions name {{{{ {missing[0]} }}}}, and the item has none")
+        return await self._judge(example)
+
+    async def _judge(self, example: Example) -> Judgment:
+        model = resolve(self.model)
+        request, receipt, retrieval_seconds = await self._prompt(example, model)
+        started = time.perf_counter()
+        reply = await model.complete(request)
+        seconds = {"retrieve": retrieval_seconds, "model": time.perf_counter() - started}
+        try:
+            value = self.value_type.parse(reply.data.get("value"))
+        except InvalidValue as error:
+            raise InvalidOutput(f"{model.name} answered outside the value type: {error}") from error
+        usage = reply.usage + Usage(seconds=seconds)
+        rationale = str(reply.data.get("rationale") or "").strip() or None
+        return Judgment(value=value, rationale=rationale, usage=usage, **receipt)
+
+    async def _prompt(self, example: Example, model: ChatModel) -> tuple[ChatRequest, dict[str, Any], float]:
+        """The request for one item, what the judgment will say about it, and the seconds that retrieval took."""
+        started = time.perf_counter()
+        limits, memory = model.limits, self.memory
+        answer_tokens = int(self.parameters.get("max_tokens", 160 if limits.brief else 1024))
+        budget = Budget.of(
+            context_tokens=limits.context_tokens,
+            system_tokens=estimate_tokens(self.instructions) + 400,
+            answer_tokens=answer_tokens,
+            brief=limits.brief,
+        )
+        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines)
+        hits = retrieve(memory, example, await self._embed(example), self.retrieval_k, self.value_type)
+        working = assemble(memory, hits, content=example.content, fields=self.fields, budget=budget)
+        system = render_judge_system(
+            instructions=self.instructions,
+            fields=self.fields,
+            value_type=self.value_type,
+            guidelines=guidelines,
+            brief=limits.brief,
+        )
+        request = ChatRequest(
+            system=system,
+            user=render_item(working.fields, working.examples),
+            schema=_answer_schema(self.value_type, brief=limits.brief),
+            schema_name="judgment",
+            max_tokens=answer_tokens,
+            temperature=self.parameters.get("temperature", 0.0),
+            seed=self.parameters.get("seed"),
+            timeout=self.parameters.get("timeout"),
+        )
+        receipt = {
+            "guideline_ids": tuple(guideline.id for guideline in guidelines),
+            "example_ids": working.example_ids,
+            "memory_hash": memory.hash,
+            "model": model.name,
+            "notes": (*working.notes, *(f"guideline {g} left out: over the token budget" for g in left_out)),
+        }
+        return request, receipt, time.perf_counter() - started
+
+    async def _embed(self, example: Example) -> Any:
+        import numpy as np  # noqa: PLC0415  # not at import: see retrieval
+
+        if not self.memory.cases or self.retrieval_k == 0:
+            return np.zeros(0, dtype=np.float32)
+        model = resolve_embedding(self.embedding_model)
+        return (await model.embed([embedding_text(example)]))[0]
+
+    def judge_many(
+        self,
+        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        *,
+        concurrency: int | None = None,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> list[Judgment]:
+        """Judge many items; see `ajudge_many`."""
+        return aio.run(self.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress))
+
+    async def ajudge_many(
+        self,
+        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        *,
+        concurrency: int | None = None,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> list[Judgment]:
+        """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
+
+        `examples` are Examples, mappings with the same fields, or the path of a file of them. An item that fails keeps
+        its error in its judgment and never stops the rest. With `out`, judgments are also written there as JSON lines;
+        an `out` that an earlier run of the same judge left is resumed, and only what failed is judged again.
+        """
+        items = read_examples(examples) if isinstance(examples, str | Path) else check_examples(examples)
+        if concurrency is not None and concurrency < 1:
+            raise InputError("concurrency must be 1 or more")
+        limit = concurrency or resolve(self.model).limits.concurrency
+        if out is None:
+            return await self._judge_all(items, {}, limit, progress, None)
+        with JudgmentWriter.open(Path(out), judge=f"{self.name}@{self.fingerprint}") as writer:
+            return await self._judge_all(items, writer.done, limit, progress, writer)
+
+    async def _judge_all(
+        self,
+        items: Sequence[Example],
+        done: Mapping[str, Judgment],
+        limit: int,
+        progress: Progress | None,
+        writer: JudgmentWriter | None,
+    ) -> list[Judgment]:
+        waiting = iter(enumerate(items))
+        judgments: list[Judgment | None] = [None] * len(items)
+        written = finished = 0
+
+        async def work() -> None:
+            nonlocal written, finished
+            for index, item in waiting:  # workers share one iterator: each takes the next item when it is free
+                known = done.get(item.id)
+                judgments[index] = known or await self._judge_safely(item)
+                finished += 1
+                if progress is not None:
+                    progress("judge", finished, len(items))
+                # Lines are written in the order of the items, as far as all before them are there.
+                while written < len(items) and (ready := judgments[written]) is not None:
+                    if writer is not None and items[written].id not in done:
+                        writer.write(items[written].id, ready)
+                    written += 1
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(limit, len(items))):
+                group.create_task(work())
+        return [judgment for judgment in judgments if judgment is not None]
+
+    async def _judge_safely(self, item: Example) -> Judgment:
+        try:
+            return await self.ajudge(item)
+        except (ModelError, InputError) as error:
+            return Judgment(error=f"{type(error).__name__}: {error}", memory_hash=self.memory.hash)
+
+    # -- learning and forgetting: the work is done in memalign.align -----------------------------------------------
+
+    def align(
+        self,
+        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
+        *,
+        optimizer: MemAlign | None = None,
+        skip_invalid: bool = False,
+        progress: Progress | None = None,
+    ) -> AlignResult:
+        """Learn from feedback: a path, Feedback objects or flat mappings. See `MemAlign.align`."""
+        return aio.run(self._optimizer(optimizer).align(self, feedback, skip_invalid=skip_invalid, progress=progress))
+
+    def unalign(
+        self,
+        *keys: str,
+        source: str | None = None,
+        optimizer: MemAlign | None = None,
+        progress: Progress | None = None,
+    ) -> AlignResult:
+        """Forget feedback and all that came from it: all voices on `t-17`, one `t-17@ana`, or all of a `source`."""
+        return aio.run(self._optimizer(optimizer).unalign(self, *keys, source=source, progress=progress))
+
+    def _optimizer(self, optimizer: MemAlign | None) -> MemAlign:
+        from memalign.align import MemAlign  # noqa: PLC0415  # upward on purpose: the public surface hangs on Judge
+
+        return optimizer or MemAlign()
+
+
+def _answer_schema(value_type: ValueType, *, brief: bool) -> dict[str, Any]:
+    """Rationale first: a verdict that is asked for first is justified afterwards instead of reached."""
+    rationale = {"type": "string"} | ({"maxLength": BRIEF_RATIONALE} if brief else {})
+    return {
+        "type": "object",
+        "properties": {"rationale": rationale, "value": value_type.json_schema()},
+        "required": ["rationale", "value"],
+        "additionalProperties": False,
+    }

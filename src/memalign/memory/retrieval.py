@@ -1,0 +1,111 @@
+"""Which past cases a new one should be judged beside.
+
+Exact search over unit vectors: a team's feedback is thousands of cases, not millions. Cases are compared on inputs and
+outputs alike (and conversation and trace), since two answers to one question are rarely wrong for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from memalign.memory.model import Case, Memory
+from memalign.records import Example
+from memalign.values import ValueType
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Hit", "embedding_text", "retrieve", "stumbled"]
+
+EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
+CANDIDATES_PER_SLOT = 2
+FLOAT_TOLERANCE = 0.1  # of the scale: closer verdicts count as agreement
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """A retrieved case: its cosine similarity to the item in [-1, 1], and why it ranks where it does."""
+
+    case: Case
+    similarity: float
+    identical: bool
+    misjudged: bool
+
+
+def embedding_text(example: Example) -> str:
+    """The text of a case that is embedded, the same for a stored case and for a new item.
+
+    Values only, without field names or JSON punctuation. The reference (`expectations`) is left out: a new item often
+    has none, and labels and comments never enter. Falls back to the reference when there is nothing else.
+    """
+    fields = [getattr(example, name) for name in EMBEDDED_FIELDS]
+    text = "\n".join(word for field in fields if field is not None for word in _leaves(field))
+    return text or "\n".join(_leaves(example.expectations))
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for part in value.values():
+            yield from _leaves(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
+    """Whether the judge, before learning, gave another verdict on the case than its experts.
+
+    False where there is no label or no probe to compare, and for free text, where two right answers differ.
+    """
+    label, probe = memory.label(case), case.probe
+    if label is None or probe is None or not value_type.closed:
+        return False
+    if value_type.kind == "float":
+        scale = (value_type.high or 0.0) - (value_type.low or 0.0)
+        return abs(float(label) - float(probe.value)) > FLOAT_TOLERANCE * scale
+    return probe.value != label
+
+
+def retrieve(
+    memory: Memory, example: Example, vector: NDArray[np.float32], k: int, value_type: ValueType
+) -> tuple[Hit, ...]:
+    """Up to `k` cases for `example`, the most useful first. `vector` is its embedding, of shape (d,).
+
+    An identical case comes first and always; then, among the nearest 2k, the ones that the judge once misjudged; then
+    by similarity. Cases of identical content share one slot. Ties are broken by id, so the result is deterministic.
+    """
+    import numpy as np  # noqa: PLC0415  # a quarter of a second that `import memalign` should not cost
+
+    if k <= 0 or not memory.cases:
+        return ()
+    matrix = memory.matrix
+    comparable = matrix.shape[1] == vector.shape[0]
+    similarity = matrix @ vector if comparable else np.zeros(len(memory.cases), dtype=np.float32)
+    # A stable sort over cases that are ordered by id: equal similarity, lower id first.
+    ranked = np.argsort(-similarity, kind="stable")
+    content = example.content_hash
+    seen: set[str] = set()
+    hits: list[Hit] = []
+    for index in ranked:
+        case = memory.cases[int(index)]
+        identical = case.example.content_hash == content
+        if case.example.content_hash in seen or not (identical or comparable):
+            continue
+        if len(hits) >= k * CANDIDATES_PER_SLOT and not identical:
+            continue
+        seen.add(case.example.content_hash)
+        hits.append(
+            Hit(
+                case=case,
+                similarity=float(similarity[index]),
+                identical=identical,
+                misjudged=stumbled(memory, case, value_type),
+            )
+        )
+    hits.sort(key=lambda hit: (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id))
+    return tuple(hits[:k])

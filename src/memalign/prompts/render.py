@@ -1,0 +1,162 @@
+"""Pure functions from values to prompt text, over the .jinja files beside this one.
+
+The same arguments give the same bytes. Everything that was judged, or said about it, enters as JSON on one line: a line
+break in it becomes the two characters `\\n`, so no text can close a fence or start a line of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memalign.records import Guideline
+from memalign.values import Value, ValueType
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = [
+    "DistilRecord",
+    "ShownExample",
+    "encode",
+    "prompts_hash",
+    "render_distil",
+    "render_distil_one",
+    "render_item",
+    "render_judge_system",
+    "values_in_words",
+]
+
+
+class ShownExample(msgspec.Struct, frozen=True, kw_only=True):
+    """A past case in a judge's prompt: encoded fields, and the expert's answer in the form the judge must use."""
+
+    fields: tuple[tuple[str, str], ...]
+    answer: str
+
+
+class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of feedback in a distillation prompt; every text is encoded already. `label` is F1, F2, …"""
+
+    label: str
+    fields: tuple[tuple[str, str], ...]
+    judge: str | None
+    judge_rationale: str | None
+    value: str | None
+    rationale: str | None
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  # 0.2 s, only when a prompt is made
+
+    # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`.
+    return Environment(
+        loader=PackageLoader("memalign", "prompts"),
+        autoescape=False,  # noqa: S701
+        undefined=StrictUndefined,
+        keep_trailing_newline=False,
+    )
+
+
+def _render(name: str, **values: Any) -> str:
+    return _environment().get_template(f"{name}.jinja").render(**values).strip()
+
+
+@cache
+def prompts_hash() -> str:
+    """SHA-256 (hex) over all prompt files: which wording a judge was measured or exported with."""
+    digest = hashlib.sha256()
+    folder = resources.files("memalign.prompts")
+    for file in sorted((f for f in folder.iterdir() if f.name.endswith(".jinja")), key=lambda f: f.name):
+        digest.update(f"{file.name}\0{file.read_text('utf-8')}\0".encode())
+    return digest.hexdigest()
+
+
+# A chat template's control tokens (<|im_start|>, [INST], <start_of_turn>) are recognised in plain text by some servers.
+_CONTROL = re.compile(r"<\||\|>|\[/?INST\]|<(?=/?(?:start_of_turn|end_of_turn|s>|think|tool|system|user|assistant))")
+_LINE_SEPARATORS = {"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def encode(value: object) -> str:
+    """`value` as JSON on one line, with nothing in it that a fence or a chat template would understand.
+
+    Still valid JSON: control tokens are broken by escaping their first character.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    for character, escape in _LINE_SEPARATORS.items():
+        text = text.replace(character, escape)
+    # A lone surrogate cannot be sent as UTF-8.
+    text = re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0][0]):04x}{match[0][1:]}", text)
+    return text.replace("<<<", "\\u003c<<").replace(">>>", "\\u003e>>")
+
+
+def values_in_words(value_type: ValueType) -> str:
+    """What a judge may answer, in words for a prompt."""
+    match value_type.kind:
+        case "bool":
+            return "true or false"
+        case "choice":
+            return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in value_type.choices)
+        case "str":
+            return "a short text"
+        case _:
+            return value_type.allowed
+
+
+def render_judge_system(
+    *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline], brief: bool
+) -> str:
+    """The system message of a judge: task, form of the answer, guidelines."""
+    return _render(
+        "judge_system",
+        instructions=instructions.strip(),
+        fields=tuple(fields),
+        values=values_in_words(value_type),
+        guidelines=tuple(guidelines),
+        brief=brief,
+    )
+
+
+def render_item(fields: Mapping[str, str], examples: Sequence[ShownExample]) -> str:
+    """The user message of a judge: past cases, then the item. `fields` are encoded already."""
+    return _render("judge_user", fields=tuple(fields.items()), examples=tuple(examples))
+
+
+def render_answer(rationale: str | None, value: Value | None) -> str:
+    """An expert's judgment in the form that a judge must answer in."""
+    answer = {"rationale": rationale} if rationale else {}
+    return encode(answer | ({} if value is None else {"value": value}))
+
+
+def render_distil_one(*, instructions: str, value_type: ValueType, record: DistilRecord) -> tuple[str, str]:
+    """System and user message that distil one piece of feedback into one rule (weak models)."""
+    user = _render(
+        "distil_one_user", instructions=_one_line(instructions), values=values_in_words(value_type), record=record
+    )
+    return _render("distil_one_system"), user
+
+
+def render_distil(
+    *,
+    instructions: str,
+    value_type: ValueType,
+    guidelines: Sequence[Guideline],
+    known: Sequence[DistilRecord],
+    records: Sequence[DistilRecord],
+) -> tuple[str, str]:
+    """System and user message that turn one shard's new feedback into deltas (strong models)."""
+    system = _render("distil_system", instructions=instructions.strip(), values=values_in_words(value_type))
+    return system, _render("distil_user", guidelines=guidelines, known=known, records=records)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
