@@ -25,6 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memalign.records import Usage
 
 __all__ = [
     "ConfigurationError",
@@ -107,7 +111,11 @@ class ConfigurationError(MemalignError):
 
 
 class ModelError(MemalignError):
-    """A model call that failed after its retries."""
+    """A model call that failed after its retries; `usage` is what it cost all the same, None where nothing answered."""
+
+    def __init__(self, *args: object, usage: Usage | None = None) -> None:
+        super().__init__(*args)
+        self.usage = usage
 
 
 class ModelUnavailable(ModelError):

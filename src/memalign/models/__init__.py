@@ -1,0 +1,17 @@
+"""Models: two protocols, and `resolve` from names to models. One file an adapter, loaded when it is used."""
+
+from __future__ import annotations
+
+from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits
+from memalign.models.resolve import default_model_name, resolve, resolve_embedding
+
+__all__ = [
+    "ChatModel",
+    "ChatReply",
+    "ChatRequest",
+    "EmbeddingModel",
+    "Limits",
+    "default_model_name",
+    "resolve",
+    "resolve_embedding",
+]

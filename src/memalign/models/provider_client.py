@@ -1,0 +1,146 @@
+"""Opening a provider through pydantic-ai, once an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from memalign.errors import ConfigurationError
+from memalign.models.providers import Target
+
+if TYPE_CHECKING:
+    from pydantic_ai.embeddings import EmbeddingModel
+    from pydantic_ai.models import Model
+    from pydantic_ai.providers import Provider
+
+__all__ = ["LoopClients", "open_chat", "open_embedding"]
+
+T = TypeVar("T")
+
+
+class LoopClients(Generic[T]):
+    """One client an event loop, opened on first use and closed with its loop.
+
+    HTTP connections belong to the loop that opened them: used from another, they fail or hang. `open_client` is called
+    in a thread, since a provider's library takes seconds to import, and gives the client and the provider to close.
+    """
+
+    def __init__(self, open_client: Callable[[], tuple[T, Provider[Any]]]) -> None:
+        self._open = open_client
+        self._lock = threading.Lock()
+        self._clients: dict[asyncio.AbstractEventLoop, asyncio.Task[T]] = {}
+        self._keepers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None]] = {}
+
+    async def get(self) -> T:
+        """The running loop's client. Raises ConfigurationError when it cannot be opened, and tries again next time."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for closed in [each for each in self._clients if each.is_closed()]:
+                self._forget(closed)
+            if loop not in self._clients:
+                self._clients[loop] = loop.create_task(self._start(loop))
+            task = self._clients[loop]
+        try:
+            return await asyncio.shield(task)  # one impatient caller must not cancel the opening for all
+        except ConfigurationError:
+            with self._lock:
+                if self._clients.get(loop) is task:
+                    del self._clients[loop]
+            raise
+
+    async def _start(self, loop: asyncio.AbstractEventLoop) -> T:
+        client, provider = await asyncio.to_thread(self._open)
+        keeper = self._keep(loop, provider)
+        await anext(keeper)
+        with self._lock:
+            self._keepers[loop] = keeper  # a generator that nobody holds would be closed at once
+        return client
+
+    async def _keep(self, loop: asyncio.AbstractEventLoop, provider: Provider[Any]) -> AsyncGenerator[None]:
+        # An event loop has no "on close" hook, but it ends its async generators before it closes (asyncio.run and
+        # every runner call `shutdown_asyncgens`): the one place where connections can still be closed in order.
+        async with provider:
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._forget(loop)
+
+    def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._clients.pop(loop, None)
+        self._keepers.pop(loop, None)
+
+
+class _Opened(msgspec.Struct):
+    provider: Any = None
+
+
+def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
+    """pydantic-ai's model for `target`. Raises ConfigurationError with what to install or set."""
+
+    def build(provider_of: Callable[[str], Provider[Any]]) -> Model:
+        from pydantic_ai.models import infer_model
+
+        # Chat completions, which every compatible server speaks; a bare "openai:" means the Responses API by now.
+        kind = "openai-chat" if target.provider == "openai" else target.provider
+        return infer_model(f"{kind}:{target.model}", provider_of)
+
+    return _open(target, build)
+
+
+def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
+    """pydantic-ai's embedding model for `target`. Raises ConfigurationError with what to install or set."""
+
+    def build(provider_of: Callable[[str], Provider[Any]]) -> EmbeddingModel:
+        from pydantic_ai.embeddings import infer_embedding_model
+
+        return infer_embedding_model(target.name, provider_factory=provider_of)
+
+    return _open(target, build)
+
+
+def _open(target: Target, build: Callable[[Callable[[str], Provider[Any]]], T]) -> tuple[T, Provider[Any]]:
+    opened = _Opened()
+
+    def provider_of(name: str) -> Provider[Any]:
+        opened.provider = _provider(target, name)
+        return opened.provider  # type: ignore[no-any-return]  # msgspec reads annotations, and would import the class
+
+    try:
+        model = build(provider_of)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{target.name}: its library is not installed ({error.name or error}). Run: {target.install}"
+        ) from error
+    except Exception as error:
+        from pydantic_ai.exceptions import UserError
+
+        # Providers' own clients complain about missing keys and regions with errors of their own, all at this point.
+        if isinstance(error, UserError | ValueError | OSError) or not type(error).__module__.startswith("builtins"):
+            raise ConfigurationError(f"{target.name} cannot be used: {_first_sentence(error)}") from error
+        raise
+    return model, opened.provider
+
+
+def _provider(target: Target, name: str) -> Provider[Any]:
+    if target.provider == "openai":
+        from pydantic_ai.providers.openai import OpenAIProvider
+
+        provider: Provider[Any] = OpenAIProvider(base_url=target.url, api_key=target.api_key or "no-key-needed")
+    else:
+        from pydantic_ai.providers import infer_provider
+
+        provider = infer_provider(name)
+    # Retries are ours alone. These clients take the number as a plain attribute; asking for none in every request
+    # (pydantic-ai's `max_retries`, newer than the oldest version that we allow) would copy the client each time.
+    if hasattr(provider.client, "max_retries"):
+        provider.client.max_retries = 0
+    return provider
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -1,0 +1,192 @@
+"""Every error that a provider's library can raise, as one of ours.
+
+| what happened                                            | becomes            | retried |
+|----------------------------------------------------------|--------------------|---------|
+| no connection, time-out, 408, 409, 425, 5xx, no JSON     | ModelUnavailable   | yes     |
+| 429                                                      | RateLimited        | yes     |
+| 429 because the account's quota is used up               | RateLimited        | no      |
+| 401, 403: the key                                        | ModelRejected      | no      |
+| 404: the model's name, or the address                    | ModelRejected      | no      |
+| prompt too long; every other 4xx                         | ModelRejected      | no      |
+| the provider's content filter                            | ModelRefused       | no      |
+
+Bodies of errors are never repeated whole: some servers answer a bad request with the request, and errors are kept where
+an erased text must not live on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from memalign.errors import ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.models.retry import AttemptFailed, retry_after
+
+__all__ = ["PromptTooLong", "Subject", "body_text", "failure_of", "status_of"]
+
+_QUOTA = re.compile(r"insufficient_quota|quota|billing|credit", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context.{0,3}(length|window|size)|maximum context|too (long|many tokens)|reduce the length|number of tokens allowed",
+    re.IGNORECASE,
+)
+_FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible.?ai", re.IGNORECASE)
+_KEY = re.compile(r"api.?key", re.IGNORECASE)
+
+# The categories that pydantic-ai gives errors that came without an HTTP status (gRPC, inside a stream). By name:
+# the oldest pydantic-ai that we allow does not have these classes.
+_CATEGORIES = {
+    "ModelRateLimitError": 429,
+    "ModelQuotaExceededError": 402,
+    "ModelOverloadedError": 503,
+    "ModelUnavailableError": 503,
+    "ModelServerError": 500,
+    "ModelAuthenticationError": 401,
+    "ModelNotFoundError": 404,
+    "ModelContextWindowExceededError": 400,
+    "ModelRequestRejectedError": 400,
+}
+
+
+class PromptTooLong(ModelRejected):
+    """The prompt is longer than the model's context; a shorter one may do."""
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom we talk to, for messages: the model, its address (None: the provider's own) and the key's variable."""
+
+    model: str
+    base_url: str | None = None
+    key_name: str | None = None
+    timeout: float = 120.0
+
+    def __str__(self) -> str:
+        return f"{self.model} at {self.base_url}" if self.base_url else self.model
+
+    @property
+    def where(self) -> str:
+        """What to check when nobody answers."""
+        if self.base_url:
+            return f"check that a server listens at {self.base_url}, or set OPENAI_BASE_URL to where it does"
+        return "check the network and the provider's status page, or set another model with --model"
+
+
+def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
+    """The failure that `error` stands for; None for an error that is not a provider's (a bug: let it through)."""
+    from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, UnexpectedModelBehavior
+
+    if isinstance(error, ContentFilterError):
+        return _refused(_FILTER_REASON)
+    if (status := status_of(error)) is not None:
+        return _by_status(error, status, subject)
+    if isinstance(error, TimeoutError):
+        reason = f"no answer in {subject.timeout:g} s"
+        return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
+    if isinstance(error, UnexpectedModelBehavior):
+        reason = "the server's answer is not what its API promises"
+        return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
+    if isinstance(error, ModelAPIError | OSError) or _from_library(error):
+        reason = f"no connection ({_cause(error)})"
+        return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
+    return None
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status of `error`, or the one that its category usually comes with."""
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int):
+        return status
+    return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
+
+
+def body_text(error: BaseException) -> str:
+    """What the provider said, whole: to recognise words in, not to show."""
+    return f"{getattr(error, 'body', None) or ''} {error}"
+
+
+def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed:
+    said = _said(error)
+    reason = f"HTTP {status}{f', {said}' if said else ''}"
+    text = body_text(error)
+    key = subject.key_name or "the provider's key"
+    if status == 429:
+        if _is(error, "ModelQuotaExceededError") or _QUOTA.search(str(_field(error, "code"))):
+            return AttemptFailed(RateLimited, reason, advice="The account's quota is used up; waiting does not help.")
+        advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
+        return AttemptFailed(RateLimited, reason, advice=advice, retry=True, retry_after=_asked(error))
+    if status in (408, 409, 425) or status >= 500:
+        return AttemptFailed(
+            ModelUnavailable, reason, advice=_sentence(subject.where), retry=True, retry_after=_asked(error)
+        )
+    if status in (401, 403) or (status == 400 and _KEY.search(str(said))):
+        return AttemptFailed(ModelRejected, reason, advice=f"Check {key}: missing, wrong, or without this model.")
+    if status == 404:
+        place = f"what {subject.base_url} serves" if subject.base_url else "the provider's list of models"
+        return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name against {place}.")
+    if status == 402:
+        return AttemptFailed(ModelRejected, reason, advice=f"The account behind {key} has no credit.")
+    if _FILTERED.search(text):
+        return _refused(_FILTER_REASON)
+    if _is(error, "ModelContextWindowExceededError") or _TOO_LONG.search(text):
+        advice = "Set MEMALIGN_CONTEXT_TOKENS to what the model takes, and longer fields are cut to fit."
+        return AttemptFailed(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
+    return AttemptFailed(ModelRejected, reason)
+
+
+_FILTER_REASON = "the provider's content filter stopped the request"
+
+
+def _refused(reason: str) -> AttemptFailed:
+    return AttemptFailed(ModelRefused, reason, advice="Judge this case by hand, or with another model.")
+
+
+def _asked(error: Exception) -> float | None:
+    """Seconds to wait: the response's header as we read it (pydantic-ai drops fractions), else what the body says."""
+    response = getattr(error.__cause__, "response", None)
+    headers = getattr(error, "headers", None) or getattr(response, "headers", None)
+    found = retry_after({str(name).lower(): str(value) for name, value in dict(headers or {}).items()})
+    asked = found if found is not None else getattr(error, "retry_after", None)
+    return float(asked) if isinstance(asked, int | float) else None
+
+
+def _said(error: Exception, limit: int = 200) -> str:
+    """The provider's own sentence, without anything that may be a copy of our request."""
+    message = _field(error, "message") or _field(error, "detail") or _field(error, "error")
+    if isinstance(message, list):  # FastAPI's validation errors carry the offending input beside loc and msg
+        parts = [part for part in message if isinstance(part, dict)]
+        message = "; ".join(f"{'.'.join(map(str, part.get('loc', ())))}: {part.get('msg', '')}" for part in parts)
+    if not isinstance(message, str):
+        return ""
+    line = " ".join(message.split())
+    return line if len(line) <= limit else f"{line[:limit]}…"
+
+
+def _field(error: BaseException, name: str) -> Any:
+    body = getattr(error, "body", None)
+    while isinstance(body, dict):
+        if name in body and not isinstance(body[name], dict):
+            return body[name]
+        body = body.get("error")
+    return None
+
+
+def _is(error: BaseException, name: str) -> bool:
+    return any(kind.__name__ == name for kind in type(error).__mro__)
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost reason: "Connection error." says nothing, its cause names the refused address."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    text = " ".join(str(error).split())[:120]
+    return text or type(error).__name__
+
+
+def _from_library(error: BaseException) -> bool:
+    root = type(error).__module__.partition(".")[0]
+    return root not in ("builtins", "memalign", "pydantic_ai", "asyncio", "concurrent")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

@@ -1,0 +1,112 @@
+"""One layer of retries: exponential back-off with jitter that honours Retry-After.
+
+The providers' own retries are switched off, so that what a person configures here is what happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import msgspec
+
+from memalign.errors import ModelError
+
+__all__ = ["AttemptFailed", "Retry", "retry_after"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class AttemptFailed(Exception):
+    """One attempt at a model call that failed.
+
+    `error` is what the caller gets once there is no attempt left, at once when `retry` is false; `reason` says what
+    happened and `advice` what to do about it. `retry_after` is the wait that the provider asked for, in seconds.
+    """
+
+    def __init__(
+        self,
+        error: type[ModelError],
+        reason: str,
+        *,
+        advice: str = "",
+        retry: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.error = error
+        self.reason = reason
+        self.advice = advice
+        self.retry = retry
+        self.retry_after = retry_after
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How often to try, and how long to wait between attempts.
+
+    `attempts` counts the first one. The wait before attempt n + 1 is between half and all of
+    `base_seconds * 2 ** (n - 1)`, or what the provider asked for and a little more, never above `max_wait` seconds.
+    """
+
+    attempts: int = 5
+    base_seconds: float = 1.0
+    max_wait: float = 60.0
+
+    def wait(self, attempt: int, asked: float | None = None) -> float:
+        """Seconds to wait after attempt number `attempt` (from 1); `asked` is the provider's Retry-After."""
+        if asked is not None:
+            # Everybody who was told "in 20 seconds" would come back in the same instant without the addition.
+            seconds = asked + random.uniform(0, self.base_seconds)
+        else:
+            seconds = self.base_seconds * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
+        return min(seconds, self.max_wait)
+
+    async def run(self, attempt: Callable[[], Awaitable[T]], *, subject: str) -> T:
+        """What `attempt` returns, tried again for as long as it raises an AttemptFailed that may be retried.
+
+        Raises the failure's `error`, whose message names `subject` (model and address), the attempts and the time
+        spent. Every other exception passes through.
+        """
+        started = time.monotonic()
+        number = 1
+        while True:
+            try:
+                return await attempt()
+            except AttemptFailed as failed:
+                if not failed.retry or number >= self.attempts:
+                    spent = f" ({number} attempts in {time.monotonic() - started:.0f} s)" if number > 1 else ""
+                    advice = f". {failed.advice}" if failed.advice else ""
+                    raise failed.error(f"{subject}: {failed.reason}{spent}{advice}") from failed.__cause__
+                seconds = self.wait(number, failed.retry_after)
+                logger.info("%s: %s; attempt %d in %.1f s", subject, failed.reason, number + 1, seconds)
+            await asyncio.sleep(seconds)
+            number += 1
+
+
+def retry_after(headers: Mapping[str, str] | None, *, now: datetime | None = None) -> float | None:
+    """Seconds that a response asks to wait: `retry-after-ms`, or Retry-After in seconds or as an HTTP date.
+
+    `headers` has lower-case names. None when there is no such header or it makes no sense (RFC 9110, 10.2.3).
+    """
+    if not headers:
+        return None
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) / unit
+        except (KeyError, ValueError):
+            continue
+        return seconds if 0 <= seconds < float("inf") else None
+    try:
+        moment = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (aware - (now or datetime.now(UTC))).total_seconds())

@@ -1,0 +1,257 @@
+"""A real OpenAI-compatible server on loopback, that misbehaves on request.
+
+    with Endpoint(answer={"rationale": "Polite.", "value": True}) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        ...
+        assert len(endpoint.requests) == 1
+
+`answer` is what the model says: an object (sent as JSON text, or as the arguments of a forced tool), a text (sent as it
+is), a Fault, or a function of the request's body that gives one of these. `faults` come first, one a request; None in
+their place is a good answer. `refuses` names fields of a request that are answered with 400, as endpoints do that do
+not know them ("response_format", "tools", "temperature", …).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+DIMENSIONS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One way to misbehave; the functions below name the usual ones."""
+
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: object = None
+    content: str | None = None
+    finish_reason: str = "stop"
+    refusal: str | None = None
+    hang: bool = False
+    close: bool = False
+
+
+def rate_limited(retry_after: str | float | None = None, *, code: str = "rate_limit_exceeded") -> Fault:
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return Fault(status=429, headers=headers, body=error_body("Rate limit reached", code))
+
+
+def server_error(status: int = 500) -> Fault:
+    return Fault(status=status, body=error_body("The server had an error", "server_error"))
+
+
+def bad_request(message: str, code: str = "invalid_request_error", *, status: int = 400) -> Fault:
+    return Fault(status=status, body=error_body(message, code))
+
+
+def hang() -> Fault:
+    return Fault(hang=True)
+
+
+def closed() -> Fault:
+    return Fault(close=True)
+
+
+def cut(text: str = '{"rationale": "It is pol') -> Fault:
+    return Fault(content=text, finish_reason="length")
+
+
+def says(text: str) -> Fault:
+    return Fault(content=text)
+
+
+def refusal() -> Fault:
+    return Fault(refusal="I can't help with that.")
+
+
+def content_filter() -> Fault:
+    return Fault(content="", finish_reason="content_filter")
+
+
+def error_body(message: str, code: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": code, "code": code, "param": None}}
+
+
+Answer = dict[str, Any] | str | Fault
+
+
+class Endpoint:
+    """The server; a context manager. `latency` is in seconds for each answer."""
+
+    def __init__(
+        self,
+        answer: Answer | Callable[[dict[str, Any]], Answer] | None = None,
+        *,
+        faults: Iterable[Fault | None] = (),
+        refuses: Iterable[str] = (),
+        latency: float = 0.0,
+    ) -> None:
+        self.answer = answer if answer is not None else {"rationale": "Because.", "value": True}
+        self.faults = list(faults)
+        self.refuses = set(refuses)
+        self.latency = latency
+        self.requests: list[dict[str, Any]] = []
+        """Bodies of the chat requests, in the order in which they came."""
+        self.embedding_requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        """Headers of all requests, names in lower case."""
+        self.times: list[float] = []
+        """When each request came, in seconds of a monotonic clock."""
+        self.max_in_flight = 0
+        self._in_flight = 0
+        self._prompts: list[str] = []
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.endpoint = self
+        self.base_url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def systems(self) -> list[str]:
+        """The system text of each chat request."""
+        return [system_of(body) for body in self.requests]
+
+    def _take(self, body: dict[str, Any]) -> Answer:
+        with self._lock:
+            fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            return fault
+        for name in self.refuses:
+            if name in body:
+                return bad_request(f"Unsupported parameter: '{name}' is not supported with this model.")
+        return self.answer(body) if callable(self.answer) else self.answer
+
+    def _cached(self, prompt: str) -> int:
+        """Tokens of the longest prefix shared with an earlier prompt, as a provider's cache counts them."""
+        with self._lock:
+            shared = max((len(os.path.commonprefix([prompt, each])) for each in self._prompts[-64:]), default=0)
+            self._prompts.append(prompt)
+        return shared // 4
+
+
+def system_of(body: dict[str, Any]) -> str:
+    return "\n".join(_content(each) for each in body["messages"] if each["role"] in ("system", "developer"))
+
+
+def user_of(body: dict[str, Any]) -> str:
+    return "\n".join(_content(each) for each in body["messages"] if each["role"] == "user")
+
+
+def _content(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def vector_of(text: str) -> list[float]:
+    """A deterministic vector of any length but one: callers must normalise it themselves."""
+    digest = hashlib.shake_256(text.encode()).digest(4 * DIMENSIONS)
+    return [number / 2**31 - 1 for number in struct.unpack(f"<{DIMENSIONS}I", digest)]
+
+
+class _Server(ThreadingHTTPServer):
+    endpoint: Endpoint
+    request_queue_size = 128
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that gave up is part of the tests, not worth a traceback."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # keeps connections open, as providers do
+    server: _Server
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+        pass
+
+    def do_POST(self) -> None:  # noqa: N802  # the base class's convention
+        endpoint = self.server.endpoint
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        embedding = self.path.endswith("/embeddings")
+        with endpoint._lock:
+            endpoint._in_flight += 1
+            endpoint.max_in_flight = max(endpoint.max_in_flight, endpoint._in_flight)
+            endpoint.times.append(time.monotonic())
+            endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
+            (endpoint.embedding_requests if embedding else endpoint.requests).append(body)
+        try:
+            answer = endpoint._take(body)
+            endpoint._stopped.wait(endpoint.latency)
+            if isinstance(answer, Fault) and (answer.hang or answer.close):
+                self._vanish(answer)
+                return
+            if isinstance(answer, Fault) and answer.status >= 400:
+                status, headers, reply = answer.status, answer.headers, answer.body
+            else:
+                status, headers = 200, {}
+                reply = _embeddings(body) if embedding else _completion(endpoint, body, answer)
+        finally:
+            with endpoint._lock:  # before the answer goes out: its reader may send the next request at once
+                endpoint._in_flight -= 1
+        data = json.dumps(reply).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **headers, "Content-Length": len(data)}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _vanish(self, fault: Fault) -> None:
+        if fault.hang:
+            self.server.endpoint._stopped.wait(30)
+        self.close_connection = True
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+    fault = answer if isinstance(answer, Fault) else Fault()
+    content = json.dumps(answer) if isinstance(answer, dict) else answer if isinstance(answer, str) else fault.content
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": fault.refusal}
+    if body.get("tools") and content is not None and fault.refusal is None and isinstance(answer, dict):
+        name = body["tools"][0]["function"]["name"]
+        call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": content}}
+        message |= {"content": None, "tool_calls": [call]}
+    prompt = "\n".join(_content(each) for each in body["messages"] if each.get("content"))
+    used = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(content or "") // 4}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": body["model"],
+        "choices": [{"index": 0, "message": message, "finish_reason": fault.finish_reason, "logprobs": None}],
+        "usage": {
+            **used,
+            "total_tokens": sum(used.values()),
+            "prompt_tokens_details": {"cached_tokens": endpoint._cached(prompt)},
+        },
+    }
+
+
+def _embeddings(body: dict[str, Any]) -> dict[str, Any]:
+    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+    data = [{"object": "embedding", "index": n, "embedding": vector_of(text)} for n, text in enumerate(texts)]
+    tokens = sum(len(text) // 4 for text in texts)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return {"object": "list", "model": body["model"], "data": data, "usage": usage}
