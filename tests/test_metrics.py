@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import random
+import time
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memalign.errors import InputError
+from memalign.metrics import (
+    Estimate,
+    balanced_accuracy,
+    bootstrap_interval,
+    ccc,
+    cohen_kappa,
+    confusion,
+    exact_match,
+    krippendorff_alpha,
+    label_shares,
+    mae,
+    mcnemar_exact,
+    paired_bootstrap,
+    wilson_interval,
+)
+
+quadratic = partial(cohen_kappa, weights="quadratic")
+linear = partial(cohen_kappa, weights="linear")
+
+pairs_of_labels = st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC")), max_size=40)
+pairs_of_scores = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=40)
+
+# Cohen's table of two raters and a yes/no question: 20 both yes, 5 and 10 apart, 15 both no.
+YES_NO = [("y", "y")] * 20 + [("y", "n")] * 5 + [("n", "y")] * 10 + [("n", "n")] * 15
+
+
+def columns(pairs):
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+# -- against values computed by hand ---------------------------------------------------------------------------------
+
+
+def test_kappa_of_a_hand_computed_table():
+    assert exact_match(*columns(YES_NO)) == pytest.approx(0.7)
+    assert cohen_kappa(*columns(YES_NO)) == pytest.approx(0.4)  # (0.7 - 0.5) / (1 - 0.5)
+
+
+def test_weighted_kappa_of_a_hand_computed_table():
+    # Distances 0, 1, 2, 1 of four cases; all pairs of the two columns have mean distance 16/16 and squared 26/16.
+    first, second = [1, 2, 1, 3], [1, 3, 3, 2]
+    all_pairs = [(a, b) for a in first for b in second]
+    expected_linear = sum(abs(a - b) for a, b in all_pairs) / 16
+    expected_quadratic = sum((a - b) ** 2 for a, b in all_pairs) / 16
+    assert linear(first, second) == pytest.approx(1 - (4 / 4) / expected_linear)
+    assert quadratic(first, second) == pytest.approx(1 - (6 / 4) / expected_quadratic)
+
+
+def test_weighted_kappa_takes_distances_from_the_order_of_labels():
+    order = ("bad", "fair", "good")
+    words = partial(cohen_kappa, weights="linear", labels=order)
+    first, second = [0, 1, 2, 2, 0], [0, 2, 2, 0, 1]
+    assert words([order[i] for i in first], [order[i] for i in second]) == pytest.approx(linear(first, second))
+    with pytest.raises(InputError, match="labels"):
+        linear(["bad"], ["good"])
+    with pytest.raises(InputError, match="not among the labels"):
+        words(["bad"], ["awful"])
+
+
+def test_a_missing_middle_score_keeps_its_distance():
+    # 1 and 5 are four apart even when nobody says 2, 3 or 4.
+    assert quadratic([1, 5, 1, 4], [1, 5, 5, 4]) == pytest.approx(ccc([1, 5, 1, 4], [1, 5, 5, 4]))
+
+
+def test_balanced_accuracy_counts_the_rare_label_as_much():
+    truth = ["ok"] * 9 + ["bad"]
+    assert exact_match(["ok"] * 10, truth) == pytest.approx(0.9)
+    assert balanced_accuracy(["ok"] * 10, truth) == pytest.approx(0.5)
+
+
+def test_concordance_of_a_hand_computed_column():
+    # Means 2 and 3, variances 2/3 and 2/3, covariance 2/3: 2·2/3 / (2/3 + 2/3 + 1) = 4/7.
+    assert ccc([1, 2, 3], [2, 3, 4]) == pytest.approx(4 / 7)
+    assert mae([1, 2, 3], [2, 3, 4]) == pytest.approx(1.0)
+    assert ccc([1.0, 2.0, 3.0], [3.0, 2.0, 1.0]) == pytest.approx(-1.0)
+
+
+def test_concordance_survives_a_large_common_offset():
+    assert ccc([1e9 + 1, 1e9 + 2, 1e9 + 3], [1e9 + 2, 1e9 + 3, 1e9 + 4]) == pytest.approx(4 / 7)
+
+
+def test_krippendorffs_own_example():
+    # "Computing Krippendorff's Alpha-Reliability" (2011), section C: four observers, twelve units, missing data.
+    observers = (
+        (1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None),
+        (1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3),
+        (None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None),
+        (1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None),
+    )
+    units = [[value for value in unit if value is not None] for unit in zip(*observers, strict=True)]
+    assert krippendorff_alpha(units) == pytest.approx(0.743, abs=5e-4)
+    assert krippendorff_alpha(units, level="ordinal") == pytest.approx(0.815, abs=5e-4)
+    assert krippendorff_alpha(units, level="interval") == pytest.approx(0.849, abs=5e-4)
+
+
+def test_mcnemar_is_the_binomial_test():
+    assert mcnemar_exact(0, 0) == 1.0
+    assert mcnemar_exact(0, 6) == pytest.approx(2 / 64)
+    assert mcnemar_exact(3, 10) == pytest.approx(2 * (1 + 13 + 78 + 286) / 2**13)
+    assert mcnemar_exact(5, 5) == 1.0
+    assert 0 < mcnemar_exact(2900, 3100) < 0.02
+    with pytest.raises(InputError):
+        mcnemar_exact(-1, 2)
+
+
+def test_wilsons_interval_has_a_width_even_at_the_edge():
+    low, high = wilson_interval(5, 5) or (0, 0)
+    assert (low, high) == (pytest.approx(0.5655, abs=1e-4), 1.0)
+    low, high = wilson_interval(50, 100) or (0, 0)
+    assert (low, high) == (pytest.approx(0.4038, abs=1e-4), pytest.approx(0.5962, abs=1e-4))
+    assert wilson_interval(0, 0) is None
+
+
+def test_the_confusion_matrix_has_people_in_rows():
+    assert confusion(["A", "B", "B"], ["A", "A", "B"], ["A", "B"]) == ((1, 1), (0, 1))
+    with pytest.raises(InputError, match="'C' is not among"):
+        confusion(["C"], ["A"], ["A", "B"])
+
+
+def test_label_shares_show_labels_that_never_occur():
+    assert label_shares([True, True, False, True]) == {True: 0.75, False: 0.25}
+    assert label_shares(["A"], ["A", "B"]) == {"A": 1.0, "B": 0.0}
+    assert label_shares([]) == {}
+
+
+# -- what is not defined is None ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("measure", [exact_match, balanced_accuracy, cohen_kappa, quadratic, ccc, mae])
+def test_without_cases_there_is_no_figure_and_no_interval(measure):
+    assert measure([], []) is None
+    assert bootstrap_interval(measure, [], []) is None
+    assert paired_bootstrap(measure, [], [], []) == Estimate(value=None)
+
+
+def test_one_label_only_cannot_tell_agreement_from_chance():
+    assert balanced_accuracy(["A", "A"], ["A", "A"]) is None
+    assert cohen_kappa(["A", "A"], ["A", "A"]) is None
+    assert quadratic([3, 3], [3, 3]) is None
+    assert ccc([3, 3], [3, 3]) is None
+    assert ccc([0.1] * 3, [0.1] * 3) is None
+    assert ccc([1], [1]) is None
+    assert krippendorff_alpha([["A", "A"], ["A"]]) is None
+    assert krippendorff_alpha([["A"], ["B"]]) is None
+    assert krippendorff_alpha([]) is None
+
+
+def test_columns_of_different_length_are_an_error():
+    with pytest.raises(InputError, match="length: 1, 2"):
+        exact_match(["A"], ["A", "B"])
+    with pytest.raises(InputError, match="length"):
+        bootstrap_interval(exact_match, ["A", "B"], ["A", "B"], groups=["g"])
+
+
+# -- properties --------------------------------------------------------------------------------------------------------
+
+
+@given(pairs_of_labels)
+def test_label_measures_are_bounded_symmetric_and_blind_to_order(pairs):
+    first, second = columns(pairs)
+    shuffled = columns(random.Random(1).sample(pairs, len(pairs)))
+    for measure in (exact_match, cohen_kappa):
+        value = measure(first, second)
+        assert value is None or -1 - 1e-9 <= value <= 1 + 1e-9
+        assert value == pytest.approx(measure(second, first))
+        assert value == pytest.approx(measure(*shuffled))
+        assert measure(first, first) in (None, pytest.approx(1.0))
+    value = balanced_accuracy(first, second)
+    assert value is None or 0 <= value <= 1 + 1e-9
+    assert balanced_accuracy(first, first) in (None, pytest.approx(1.0))
+
+
+@given(pairs_of_scores)
+def test_score_measures_are_bounded_and_symmetric(pairs):
+    first, second = columns(pairs)
+    for measure in (quadratic, linear, ccc):
+        value = measure(first, second)
+        assert value is None or -1 - 1e-9 <= value <= 1 + 1e-9
+        assert value == pytest.approx(measure(second, first))
+        assert measure(first, first) in (None, pytest.approx(1.0))
+    assert mae(first, second) == pytest.approx(mae(second, first))
+    assert mae(first, first) in (None, 0.0)
+
+
+@given(pairs_of_scores.filter(lambda pairs: len(pairs) > 1))
+def test_quadratic_kappa_is_lins_concordance(pairs):
+    assert quadratic(*columns(pairs)) == pytest.approx(ccc(*columns(pairs)))
+
+
+@given(st.lists(st.lists(st.integers(1, 4), max_size=4), max_size=12))
+def test_alpha_is_at_most_one_and_blind_to_order(units):
+    for level in ("nominal", "ordinal", "interval"):
+        value = krippendorff_alpha(units, level=level)
+        assert value is None or value <= 1 + 1e-9
+        assert value == pytest.approx(krippendorff_alpha([unit[::-1] for unit in reversed(units)], level=level))
+
+
+# -- intervals ---------------------------------------------------------------------------------------------------------
+
+
+def noisy(n, right=0.7, seed=0):
+    draw = random.Random(seed)
+    truth = [draw.choice("ABC") for _ in range(n)]
+    return [label if draw.random() < right else draw.choice("ABC") for label in truth], truth
+
+
+@pytest.mark.parametrize("measure", [exact_match, balanced_accuracy, cohen_kappa])
+def test_the_interval_holds_the_figure_and_narrows_with_more_cases(measure):
+    widths = []
+    for n in (50, 800):
+        judged, truth = noisy(n)
+        low, high = bootstrap_interval(measure, judged, truth) or (0, 0)
+        assert low < measure(judged, truth) < high
+        widths.append(high - low)
+    assert widths[1] < widths[0] / 3
+
+
+def test_the_same_seed_gives_the_same_interval():
+    judged, truth = noisy(60)
+    assert bootstrap_interval(cohen_kappa, judged, truth) == bootstrap_interval(cohen_kappa, judged, truth)
+    assert bootstrap_interval(cohen_kappa, judged, truth) != bootstrap_interval(cohen_kappa, judged, truth, seed=1)
+
+
+@pytest.mark.parametrize(
+    "measure", [exact_match, balanced_accuracy, cohen_kappa, quadratic, linear, ccc, mae], ids=lambda m: str(m)[:30]
+)
+def test_weighted_resamples_give_what_plain_resamples_give(measure):
+    draw = random.Random(3)
+    truth = [draw.randint(1, 4) for _ in range(30)]
+    judged = [min(4, max(1, score + draw.choice((-1, 0, 0, 1)))) for score in truth]
+
+    def plain(first, second):  # not one of the module's own, so it is called once a resample
+        return measure(first, second)
+
+    fast = bootstrap_interval(measure, judged, truth, n_resamples=200)
+    assert fast == pytest.approx(bootstrap_interval(plain, judged, truth, n_resamples=200))
+
+
+def test_a_column_of_any_kind_can_be_resampled():
+    def longest(texts):
+        return float(max(map(len, texts)))
+
+    assert bootstrap_interval(longest, ["a", "bb", "ccc", "dddd"], n_resamples=300) == (2.0, 4.0)
+
+
+def test_cases_that_share_a_group_widen_the_interval():
+    judged, truth = noisy(40)
+    copies = 10
+    many = [value for value in judged for _ in range(copies)], [value for value in truth for _ in range(copies)]
+    groups = [i for i in range(40) for _ in range(copies)]
+    apart = bootstrap_interval(exact_match, *many) or (0, 0)
+    together = bootstrap_interval(exact_match, *many, groups=groups) or (0, 0)
+    assert together[1] - together[0] > 2 * (apart[1] - apart[0])
+    assert bootstrap_interval(exact_match, judged, truth, groups=["one"] * 40) is None
+
+
+def test_resamples_that_are_all_alike_are_no_interval():
+    assert bootstrap_interval(exact_match, ["A"] * 5, ["A"] * 5) is None
+    assert bootstrap_interval(exact_match, ["A"], ["B"]) is None
+    with pytest.raises(InputError):
+        bootstrap_interval(exact_match, ["A"], ["B"], level=1.0)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+    held = 0
+    for seed in range(120):
+        judged, truth = noisy(100, seed=seed)
+        low, high = bootstrap_interval(exact_match, judged, truth, n_resamples=300) or (0, 0)
+        held += low <= 0.8 <= high  # 70 % copied, and a third of the rest right by luck
+    assert held >= 104  # 0.95 of 120 is 114
+
+
+def test_a_paired_difference_is_surer_than_two_separate_intervals():
+    before, truth = noisy(200)
+    fixed = 0
+    after = list(before)
+    for i, (value, label) in enumerate(zip(before, truth, strict=True)):
+        if value != label and fixed < 12:
+            after[i], fixed = label, fixed + 1
+    difference = paired_bootstrap(exact_match, before, after, truth)
+    assert difference.value == pytest.approx(12 / 200)
+    assert difference.low is not None and difference.low > 0
+    assert paired_bootstrap(exact_match, before, before, truth) == Estimate(value=0.0)
+    backwards = paired_bootstrap(exact_match, after, before, truth)
+    assert backwards.value == pytest.approx(-12 / 200)
+
+
+def test_two_thousand_resamples_of_a_thousand_rows_take_less_than_a_second():
+    judged, truth = noisy(1000)
+    bootstrap_interval(exact_match, ["A", "B"], ["A", "A"])  # numpy's own import
+    started = time.process_time()
+    bootstrap_interval(exact_match, judged, truth)
+    assert time.process_time() - started < 1
+
+
+@settings(max_examples=20)
+@given(pairs_of_labels)
+def test_intervals_lie_within_the_measures_bounds(pairs):
+    found = bootstrap_interval(cohen_kappa, *columns(pairs), n_resamples=50)
+    assert found is None or -1 - 1e-9 <= found[0] <= found[1] <= 1 + 1e-9
+
+
+def test_an_estimate_prints_itself():
+    assert str(Estimate(value=0.5, low=0.25, high=0.75)) == "0.50  [0.25, 0.75]"
+    assert str(Estimate(value=None)) == "n/a"
+    assert str(Estimate(value=1.0)) == "1.00"
