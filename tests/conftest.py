@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import socket
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import platformdirs
 import pytest
+
+from memalign import aio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +105,17 @@ def _guard() -> Iterator[_Guard]:
     with pytest.MonkeyPatch.context() as patch:
         guard.install(patch)
         yield guard
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _connections() -> Iterator[None]:
+    """Close, in order, what memalign's background loop opened; it lives as long as the process otherwise."""
+    yield
+
+    async def close() -> None:
+        await asyncio.get_running_loop().shutdown_asyncgens()
+
+    aio.run(close())
 
 
 @pytest.fixture(scope="session")
