@@ -93,7 +93,11 @@ def test_null_and_nan_and_empty_cells_mean_absent(write):
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(write):
-    for name, text in (("f.jsonl", lines(GOOD)), ("f.csv", "id,outputs,value\nt-1,a,no\n"), ("f.json", json.dumps([GOOD]))):
+    for name, text in (
+        ("f.jsonl", lines(GOOD)),
+        ("f.csv", "id,outputs,value\nt-1,a,no\n"),
+        ("f.json", json.dumps([GOOD])),
+    ):
         assert read_feedback(write(name, b"\xef\xbb\xbf" + text.encode()), value_type=BOOL).rows[0].id == "t-1"
 
 
@@ -183,7 +187,10 @@ def test_a_bad_row_is_named_by_line_and_reason(write, row, reason):
 def test_broken_lines_cost_themselves_only(write):
     path = write(
         "f.jsonl",
-        lines(GOOD).encode() + b'{"id": "t-2", "outputs":\n' + b'{"id": "t-3", "outputs": "caf\xe9"}\n' + b"[" * 100_000,
+        lines(GOOD).encode()
+        + b'{"id": "t-2", "outputs":\n'
+        + b'{"id": "t-3", "outputs": "caf\xe9"}\n'
+        + b"[" * 100_000,
     )
     with pytest.raises(InvalidRows) as error:
         read_feedback(path, value_type=BOOL)
@@ -369,7 +376,7 @@ def test_judgments_come_back_as_they_were_written(tmp_path):
     found = read_judgments(path)
     assert (found.judge, found.judgments) == ("j@1", given)
     first = json.loads(path.read_text().splitlines()[0])
-    assert list(first)[0] == "id"
+    assert next(iter(first)) == "id"
     assert first["value"] is True
 
 
