@@ -5,7 +5,7 @@ python3 dev.py demo [ARGS]        set up, then `memalign demo`: an expert's feed
 python3 dev.py test [--slow] [PYTEST ARGS]
                                   set up, then every check and the tests; CI runs this
 python3 dev.py lint               set up, then every check without the tests
-python3 dev.py run COMMAND…       set up, then a command inside the environment, such as `run memalign --help`
+python3 dev.py run COMMAND...     set up, then a command inside the environment, such as `run memalign --help`
 python3 dev.py lock [--upgrade]   refresh requirements/*.txt after a change of pyproject.toml
 python3 dev.py docs               write docs/cli.md again
 

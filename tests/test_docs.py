@@ -22,7 +22,8 @@ PAGES = [
     if BLOCK.search(page.read_text("utf-8"))
 ]
 
-CASES = [
+Row = tuple[str, str, str, bool, str | None]
+CASES: list[Row] = [
     ("t-1", "Where is my parcel?", "It leaves tomorrow.", True, "Says when."),
     (
         "t-2",
@@ -34,7 +35,7 @@ CASES = [
     ("t-3", "I was charged twice!", "One charge will be reversed.", False, "No word of regret."),
     ("t-17", "Can I change my address?", "Yes, under Settings.", True, "Short and right."),
 ]
-FILES = {
+FILES: dict[str, list[Row]] = {
     "feedback.jsonl": CASES,
     "more.jsonl": [("t-20", "The app crashes.", "Update it.", False, "Blames the customer.")],
     "held_out.jsonl": [

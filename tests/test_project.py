@@ -57,6 +57,12 @@ def test_all_is_exactly_the_public_names() -> None:
     assert sorted(package.__all__) == list(package.__all__), "keep __all__ sorted"
 
 
+def test_public_names_are_the_same_whatever_was_imported_before() -> None:
+    # `memalign.evaluate` is a room and a function: importing the room must not put itself in the function's place.
+    script = "import memalign, memalign.evaluate as room; import sys; sys.exit(not callable(memalign.evaluate))"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
 def test_every_public_name_says_what_it_is() -> None:
     package = importlib.import_module("memalign")
     named = [getattr(package, name) for name in package.__all__ if name != "__version__"]
