@@ -189,7 +189,8 @@ def _install(command: list[str]) -> None:
     """Run pip: a counter while it works, all that it said when it fails."""
     said = []
     seen = 0
-    process = subprocess.Popen(
+    tty = sys.stdout.isatty()
+    with subprocess.Popen(
         command,
         cwd=ROOT,
         stdout=subprocess.PIPE,
@@ -197,17 +198,14 @@ def _install(command: list[str]) -> None:
         text=True,
         encoding="utf-8",
         errors="replace",
-    )
-    try:
+    ) as process:
         for line in process.stdout or ():
             said.append(line)
             seen += line.startswith("Collecting ")
-            if sys.stdout.isatty() and line.startswith(("Collecting ", "Installing ")):
+            if tty and line.startswith(("Collecting ", "Installing ")):
                 shown = line.split()[1].partition("=")[0] if line.startswith("C") else "unpacking"
                 print(f"\r    {seen} {shown:<40.40}", end="", flush=True)
-    finally:
-        process.wait()
-    if sys.stdout.isatty():
+    if tty:
         print(f"\r{'':<60}\r", end="")
     if process.returncode:
         print("".join(said))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
 import re
@@ -115,6 +116,20 @@ def test_the_dev_lock_has_the_runtime_locks_versions() -> None:
 
     dev = versions("dev")
     assert {name: dev.get(name) for name in versions("runtime")} == versions("runtime"), "run: python3 dev.py lock"
+
+
+def test_direct_dependencies_are_exactly_what_the_code_imports() -> None:
+    imported = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                imported.add(node.module.partition(".")[0])
+    known = importlib.metadata.packages_distributions()
+    used = {known[name][0].lower().replace("_", "-") for name in imported - {"memalign"} if name in known}
+    named = {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in PYPROJECT["project"]["dependencies"]}
+    assert used == named
 
 
 def test_every_direct_dependency_has_its_line_in_the_docs() -> None:
