@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import tomllib
-import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def test_all_is_exactly_the_public_names() -> None:
     public = {
         name
         for name, value in vars(package).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType) and name != "annotations"
+        if not name.startswith("_") and str(getattr(value, "__module__", "")).startswith("memalign")
     }
     assert public <= set(package.__all__)
     assert sorted(package.__all__) == list(package.__all__), "keep __all__ sorted"
@@ -126,10 +125,11 @@ def test_direct_dependencies_are_exactly_what_the_code_imports() -> None:
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
                 imported.add(node.module.partition(".")[0])
-    known = importlib.metadata.packages_distributions()
-    used = {known[name][0].lower().replace("_", "-") for name in imported - {"memalign"} if name in known}
     named = {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in PYPROJECT["project"]["dependencies"]}
-    assert used == named
+    gives = {name: {str(file).partition("/")[0] for file in importlib.metadata.files(name) or ()} for name in named}
+    ours = imported - sys.stdlib_module_names - {"memalign"}
+    assert {name for name in ours if not any({name, f"{name}.py"} & files for files in gives.values())} == set()
+    assert {name for name, files in gives.items() if not ours & {file.removesuffix(".py") for file in files}} == set()
 
 
 def test_every_direct_dependency_has_its_line_in_the_docs() -> None:
