@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
