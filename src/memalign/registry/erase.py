@@ -1,0 +1,447 @@
+"""Erasing: out of every version, in one transaction, without any model call.
+
+Each version that holds what is to go is taken as memory, forgets it by the same rules as the head would, and its rows
+are written again where they differ. Old versions so stay what they were, less what may no longer be anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select, update
+
+from memalign.align.consolidate import consolidate
+from memalign.align.forget import forget
+from memalign.align.voices import settle
+from memalign.errors import RegistryError, UnknownKey
+from memalign.memory import Memory, Voice
+from memalign.records import Example
+from memalign.registry import versions
+from memalign.registry.database import Database
+from memalign.registry.ledger import Erasures
+from memalign.registry.receipt import Receipt, RedactedVersion
+from memalign.registry.schema import judges, rows
+from memalign.registry.schema import versions as versions_table
+from memalign.registry.store import Codec, Contents, RowKey, decoded
+from memalign.registry.traces import Traces, strings
+
+__all__ = ["Erasure", "erase_feedback", "verified"]
+
+_NOTHING = "(erased)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erasure:
+    """A committed erasure: its receipt so far, and what to search for."""
+
+    judge: int
+    receipt: Receipt
+    traces: Traces = field(default_factory=Traces)
+
+
+class _DryRun(Exception):  # a way out of the transaction, no error
+    """Carries the outcome out of a transaction that is to be undone."""
+
+    def __init__(self, outcome: Erasure) -> None:
+        self.outcome = outcome
+
+
+def erase_feedback(
+    database: Database, name: str, selectors: tuple[str, ...], *, source: str | None, dry_run: bool
+) -> Erasure:
+    """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, JudgeNotFound."""
+    try:
+        with database.write() as connection:
+            judge, head = versions.find(connection, name)
+            erased = Erasures(connection, database.meta(connection, "secret"), judge)
+            outcome = _Eraser(connection, name, judge, head, erased).erase(selectors, source)
+            if dry_run:
+                raise _DryRun(replace(outcome, receipt=replace(outcome.receipt, head=None, dry_run=True)))  # noqa: TRY301  # undoes it
+    except _DryRun as done:
+        return done.outcome
+    return outcome
+
+
+def verified(database: Database, erasure: Erasure) -> Receipt:
+    """Compact the file, search what is left, and say so in the receipt. Raises RegistryError when a trace is left."""
+    try:
+        database.compact()
+    except RegistryError as error:
+        raise RegistryError(
+            f"the feedback is erased and that is committed, but the file could not be compacted: {error}. Call "
+            "compact() when no other process uses the registry"
+        ) from error
+    with database.read() as connection:
+        found, live, searched = [], [], 0
+        for judge, kind, key, body in connection.execute(select(rows.c.judge, rows.c.kind, rows.c.key, rows.c.body)):
+            searched += 1
+            live += [key.encode(), body]
+            if judge == erasure.judge and _traced(erasure.traces, kind, key, body):
+                found.append(f"{kind} {key}")
+        for version in connection.execute(select(versions_table)):
+            notes = [text for text in (version.summary, version.note) if text]
+            live += [text.encode() for text in notes]
+            if version.judge == erasure.judge and any(erasure.traces.in_sentence(text) for text in notes):
+                found.append(f"the note of version {version.number}")
+        live += [name.encode() for name in connection.execute(select(judges.c.name)).scalars()]
+        live += database.definitions(connection)
+    size, in_bytes = erasure.traces.in_files(database.files, live)
+    if found or in_bytes:
+        raise RegistryError(
+            f"the erasure of {len(erasure.receipt.keys)} pieces of feedback is committed, but traces are left: "
+            f"{', '.join([*found, *in_bytes][:10])}; please report this, and keep the file away from others"
+        )
+    return replace(
+        erasure.receipt,
+        searched=f"{searched} rows of all versions, decoded, and {size:,} bytes of the file: no trace found",
+    )
+
+
+def _traced(traces: Traces, kind: str, key: str, body: bytes) -> bool:
+    if kind == "vector":
+        return traces.is_trace(key)
+    value = decoded("", body)
+    if kind in ("voice", "tombstone") and traces.in_sentence(value.get("reason", "")):
+        return True
+    return any(map(traces.is_trace, (key, *strings(value))))
+
+
+class _Eraser:
+    """One erasure, inside one transaction."""
+
+    def __init__(self, connection: Connection, name: str, judge: int, head: int, erased: Erasures) -> None:
+        self.connection, self.name, self.judge, self.head, self.erased = connection, name, judge, head, erased
+        self.codec = Codec()
+        query = select(rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body).where(rows.c.judge == judge)
+        self.timeline: dict[RowKey, list[tuple[int, int, bytes]]] = {}
+        for kind, key, since, until, body in connection.execute(query):
+            self.timeline.setdefault((kind, key), []).append((since, until or head + 1, body))
+
+    def erase(self, selectors: tuple[str, ...], source: str | None) -> Erasure:
+        keys = self._selected(selectors, source)
+        before = {number: self._at(number) for number in self._touched(keys)}
+        after = {number: self._without(contents, keys, None) for number, contents in before.items()}
+        lost = _Lost.of(self.codec, before.values(), after.values(), keys)
+        traces, elsewhere = self._traces(lost, before, after, keys)
+        # A guideline may repeat the words without having been learned from them: a person wrote it, or a model chanced.
+        copied = self._copies(traces, keys)
+        touched = self._touched(keys, copied)
+        before = {number: self._at(number) for number in touched}
+        after = {number: self._without(contents, keys, traces, copied) for number, contents in before.items()}
+        lost = _Lost.of(self.codec, before.values(), after.values(), keys)
+        learned = Traces(lost.guidelines.values())
+        learned.share(self._surviving(before, after, ("case", "voice", "probe", "judge", "guideline")))
+        self._rewrite(before, after)
+        memories = {number: self.codec.memory(contents) for number, contents in after.items()}
+        self._redact(memories, traces)
+        moved = self.head in memories
+        if moved:
+            self._commit(memories[self.head], len(keys))
+        self._remember(lost, keys, before, after)
+        pending = {voice.key for voice in memories[self.head].voices() if voice.state == "pending"} if moved else set()
+        receipt = Receipt(
+            judge=self.name,
+            keys=keys,
+            cases=tuple(sorted({example.id for example in lost.examples})),
+            guidelines=tuple(sorted(lost.guideline_ids, key=lambda name: int(name[1:]))),
+            copied=tuple(sorted(copied, key=lambda name: int(name[1:]))),
+            versions=tuple(_redacted(number, before[number], after[number]) for number in sorted(before)),
+            head=self.head + 1 if moved else None,
+            pending=tuple(sorted(pending)),
+            elsewhere=elsewhere,
+        )
+        return Erasure(judge=self.judge, receipt=receipt, traces=traces | learned)
+
+    # -- which -------------------------------------------------------------------------------------------------------
+
+    def _selected(self, selectors: tuple[str, ...], source: str | None) -> tuple[str, ...]:
+        """The keys, of any version, that were named."""
+        there = sorted(key for kind, key in self.timeline if kind in ("voice", "tombstone"))
+        there = [key for key in dict.fromkeys(there) if source is None or key.rpartition("@")[2] == source]
+        if not selectors:
+            if source is None:
+                raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+            if not there:
+                raise UnknownKey(f"no version of {self.name!r} holds feedback of source {source!r}")
+            return tuple(there)
+        chosen: dict[str, None] = {}
+        for selector in selectors:
+            found = [key for key in there if selector in (key, key.rpartition("@")[0])]
+            if not found:
+                day = self.erased.erased_on(selector)
+                gone = f"; it was erased on {day}" if day else "; `memalign ledger` lists every key"
+                raise UnknownKey(f"no version of {self.name!r} holds feedback {selector!r}{gone}")
+            chosen.update(dict.fromkeys(found))
+        return tuple(chosen)
+
+    def _touched(self, keys: Collection[str], copied: Collection[str] = ()) -> list[int]:
+        """The versions that hold anything of `keys`, or a guideline of `copied`."""
+        wanted, found = Traces(keys=keys), set[int]()
+        for (kind, key), spans in self.timeline.items():
+            for since, until, body in spans:
+                if self._tainted(kind, key, body, wanted) or (kind == "guideline" and key in copied):
+                    found.update(range(since, until))
+        return sorted(found)
+
+    def _tainted(self, kind: str, key: str, body: bytes, named: Traces) -> bool:
+        match kind:
+            case "voice" | "tombstone":
+                return key in named.keys or named.in_sentence(self.codec.decode(kind, body).reason)
+            case "guideline":
+                guideline = self.codec.decode(kind, body)
+                return not named.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
+            case "shard":
+                return not named.keys.isdisjoint(self.codec.decode(kind, body))
+        return False
+
+    def _copies(self, traces: Traces, keys: Collection[str]) -> frozenset[str]:
+        named = Traces(keys=keys)
+        return frozenset(
+            key
+            for (kind, key), spans in self.timeline.items()
+            if kind == "guideline"
+            for _, _, body in spans
+            if traces.copied(self.codec.decode(kind, body).text) and not self._tainted(kind, key, body, named)
+        )
+
+    # -- what a version is without it ------------------------------------------------------------------------------
+
+    def _at(self, number: int) -> Contents:
+        return {
+            key: body for key, spans in self.timeline.items() for since, until, body in spans if since <= number < until
+        }
+
+    def _without(
+        self, contents: Contents, keys: Collection[str], traces: Traces | None, copied: Collection[str] = ()
+    ) -> Contents:
+        """The version's rows after forgetting, by the rules that an unalign follows, and without a tombstone."""
+        gone = frozenset(keys)
+        memory = forget(self.codec.memory(contents), keys, state="erased")
+        memory = msgspec.structs.replace(
+            memory,
+            guidelines=tuple(g for g in memory.guidelines if g.id not in copied and gone.isdisjoint(g.exposed_to)),
+            tombstones=tuple(stone for stone in memory.tombstones if stone.key not in gone),
+        )
+        memory = _silent(consolidate(settle(memory)), Traces(keys=gone) if traces is None else traces)
+        settings = {key: body for key, body in contents.items() if key[0] == "judge"}
+        return settings | self.codec.memory_contents(memory, contents)
+
+    def _surviving(
+        self, before: dict[int, Contents], after: dict[int, Contents], kinds: Collection[str]
+    ) -> Iterator[str]:
+        """The texts of everything of these kinds that some version keeps."""
+        seen: set[tuple[str, bytes]] = set()
+        kept = (
+            (key, body)
+            for key, spans in self.timeline.items()
+            for since, until, body in spans
+            if any(number not in before for number in range(since, until))
+        )
+        rewritten = (item for contents in after.values() for item in contents.items())
+        for group in (kept, rewritten):
+            for (kind, key), body in group:
+                if kind in kinds and (kind, body) not in seen:
+                    seen.add((kind, body))
+                    yield from _words_of(self.codec, kind, key, body)
+
+    def _traces(
+        self, lost: _Lost, before: dict[int, Contents], after: dict[int, Contents], keys: Collection[str]
+    ) -> tuple[Traces, tuple[str, ...]]:
+        """What to search for, and the other judges that hold some of it and keep it."""
+        traces = Traces(lost.texts, keys)
+        elsewhere = set()
+        whole = Traces(lost.texts, keys)
+        query = (
+            select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body)
+            .join(judges, judges.c.id == rows.c.judge)
+            .where(rows.c.judge != self.judge, rows.c.kind != "vector")
+        )
+        for name, kind, key, body in self.connection.execute(query):
+            texts = [key, *_words_of(self.codec, kind, key, body)]
+            if name not in elsewhere and any(map(whole.is_trace, texts)):
+                elsewhere.add(name)
+            traces.share(texts)
+        traces.share(self._surviving(before, after, ("case", "voice", "probe", "judge")))
+        return traces, tuple(sorted(elsewhere))
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def _rewrite(self, before: dict[int, Contents], after: dict[int, Contents]) -> None:
+        """Write again the rows that differ in any version, each over the widest range in which it is the same."""
+        changed: set[RowKey] = set()
+        for number, contents in before.items():
+            wanted = after[number]
+            changed |= {key for key in contents.keys() | wanted.keys() if contents.get(key) != wanted.get(key)}
+        fresh = []
+        for kind, key in sorted(changed):
+            self.connection.execute(
+                delete(rows).where(rows.c.judge == self.judge, rows.c.kind == kind, rows.c.key == key)
+            )
+            spans: list[tuple[int, int, bytes]] = []
+            for number in range(1, self.head + 1):
+                body = after[number].get((kind, key)) if number in after else self._body(kind, key, number)
+                if body is None:
+                    continue
+                if spans and spans[-1][1] == number and spans[-1][2] == body:
+                    spans[-1] = (spans[-1][0], number + 1, body)
+                else:
+                    spans.append((number, number + 1, body))
+            fresh += [
+                {
+                    "judge": self.judge,
+                    "kind": kind,
+                    "key": key,
+                    "since": since,
+                    "until": None if until == self.head + 1 else until,
+                    "body": body,
+                }
+                for since, until, body in spans
+            ]
+        if fresh:
+            self.connection.execute(insert(rows), fresh)
+
+    def _body(self, kind: str, key: str, number: int) -> bytes | None:
+        spans = self.timeline.get((kind, key), ())
+        return next((body for since, until, body in spans if since <= number < until), None)
+
+    def _redact(self, memories: dict[int, Memory], traces: Traces) -> None:
+        table = versions_table
+        for number, memory in memories.items():
+            self.connection.execute(
+                update(table)
+                .where(table.c.judge == self.judge, table.c.number == number)
+                .values(redacted=True, memory_hash="", **versions.counts(memory))
+            )
+        for version in versions.history(self.connection, self.judge):
+            if version.note and traces.in_sentence(version.note):
+                self.connection.execute(
+                    update(table)
+                    .where(table.c.judge == self.judge, table.c.number == version.number)
+                    .values(note=_NOTHING, redacted=True)
+                )
+
+    def _commit(self, memory: Memory, count: int) -> None:
+        """The new head: its rows are those of the old one, which has just lost the same; only the number is new."""
+        versions.add_version(
+            self.connection,
+            self.judge,
+            parent=self.head,
+            before={},
+            after={},
+            memory=memory,
+            action="erase",
+            line=f"{count} feedback erased from all versions",
+        )
+
+    def _remember(
+        self, lost: _Lost, keys: Iterable[str], before: dict[int, Contents], after: dict[int, Contents]
+    ) -> None:
+        kept = set()
+        for spans_key, spans in self.timeline.items():
+            if spans_key[0] == "case":
+                for since, until, body in spans:
+                    if any(number not in before for number in range(since, until)):
+                        kept.add(self.codec.decode("case", body).content_hash)
+        for contents in after.values():
+            kept |= {self.codec.decode(k, body).content_hash for (k, _), body in contents.items() if k == "case"}
+        self.erased.remember(
+            self.connection,
+            keys=keys,
+            voices=lost.voices,
+            examples=[example for example in lost.examples if example.content_hash not in kept],
+            at=versions.now(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lost:
+    """Everything that no longer stands where it stood: voices with the content hash of their case, cases, guidelines."""
+
+    voices: list[tuple[str | None, Voice]]
+    examples: list[Example]
+    guidelines: dict[bytes, str]
+    guideline_ids: set[str]
+    texts: list[str]
+
+    @classmethod
+    def of(
+        cls, codec: Codec, before: Iterable[Contents], after: Iterable[Contents], keys: Collection[str]
+    ) -> _Lost:
+        voices: dict[bytes, tuple[str | None, Voice]] = {}
+        examples: dict[bytes, Example] = {}
+        guidelines: dict[bytes, str] = {}
+        ids: set[str] = set()
+        texts: dict[str, None] = {}
+        for old, new in zip(before, after, strict=True):
+            for (kind, key), body in old.items():
+                if kind == "voice" and key in keys:
+                    voice = codec.decode(kind, body)
+                    case = old.get(("case", voice.id))
+                    content = None if case is None else codec.decode("case", case).content_hash
+                    voices[body] = (content, voice)
+                    texts.update(dict.fromkeys(_words_of(codec, kind, key, body)))
+                elif (kind, key) in new:
+                    continue
+                elif kind == "case":
+                    examples[body] = codec.decode(kind, body)
+                    texts.update(dict.fromkeys(_words_of(codec, kind, key, body)))
+                elif kind == "probe":
+                    texts.update(dict.fromkeys(_words_of(codec, kind, key, body)))
+                elif kind == "guideline":
+                    guidelines[body] = codec.decode(kind, body).text
+                    ids.add(key)
+        return cls(
+            voices=list(voices.values()),
+            examples=list(examples.values()),
+            guidelines=guidelines,
+            guideline_ids=ids,
+            texts=list(texts),
+        )
+
+
+def _words_of(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
+    """The texts that a person or a judged system wrote, in one row; labels of a closed type are no one's words."""
+    if kind == "vector":
+        return
+    value = codec.decode(kind, body)
+    if isinstance(value, Example):
+        yield value.id
+        yield from strings([*value.content.values(), value.meta])
+    elif isinstance(value, Voice):
+        yield value.id
+        # A label of one word or two may be a choice of the judge's type; a longer one is free text.
+        label = value.value if isinstance(value.value, str) and len(value.value.split()) > 2 else None
+        yield from strings([value.rationale, label, value.meta])
+    elif kind == "guideline":
+        yield value.text
+    elif kind == "probe":
+        yield from strings([value.rationale])
+    elif kind == "judge":
+        yield from strings(value)
+    elif kind == "tombstone":
+        yield key.rpartition("@")[0]
+
+
+def _silent(memory: Memory, traces: Traces) -> Memory:
+    """`memory` without a reason that names or repeats what was erased."""
+
+    def silent(voice: Voice) -> Voice:
+        return msgspec.structs.replace(voice, reason=_NOTHING) if traces.in_sentence(voice.reason) else voice
+
+    return msgspec.structs.replace(
+        memory,
+        cases=tuple(msgspec.structs.replace(c, voices=tuple(map(silent, c.voices))) for c in memory.cases),
+        tombstones=tuple(
+            msgspec.structs.replace(stone, reason=_NOTHING) if traces.in_sentence(stone.reason) else stone
+            for stone in memory.tombstones
+        ),
+    )
+
+
+def _redacted(number: int, before: Contents, after: Contents) -> RedactedVersion:
+    def lost(kind: str) -> int:
+        return sum(of == kind and (of, key) not in after for of, key in before)
+
+    return RedactedVersion(number=number, feedback=lost("voice"), cases=lost("case"), guidelines=lost("guideline"))
