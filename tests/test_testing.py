@@ -1,0 +1,92 @@
+"""The fakes do what their users rely on: order, a record of what was asked, deterministic usage and vectors."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from memalign.errors import ModelUnavailable
+from memalign.models.base import ChatModel, ChatRequest, EmbeddingModel, Limits
+from memalign.testing import HashEmbedding, ScriptedChatModel
+
+
+def request(user: str = "Reply: Hello", system: str = "You are a judge") -> ChatRequest:
+    return ChatRequest(system=system, user=user, schema={"type": "object"})
+
+
+class TestScriptedChatModel:
+    async def test_answers_come_in_order_and_requests_are_recorded(self) -> None:
+        model = ScriptedChatModel([{"value": True}, {"value": False}])
+        replies = [await model.complete(request(user)) for user in ("first", "second")]
+        assert [reply.data for reply in replies] == [{"value": True}, {"value": False}]
+        assert replies[0].text == '{"value": true}'
+        assert [asked.user for asked in model.requests] == ["first", "second"]
+        assert model.remaining == 0
+
+    async def test_an_exception_in_the_script_is_raised(self) -> None:
+        model = ScriptedChatModel([ModelUnavailable("down"), {"value": True}])
+        with pytest.raises(ModelUnavailable, match="down"):
+            await model.complete(request())
+        assert (await model.complete(request())).data == {"value": True}
+
+    async def test_a_function_may_look_at_the_request_and_may_be_async(self) -> None:
+        async def later(asked: ChatRequest) -> dict[str, object]:
+            await asyncio.sleep(0)
+            return {"length": len(asked.user)}
+
+        assert (await ScriptedChatModel(later).complete(request("four"))).data == {"length": 4}
+        now = ScriptedChatModel(lambda asked: {"user": asked.user})
+        assert (await now.complete(request("four"))).data == {"user": "four"}
+
+    async def test_a_function_may_fail(self) -> None:
+        model = ScriptedChatModel(lambda _: ModelUnavailable("always"))
+        with pytest.raises(ModelUnavailable):
+            await model.complete(request())
+
+    async def test_a_call_too_many_is_a_failed_test_and_no_model_error(self) -> None:
+        model = ScriptedChatModel([], name="judge-model")
+        with pytest.raises(AssertionError, match="judge-model: the script has 0 answers"):
+            await model.complete(request())
+
+    async def test_misbehaving_on_purpose_is_allowed(self) -> None:
+        asked = ChatRequest(system="", user="", schema={"type": "object", "required": ["value"]})
+        assert (await ScriptedChatModel([{"other": 1}]).complete(asked)).data == {"other": 1}
+
+    async def test_words_are_tokens_and_a_shared_system_prefix_is_cached(self) -> None:
+        model = ScriptedChatModel(lambda _: {"value": True})
+        first = await model.complete(request("a b", system="one two three"))
+        second = await model.complete(request("a b c", system="one two four"))
+        assert (first.usage.input_tokens, first.usage.cached_tokens, first.usage.output_tokens) == (5, 0, 2)
+        assert (second.usage.input_tokens, second.usage.cached_tokens) == (6, 2)
+        assert (first.usage + second.usage).calls == 2
+        assert first.usage.cost == 0.0
+
+    def test_it_is_a_chat_model_with_the_name_and_limits_it_is_given(self) -> None:
+        model = ScriptedChatModel([], name="weak", limits=Limits(shard_size=1, brief=True))
+        assert isinstance(model, ChatModel)
+        assert (model.name, model.limits.shard_size, model.limits.brief) == ("weak", 1, True)
+
+
+class TestHashEmbedding:
+    async def test_shared_words_mean_similarity(self) -> None:
+        model = HashEmbedding()
+        charged, again, cold = await model.embed(["I was charged twice", "Charged twice, again!", "cold answers hurt"])
+        assert charged @ again > 0.5 > charged @ cold
+
+    async def test_vectors_have_length_one_and_do_not_depend_on_the_batch(self) -> None:
+        together = await HashEmbedding(dim=10).embed(["one", "two three", ""])
+        alone = await HashEmbedding(dim=10).embed(["two three"])
+        assert together.shape == (3, 10)
+        assert together.dtype == np.float32
+        np.testing.assert_allclose(np.linalg.norm(together, axis=1), [1, 1, 0], rtol=1e-6)
+        np.testing.assert_array_equal(together[1], alone[0])
+
+    async def test_it_is_an_embedding_model_and_remembers_its_texts(self) -> None:
+        model = HashEmbedding(dim=8)
+        assert isinstance(model, EmbeddingModel)
+        assert model.name == "hash:8"
+        assert (await model.embed([])).shape == (0, 8)
+        await model.embed(["a"])
+        assert model.texts == ["a"]
