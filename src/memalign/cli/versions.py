@@ -1,0 +1,158 @@
+"""Versions of a judge: ledger, history, diff, rollback, export and import."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from memalign.cli.common import (
+    DEFAULT_REGISTRY,
+    DONE,
+    JsonOutput,
+    Name,
+    Output,
+    RegistryUrl,
+    Version,
+    head_of,
+    open_registry,
+    table,
+)
+from memalign.errors import InputError
+
+_STATES = "learned, merged, pending, disputed, rejected, withdrawn, erased"
+
+
+def ledger(
+    name: Name,
+    *,
+    version: Version = None,
+    state: Annotated[str | None, typer.Option(metavar="STATE", help=f"Only: {_STATES}.")] = None,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    json_output: JsonOutput = False,
+) -> int:
+    """Show where every piece of feedback ended, and why."""
+    from memalign.records import LedgerState
+
+    if state is not None and state not in get_args(LedgerState):
+        raise InputError(f"--state {state}: there are {_STATES}")
+    opened = open_registry(registry)
+    entries = opened.ledger(name, version)
+    chosen = [entry for entry in entries if state in (None, entry.state)]
+    counts = Counter(entry.state for entry in entries)
+    rows = [(entry.key, entry.state, ", ".join(entry.guideline_ids), entry.reason) for entry in chosen]
+    line = ", ".join(f"{count} {each}" for each, count in counts.items()) or "no feedback yet"
+    data = {
+        "judge": name,
+        "version": version or head_of(opened, name),
+        "counts": dict(counts),
+        "entries": chosen,
+    }
+    parts = [table(("key", "state", "guidelines", "reason"), rows)] if rows else []
+    Output(json=json_output).give(data, *parts, line)
+    return DONE
+
+
+def history(name: Name, *, registry: RegistryUrl = DEFAULT_REGISTRY, json_output: JsonOutput = False) -> int:
+    """Show every version of a judge: when, by what, and what changed."""
+    found = open_registry(registry).history(name)
+    rows = [
+        (
+            each.number,
+            each.created_at[:19].replace("T", " "),
+            each.action,
+            each.feedback,
+            each.guidelines,
+            each.pending,
+            "; ".join(filter(None, ("redacted" if each.redacted else "", each.summary, each.note))),
+        )
+        for each in found
+    ]
+    columns = ("version", "when (UTC)", "by", "feedback", "guidelines", "pending", "what changed")
+    Output(json=json_output).give({"judge": name, "versions": [each.to_dict() for each in found]}, table(columns, rows))
+    return DONE
+
+
+def diff(
+    name: Name,
+    first: Annotated[int, typer.Argument(metavar="V1", min=1, show_default=False)],
+    second: Annotated[int, typer.Argument(metavar="V2", min=1, show_default=False)],
+    *,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    json_output: JsonOutput = False,
+) -> int:
+    """Show what changed from one version to another: settings, guidelines, feedback."""
+    found = open_registry(registry).diff(name, first, second)
+    Output(json=json_output).give(found.to_dict(), str(found))
+    return DONE
+
+
+def rollback(
+    name: Name,
+    version: Annotated[int, typer.Argument(metavar="V", min=1, help="The version to go back to.", show_default=False)],
+    *,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    json_output: JsonOutput = False,
+) -> int:
+    """Go back to a version: its content becomes a new version.
+
+    May bring back feedback that was unaligned since, never what was erased.
+    """
+    opened = open_registry(registry)
+    before = head_of(opened, name)
+    judge = opened.rollback(name, version)
+    number = head_of(opened, name)
+    data = {"judge": name, "to": version, "version": number, "memory_hash": judge.memory.hash}
+    same = f"{name} is so already, version {number}"
+    Output(json=json_output).give(
+        data, same if number == before else f"{name} is version {number} now, as version {version} was"
+    )
+    return DONE
+
+
+def export(
+    name: Name,
+    *,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The bundle to write.", show_default=False)],
+    version: Version = None,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    json_output: JsonOutput = False,
+) -> int:
+    """Write a judge as one JSON file that judges offline: settings, examples, vectors, guidelines.
+
+    An erase cannot reach exported files.
+    """
+    opened = open_registry(registry)
+    document = opened.export(name, out, version)
+    number = version or head_of(opened, name)
+    data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
+    Output(json=json_output).give(data, f"wrote version {number} of {name} to {out}")
+    return DONE
+
+
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A bundle that export wrote.", show_default=False)],
+    *,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Keep it under another name.")] = None,
+    allow_erased: Annotated[
+        bool, typer.Option("--allow-erased", metavar="", help="Also what was erased here before.")
+    ] = False,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    json_output: JsonOutput = False,
+) -> int:
+    """Keep an exported judge: as a new judge, or as the next version of the one of that name."""
+    import warnings
+
+    from memalign.registry import load_bundle
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what it warns of is the version's note, shown below
+        kept = name or load_bundle(file).name
+    opened = open_registry(registry, create=True)
+    number = opened.import_bundle(file, name, allow_erased=allow_erased)
+    note = opened.history(kept)[-1].note
+    data = {"judge": kept, "version": number, "note": note}
+    Output(json=json_output).give(data, f"imported {kept} as version {number}", *([f"note: {note}"] if note else []))
+    return DONE
