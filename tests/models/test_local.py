@@ -207,7 +207,8 @@ class TestAnswering:
         replies = [asyncio.run(model.complete(request())) for _ in range(2)]
         assert replies[0].data == replies[1].data
 
-    def test_a_program_that_uses_it_prints_nothing_and_ends(self) -> None:
+    def test_a_program_that_uses_it_prints_nothing_and_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")
         code = (
             "import asyncio\n"
             "from memalign.models.base import ChatRequest\n"
