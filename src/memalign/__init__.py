@@ -65,10 +65,10 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__version__ = metadata.version("memalign")
-
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":  # not at import: reading the installed metadata takes as long as all the rest
+        return metadata.version("memalign")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'memalign' has no attribute {name!r}")
     value = getattr(import_module(f"memalign.{_MODULE_OF[name]}"), name)

@@ -120,7 +120,7 @@ class Judge:
             "instructions": self.instructions,
             "value_type": self.value_type.spec,
             "model": self.model_name,
-            "retrieval_k": self.retrieval_k,
+            "retrieval_k": self.retrieval_k if self.memory else None,  # nothing to retrieve, nothing to tell apart
             "parameters": dict(self.parameters),
             "memory": self.memory.hash,
         }
@@ -263,7 +263,7 @@ class Judge:
         limit = concurrency or resolve(self.model).limits.concurrency
         if out is None:
             return await self._judge_all(items, {}, limit, progress, None)
-        with JudgmentWriter.open(Path(out), judge=f"{self.name}@{self.fingerprint}") as writer:
+        with JudgmentWriter.open(Path(out), judge=f"{self.name}@{self.fingerprint}", examples=items) as writer:
             return await self._judge_all(items, writer.done, limit, progress, writer)
 
     async def _judge_all(

@@ -39,7 +39,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             guidelines=min(context_tokens // 8, 4000),
             example=min(200 if brief else 1500, free // 6),
-            examples=free // 3,
+            examples=min(600, free // 3) if brief else free // 3,
             item=free // 2,
         )
 
