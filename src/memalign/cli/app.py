@@ -9,7 +9,12 @@ from typer.core import TyperGroup
 
 import memalign
 from memalign.cli import checking, demo, forgetting, judges, judging, learning, models, versions
-from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, Output, print_json
+from memalign.cli.common import (
+    INTERRUPTED,
+    WRONG,
+    Interrupted,
+)
+from memalign.cli.output import Output, print_json
 from memalign.errors import InvalidRows, MemalignError
 
 __all__ = ["app"]
@@ -29,7 +34,10 @@ class Commands(TyperGroup):
             Output().say(f"error: {error}")
             raise typer.Exit(WRONG) from error
         except KeyboardInterrupt as error:
-            Output().say(str(error) if isinstance(error, Interrupted) else "interrupted")
+            said = str(error) if isinstance(error, Interrupted) else "interrupted"
+            if as_json:
+                print_json({"error": {"type": "Interrupted", "message": said}})
+            Output().say(said)
             raise typer.Exit(INTERRUPTED) from error
         except Exception as error:
             # Wrong use: Typer says it to people, and has no word for programs.

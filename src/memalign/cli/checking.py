@@ -14,12 +14,11 @@ from memalign.cli.common import (
     DONE,
     FAILURES,
     JsonOutput,
-    Output,
     RegistryUrl,
     open_registry,
     read_input,
-    table,
 )
+from memalign.cli.output import Output, table
 from memalign.errors import InputError, RowError
 from memalign.records import UNKNOWN_SOURCE, Feedback
 from memalign.values import Value, ValueType

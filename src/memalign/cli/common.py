@@ -1,12 +1,10 @@
-"""What all commands share: options, exit codes, output for people and for programs, the registry."""
+"""What all commands share: options, exit codes, the registry, files and questions."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,34 +13,28 @@ import typer
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, RowError
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.table import Table
-
-    from memalign.judge import Judge
-    from memalign.records import Guideline, Usage
     from memalign.registry import Registry
 
 __all__ = [
+    "DEFAULT_REGISTRY",
+    "DONE",
     "FAILURES",
     "INTERRUPTED",
     "WRONG",
     "Concurrency",
     "EmbeddingModel",
+    "Interrupted",
     "JsonOutput",
     "Name",
-    "Output",
     "RegistryUrl",
     "RetrievalK",
     "UnusedRegistryUrl",
     "Version",
     "confirmed",
+    "head_of",
     "interruptible",
     "open_registry",
-    "plain",
     "read_input",
-    "shorten",
-    "table",
-    "usage_text",
 ]
 
 DONE, FAILURES, WRONG, INTERRUPTED = 0, 1, 2, 130
@@ -79,155 +71,7 @@ Concurrency = Annotated[
 ]
 
 
-# -- what a command prints ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Output:
-    """Results on stdout, for people or as one JSON document; everything else on stderr."""
-
-    json: bool = False
-
-    def give(self, data: Mapping[str, Any], *shown: RenderableType) -> None:
-        """Print the result of a command: `data` as JSON, or what is `shown` to people."""
-        if self.json:
-            print_json(data)
-            return
-        console = _console(stderr=False)
-        for part in shown:
-            console.print(_text(part) if isinstance(part, str) else part)
-
-    def say(self, line: str) -> None:
-        """A line on stderr."""
-        _console(stderr=True).print(_text(line))
-
-    @contextmanager
-    def progress(self, *, size: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-        """A progress callback (phase, done, total): bars on a terminal, a line now and then elsewhere.
-
-        With `size`, the numbers are bytes.
-        """
-        console = _console(stderr=True)
-        if not console.is_terminal:
-            yield _line_by_line(console, size=size)
-            return
-        from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        counter = DownloadColumn() if size else MofNCompleteColumn()
-        columns = (TextColumn("{task.description}"), BarColumn(), counter, TimeElapsedColumn())
-        with Progress(*columns, console=console) as bars:
-            tasks: dict[str, Any] = {}
-
-            def show(phase: str, done: int, total: int) -> None:
-                if phase not in tasks:
-                    tasks[phase] = bars.add_task(phase, total=total)
-                bars.update(tasks[phase], completed=done, total=total)
-
-            yield show
-
-
-def _line_by_line(console: Console, *, size: bool) -> Callable[[str, int, int], None]:
-    shown: dict[str, int] = {}
-
-    def show(phase: str, done: int, total: int) -> None:
-        tenth = 10 * done // total if total else 10
-        # In a log: the start, the end, and every tenth between, if it is long enough to wonder.
-        if shown.get(phase) == tenth or (total < 20 and 0 < tenth < 10):
-            return
-        shown[phase] = tenth
-        amount = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if size else f"{done} of {total}"
-        console.print(_text(f"{phase}: {amount}"))
-
-    return show
-
-
-def print_json(data: Mapping[str, Any]) -> None:
-    """Print one JSON document on stdout."""
-    import msgspec
-
-    builtins = msgspec.to_builtins(data)
-    text = json.dumps(builtins, ensure_ascii=False, indent=2)
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        text = json.dumps(builtins, indent=2)  # what this stdout cannot spell, as escapes
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def _console(*, stderr: bool) -> Console:
-    from rich.console import Console
-
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and console.width < 120:
-        console.width = 120  # a file has no edge, but a line must stay readable
-    return console
-
-
-def _text(line: str) -> RenderableType:
-    from rich.text import Text
-
-    return Text(plain(line))
-
-
-def plain(text: object) -> str:
-    """`text` without characters that a terminal would obey: judged outputs and models' words are anybody's words."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-        for character in str(text).replace("\r\n", "\n")
-    )
-
-
-def shorten(text: str | None, limit: int = 160) -> str:
-    """`text` on one line and not longer than `limit`."""
-    line = " ".join((text or "").split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> Table:
-    """A table whose cells are plain text; nothing is cut off, long cells are folded."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
-    last = len(columns) - 1
-    for place, column in enumerate(columns):
-        made.add_column(column, overflow="fold", ratio=1 if place == last else None)
-    for row in rows:
-        made.add_row(*(Text(plain("" if cell is None else cell)) for cell in row))
-    return made
-
-
-def guideline_rows(guidelines: Iterable[Guideline]) -> list[tuple[object, ...]]:
-    """Id, text and origin of guidelines, with what is unusual about them, for a table."""
-    rows: list[tuple[object, ...]] = []
-    for guideline in guidelines:
-        marks = [
-            *([guideline.status] if guideline.status != "active" else []),
-            *(["pinned"] if guideline.pinned else []),
-        ]
-        origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
-        sources = ", ".join(guideline.supported_by)
-        rows.append((guideline.id, ", ".join(marks), guideline.text, "; ".join(filter(None, (origin, sources)))))
-    return rows
-
-
-def usage_text(usage: Usage, seconds: float | None = None) -> str:
-    """`12 calls, 3,400 tokens in (1,200 cached), 210 out, 3.2 s, $0.0003`."""
-    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    parts = [
-        f"{usage.calls} call{'' if usage.calls == 1 else 's'}",
-        f"{usage.input_tokens:,} tokens in{cached}",
-        f"{usage.output_tokens:,} out",
-    ]
-    if seconds is not None:
-        parts.append(f"{seconds:.1f} s")
-    parts.append("cost unknown" if usage.cost is None else f"${usage.cost:.2g}")
-    return ", ".join(parts)
-
-
-# -- what a command reads -------------------------------------------------------------------------------------------
+# -- the registry, files, questions -------------------------------------------------------------------------------------------
 
 
 def open_registry(url: str, *, create: bool = False) -> Registry:
@@ -290,7 +134,6 @@ def interruptible(left: Callable[[], str]) -> Iterator[None]:
         raise Interrupted(f"interrupted; {left()}") from None
 
 
-def head_of(registry: Registry, judge: Judge | str) -> int:
+def head_of(registry: Registry, name: str) -> int:
     """The newest version of a judge."""
-    name = judge if isinstance(judge, str) else judge.name
     return registry.history(name)[-1].number

@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
-from memalign.cli.common import DEFAULT_REGISTRY, JsonOutput, UnusedRegistryUrl
+from memalign.cli.common import (
+    DEFAULT_REGISTRY,
+    JsonOutput,
+    UnusedRegistryUrl,
+)
 
 
 def demo(

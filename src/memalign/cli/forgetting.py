@@ -12,13 +12,13 @@ from memalign.cli.common import (
     FAILURES,
     JsonOutput,
     Name,
-    Output,
     RegistryUrl,
     head_of,
     interruptible,
     open_registry,
 )
 from memalign.cli.learning import ReflectionModel, left_behind, report
+from memalign.cli.output import Output
 
 Keys = Annotated[
     list[str] | None,

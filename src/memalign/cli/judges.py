@@ -13,16 +13,14 @@ from memalign.cli.common import (
     EmbeddingModel,
     JsonOutput,
     Name,
-    Output,
     RegistryUrl,
     RetrievalK,
     Version,
     confirmed,
-    guideline_rows,
     head_of,
     open_registry,
-    table,
 )
+from memalign.cli.output import Output, facts, guideline_rows, table
 from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
@@ -103,7 +101,7 @@ def show(
     opened = open_registry(registry)
     judge = opened.load(name, version)
     number = version or head_of(opened, name)
-    facts = [
+    settings = [
         ("name", judge.name),
         ("version", number),
         ("answers", f"{judge.value_type.spec} ({judge.value_type.allowed})"),
@@ -114,7 +112,7 @@ def show(
         ("memory", f"{_counts(judge)}, hash {judge.memory.hash}"),
         ("instructions", judge.instructions),
     ]
-    parts: list[Any] = [table(("", ""), facts)]
+    parts: list[Any] = [facts(settings)]
     if judge.memory.semantic:
         columns = ("id", "", "guideline", "from")
         parts.append(table(columns, guideline_rows(judge.memory.semantic), title="Guidelines in force"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +17,14 @@ from memalign.cli.common import (
     Concurrency,
     JsonOutput,
     Name,
-    Output,
     RegistryUrl,
     Version,
     head_of,
     interruptible,
     open_registry,
     read_input,
-    shorten,
-    table,
-    usage_text,
 )
+from memalign.cli.output import Output, shorten, table, usage_text
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,6 +66,7 @@ def judge(
     given = read_input(examples)
     items = read_examples(given) if isinstance(given, str) else check_examples(given, name="stdin")
     printer = Output(json=json_output)
+    started = time.perf_counter()
     with interruptible(lambda: _judged_so_far(out)), printer.progress() as progress:
         judgments = chosen.judge_many(items, concurrency=concurrency, out=out, progress=progress)
     from memalign.records import Usage
@@ -86,7 +85,9 @@ def judge(
     else:
         data["out"] = str(out)
     done = f"{len(items) - len(failed)} judged" + (f" into {out}" if out else "")
-    line = ", ".join([done, *([f"{len(failed)} failed"] if failed else []), usage_text(usage)])
+    line = ", ".join(
+        [done, *([f"{len(failed)} failed"] if failed else []), usage_text(usage, time.perf_counter() - started)]
+    )
     printer.give(data, *([] if out else [_judgment_table(items, judgments)]), line)
     _say_failures(printer, failed)
     _say_notes(printer, items, judgments)
@@ -129,13 +130,14 @@ def evaluate(
         base = None if other is None else measure(other, given, concurrency=concurrency, progress=progress)
     number = version or head_of(opened, name)
     data: dict[str, Any] = {"judge": name, "version": number, "seen": found.seen, "evaluation": found.to_dict()}
-    parts: list[Any] = [str(found), *_disagreements(found)]
+    parts: list[Any] = [f"{found}\n" if not found.disagreements else str(found), *_disagreements(found)]
     if base is not None:
         comparison = compare(base, found)
         data |= {"against": against, "base": base.to_dict(), "comparison": comparison.to_dict()}
         first = "without memory" if against == "bare" else f"version {against}"
-        parts += [f"\n{name} {first}, and then version {number}:", str(comparison)]
-    parts.append(f"\n{_seen_line(found)}\n{usage_text(found.usage)}")
+        parts += [f"{name} {first}, and then version {number}:", f"{comparison}\n"]
+    usage = found.usage if base is None else found.usage + base.usage
+    parts.append(f"{_seen_line(found)}\n{usage_text(usage)}")
     printer.give(data, *parts)
     failed = [(case.id, case.error) for case in found.cases if case.error is not None]
     _say_failures(printer, failed)

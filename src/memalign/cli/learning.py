@@ -14,17 +14,14 @@ from memalign.cli.common import (
     EmbeddingModel,
     JsonOutput,
     Name,
-    Output,
     RegistryUrl,
     RetrievalK,
-    guideline_rows,
     head_of,
     interruptible,
     open_registry,
     read_input,
-    table,
-    usage_text,
 )
+from memalign.cli.output import Output, facts, guideline_rows, table, usage_text
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -234,8 +231,7 @@ def _all(guidelines: tuple[Guideline, ...]) -> Any:
 
 def _card(judge: Judge, chosen: Guideline) -> Any:
     status = chosen.status + (f", {chosen.shown_by} says the same" if chosen.shown_by else "")
-    return table(
-        ("", ""),
+    return facts(
         [
             ("id", chosen.id),
             ("text", chosen.text),

@@ -10,12 +10,11 @@ from memalign.cli.common import (
     DEFAULT_REGISTRY,
     DONE,
     JsonOutput,
-    Output,
     UnusedRegistryUrl,
     confirmed,
     interruptible,
-    table,
 )
+from memalign.cli.output import Output, table
 
 app = typer.Typer(no_args_is_help=True, help="The embedded models, which need no provider and no key.")
 

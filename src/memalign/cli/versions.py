@@ -13,13 +13,12 @@ from memalign.cli.common import (
     DONE,
     JsonOutput,
     Name,
-    Output,
     RegistryUrl,
     Version,
     head_of,
     open_registry,
-    table,
 )
+from memalign.cli.output import Output, table
 from memalign.errors import InputError
 
 _STATES = "learned, merged, pending, disputed, rejected, withdrawn, erased"

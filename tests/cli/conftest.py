@@ -1,0 +1,156 @@
+"""A command line to call, a model behind it, and files to give it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from memalign.cli.app import app
+from tests.support.endpoint import Answer, Endpoint
+
+INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+RULE = "When a customer is disappointed, the reply must show sympathy before facts."
+
+FEEDBACK = [
+    {
+        "id": "t-1",
+        "inputs": "My order is late.",
+        "outputs": "It is in transit.",
+        "value": False,
+        "rationale": "Correct but cold.",
+        "source": "ana",
+    },
+    {
+        "id": "t-2",
+        "inputs": "Thanks!",
+        "outputs": "Any time, enjoy your day!",
+        "value": True,
+        "rationale": "Warm.",
+        "source": "ana",
+    },
+    {"id": "t-3", "inputs": "Where is the invoice?", "outputs": "In your account.", "value": True, "source": "ben"},
+]
+HELD_OUT = [
+    {"id": "h-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed.", "value": True},
+    {"id": "h-2", "inputs": "Lovely shop.", "outputs": "Thank you so much!", "value": False},
+    {"id": "t-2", "inputs": "Thanks!", "outputs": "Any time, enjoy your day!", "value": True},
+]
+
+
+def answer(body: dict[str, Any]) -> Answer:
+    """A model that always passes the reply, and finds one rule in each piece of feedback that has words."""
+    properties = body["response_format"]["json_schema"]["schema"]["properties"]
+    if "changes" not in properties:
+        return {"rationale": "It answers the question.", "value": True}
+    labels = properties["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+    return {
+        "changes": [
+            {"action": "ADD", "text": f"{RULE[:-1]} ({label}).", "feedback": [label], "guideline": ""}
+            for label in labels
+        ]
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+def invoke(*arguments: str | Path, stdin: str | None = None) -> Ran:
+    result = CliRunner().invoke(app, [str(each) for each in arguments], input=stdin, prog_name="memalign")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ran(code=result.exit_code, out=result.stdout, err=result.stderr)
+
+
+@pytest.fixture
+def memalign(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line inside this process: `memalign("list", "--json")`."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return invoke
+
+
+@pytest.fixture
+def program() -> Run:
+    """The command line as a process of its own."""
+
+    def run(*arguments: str | Path) -> Ran:
+        command = [sys.executable, "-m", "memalign", *map(str, arguments)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ, timeout=60)
+        return Ran(code=ended.returncode, out=ended.stdout, err=ended.stderr)
+
+    return run
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """A server that speaks chat completions; `openai:test` is on it."""
+    with Endpoint(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        yield server
+
+
+def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    return path
+
+
+@pytest.fixture
+def feedback(tmp_path: Path) -> Path:
+    return jsonl(tmp_path / "feedback.jsonl", FEEDBACK)
+
+
+@pytest.fixture
+def held_out(tmp_path: Path) -> Path:
+    return jsonl(tmp_path / "held_out.jsonl", HELD_OUT)
+
+
+@pytest.fixture(scope="session")
+def _registries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Registries made once and copied for each test: `tone.db` has the judge unaligned, `aligned.db` after it learned."""
+    folder = tmp_path_factory.mktemp("registries")
+    with pytest.MonkeyPatch.context() as patch, Endpoint(answer) as server:
+        patch.setenv("OPENAI_BASE_URL", server.base_url)
+        url = f"sqlite:///{folder / 'memalign.db'}"
+        settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:test")
+        made = invoke("create", "tone", *settings, "--registry", url)
+        assert made.code == 0, made.err
+        shutil.copy(folder / "memalign.db", folder / "tone.db")
+        learned = invoke("align", "tone", jsonl(folder / "feedback.jsonl", FEEDBACK), "--registry", url)
+        assert learned.code == 0, learned.err
+        shutil.move(folder / "memalign.db", folder / "aligned.db")
+    return folder
+
+
+@pytest.fixture
+def tone(_registries: Path, endpoint: Endpoint, tmp_path: Path) -> str:
+    """A judge in the registry, unaligned: version 1."""
+    shutil.copy(_registries / "tone.db", tmp_path / "memalign.db")
+    return "tone"
+
+
+@pytest.fixture
+def aligned(_registries: Path, endpoint: Endpoint, tmp_path: Path, feedback: Path) -> str:
+    """The same judge after it learned from `feedback`: version 2."""
+    shutil.copy(_registries / "aligned.db", tmp_path / "memalign.db")
+    return "tone"

@@ -1,0 +1,213 @@
+"""Wrong use and bad input: one clear message, exit 2, and nothing done."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, Run, jsonl
+from tests.support.endpoint import Endpoint, bad_request
+
+
+def test_without_a_model_and_a_key_both_ways_out_are_named(memalign: Run, tmp_path: Path) -> None:
+    stuck = memalign("create", "tone", "--instructions", INSTRUCTIONS, "--value-type", "bool")
+    assert stuck.code == 2
+    assert "OPENAI_API_KEY" in stuck.err
+    assert "memalign models pull" in stuck.err
+    assert not (tmp_path / "memalign.db").exists()
+
+
+def test_a_model_whose_key_is_missing_names_the_key(memalign: Run) -> None:
+    stuck = memalign("create", "tone", "--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:x")
+    assert stuck.code == 2
+    assert "OPENAI_API_KEY" in stuck.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--value-type", "stars"), "unknown value type 'stars'"),
+        (("--value-type", "int"), "unknown value type"),
+        (("--value-type", "bool", "--instructions", "Is it good?"), "name no field"),
+        (("--value-type", "bool", "--instructions", "Is {{ reply }} good?"), "unknown field {{ reply }}"),
+        (("--value-type", "bool", "--instructions", "@nowhere.txt"), "cannot be read"),
+        (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
+        (("--value-type", "bool", "--param", "temperature=hot"), "not a number"),
+        (("--value-type", "bool", "--param", "colour=3"), "parameter colour"),
+    ],
+)
+def test_a_judge_that_cannot_be_is_not_created(
+    memalign: Run, endpoint: Endpoint, arguments: tuple[str, ...], named: str
+) -> None:
+    base = ("create", "tone", "--instructions", INSTRUCTIONS, "--model", "openai:test")
+    refused = memalign(*base, *arguments)
+    assert refused.code == 2
+    assert named in refused.err
+    assert "Traceback" not in refused.err
+    assert memalign("list", "--json").json == {"judges": []}
+
+
+def test_a_name_is_taken_once(memalign: Run, tone: str) -> None:
+    again = memalign("create", tone, "--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:test")
+    assert again.code == 2
+    assert "tone" in again.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "nobody"),
+        ("align", "nobody", "feedback.jsonl"),
+        ("judge", "nobody", "feedback.jsonl"),
+        ("evaluate", "nobody", "feedback.jsonl"),
+        ("check", "feedback.jsonl", "nobody"),
+        ("edit", "nobody", "-k", "3"),
+        ("unalign", "nobody", "t-1"),
+        ("erase", "nobody", "t-1"),
+        ("guideline", "nobody"),
+        ("ledger", "nobody"),
+        ("history", "nobody"),
+        ("diff", "nobody", "1", "2"),
+        ("rollback", "nobody", "1"),
+        ("export", "nobody", "-o", "x.json"),
+        ("delete", "nobody", "--yes"),
+    ],
+)
+def test_an_unknown_judge_is_named_by_every_command(
+    memalign: Run, tone: str, feedback: Path, arguments: tuple[str, ...]
+) -> None:
+    lost = memalign(*arguments, "--json")
+    assert lost.code == 2
+    assert lost.json["error"]["type"] == "JudgeNotFound"
+    assert "nobody" in lost.json["error"]["message"]
+    assert "tone" in lost.err  # the judges that there are
+
+
+def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> None:
+    lost = memalign("show", "tone", "--registry", "sqlite:///nowhere.db")
+    assert lost.code == 2
+    assert "nowhere.db" in lost.err
+    assert not (tmp_path / "nowhere.db").exists()
+    assert memalign("show", "tone", "--registry", "nonsense").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("unalign", "tone", "t-9"), "no feedback 't-9'"),
+        (("unalign", "tone", "--source", "zoe"), "no feedback of source 'zoe'"),
+        (("unalign", "tone"), "name feedback by id"),
+        (("erase", "tone", "t-9"), "t-9"),
+        (("show", "tone", "--version", "9"), "no version 9"),
+        (("rollback", "tone", "9"), "no version 9"),
+        (("diff", "tone", "1", "9"), "no version 9"),
+        (("ledger", "tone", "--state", "lost"), "learned, merged, pending"),
+        (("guideline", "tone", "G9", "--pin"), "no guideline 'G9'"),
+        (("guideline", "tone", "G1", "--text", "one\ntwo: {{ inputs }} ```"), "cannot be a guideline"),
+        (("guideline", "tone", "G1", "--add", "x"), "--add"),
+        (("models", "pull", "gpt-5", "--yes"), "unknown embedded model"),
+        (("check", "feedback.jsonl", "tone", "--value-type", "bool"), "not both"),
+    ],
+)
+def test_an_unknown_key_says_what_there_is(memalign: Run, aligned: str, arguments: tuple[str, ...], named: str) -> None:
+    wrong = memalign(*arguments)
+    assert wrong.code == 2
+    assert named in wrong.err
+    assert memalign("show", aligned, "--json").json["version"] == 2
+
+
+@pytest.mark.parametrize("command", ["align", "judge", "evaluate", "overwrite"])
+def test_an_empty_or_missing_file_is_named(memalign: Run, tone: str, tmp_path: Path, command: str) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    empty = memalign(command, tone, "empty.jsonl")
+    assert empty.code == 2
+    assert "empty.jsonl is empty" in empty.err
+    assert "no such file" in memalign(command, tone, "missing.jsonl").err
+
+
+def test_broken_rows_are_named_by_line_and_nothing_is_learned(memalign: Run, tone: str, tmp_path: Path) -> None:
+    rows = [FEEDBACK[0], {**FEEDBACK[1], "value": "maybe"}, {"id": "t-9", "value": True}]
+    bad = jsonl(tmp_path / "bad.jsonl", rows)
+    with bad.open("a", encoding="utf-8") as file:
+        file.write('{"id": "t-10", \n')
+    refused = memalign("align", tone, bad, "--json")
+    assert refused.code == 2
+    assert [row["line"] for row in refused.json["error"]["rows"]] == [2, 3, 4]
+    assert "line 2 (t-2): value 'maybe' is not allowed; allowed: true or false" in refused.err
+    assert "--skip-invalid" in refused.err
+    assert memalign("show", tone, "--json").json["version"] == 1
+    kept = memalign("align", tone, bad, "--skip-invalid")
+    assert kept.code == 1
+    assert "3 invalid" in kept.out.splitlines()[-1]
+
+
+def test_a_server_that_is_down_costs_only_the_judgments(
+    memalign: Run, tone: str, held_out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    monkeypatch.setattr("memalign.models.retry.Retry.wait", lambda *_: 0.0)  # patience is tested elsewhere
+    down = memalign("judge", tone, held_out, "--json")
+    assert down.code == 1
+    assert [each["id"] for each in down.json["errors"]] == ["h-1", "h-2", "t-2"]
+    assert f"127.0.0.1:{port}" in down.err
+
+
+def test_a_wrong_model_name_leaves_lessons_pending(
+    memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
+) -> None:
+    endpoint.answer = bad_request("The model `test` does not exist", "model_not_found", status=404)
+    refused = memalign("align", tone, feedback)
+    assert refused.code == 1
+    assert "pending" in refused.out.splitlines()[-1]
+    assert "does not exist" in refused.out
+
+
+def test_items_that_fail_are_named_and_the_rest_is_judged(
+    memalign: Run, tone: str, held_out: Path, endpoint: Endpoint
+) -> None:
+    endpoint.faults = [bad_request("Something is odd")]
+    judged = memalign("judge", tone, held_out, "--concurrency", "1")
+    assert judged.code == 1
+    assert "2 judged, 1 failed" in judged.out
+    assert "failed: h-1: ModelRejected" in judged.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("alig",), "align"),
+        (("align",), "NAME"),
+        (("create", "tone", "--value-type", "bool"), "--instructions"),
+        (("judge", "tone", "x.jsonl", "--concurrency", "0"), "--concurrency"),
+        (("judge", "tone", "x.jsonl", "--versio", "2"), "--version"),
+        (("diff", "tone", "one", "2"), "V1"),
+    ],
+)
+def test_wrong_use_says_what_was_meant(memalign: Run, arguments: tuple[str, ...], named: str) -> None:
+    wrong = memalign(*arguments)
+    assert wrong.code == 2
+    assert wrong.out == ""
+    assert named in wrong.err
+    assert "UsageError" in memalign(*arguments, "--json").out
+
+
+def test_an_error_is_one_json_document_on_stdout(memalign: Run) -> None:
+    lost = memalign("show", "tone", "--json")
+    assert list(json.loads(lost.out)) == ["error"]
+    assert lost.err.startswith("error: there is no registry at memalign.db")
+
+
+def test_a_download_is_not_begun_unasked(memalign: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path / "models"))
+    refused = memalign("models", "pull", "qwen2.5-coder-0.5b")
+    assert refused.code == 2
+    assert "491 MB" in refused.err
+    assert "--yes" in refused.err
+    listed = memalign("models", "list", "--json").json["models"]
+    assert [each["installed"] for each in listed] == [False, False]
+    assert "local:qwen2.5-coder-1.5b" in memalign("models", "list").out

@@ -1,0 +1,94 @@
+"""Help that a newcomer can follow, and a reference that is never stale."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import memalign as package
+from memalign.cli import reference
+from memalign.cli.app import app
+from tests.cli.conftest import Run
+
+HEAVY = ("pydantic_ai", "numpy", "sqlalchemy", "wordllama", "xllamacpp", "openai", "jinja2")
+
+ROOT: Any = get_command(app)
+COMMANDS = [name for name in ROOT.commands if name != "models"]
+PUBLIC = {
+    *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "overwrite", "unalign", "erase"),
+    *("guideline", "ledger", "history", "diff", "rollback", "export", "import", "evaluate"),
+}
+
+
+def test_every_command_of_the_public_surface_is_there() -> None:
+    assert set(COMMANDS) == PUBLIC
+    assert set(ROOT.commands["models"].commands) == {"list", "pull"}
+
+
+def test_the_reference_is_current() -> None:
+    assert reference.page().read_text("utf-8") == reference.reference(), "run: python3 dev.py docs"
+
+
+def test_the_reference_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    narrow = reference.reference()
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert reference.reference() == narrow
+
+
+def test_every_option_is_in_the_reference() -> None:
+    text = reference.reference()
+    for name, command in ROOT.commands.items():
+        for parameter in command.params:
+            assert all(f"`{opt}`" in text for opt in parameter.opts if opt.startswith("-")), name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_the_common_options_and_shows_an_example(memalign: Run, name: str) -> None:
+    command = ROOT.commands[name]
+    assert {"--registry", "--json"} <= {opt for parameter in command.params for opt in parameter.opts}
+    shown = memalign(name, "--help")
+    assert shown.code == 0
+    assert "Example: memalign" in shown.out
+    assert f"memalign {name}" in shown.out
+
+
+def test_the_examples_of_the_help_are_commands_that_parse() -> None:
+    import shlex
+
+    for name, command in ROOT.commands.items():
+        for each in getattr(command, "commands", {"": command}).values():
+            words = shlex.split(each.epilog.removeprefix("Example: memalign "))
+            assert words[0] == name
+            given = words[2:] if name == "models" else words[1:]
+            each.make_context(name, given)  # raises for what would not parse
+
+
+def test_the_overview_groups_commands_by_what_they_are_for(memalign: Run) -> None:
+    shown = memalign("--help").out
+    for panel in ("Start here", "Judges", "Judging", "Learning", "Forgetting", "Versions", "Models"):
+        assert panel in shown
+
+
+def test_the_version_is_the_packages(memalign: Run) -> None:
+    assert memalign("--version").out == f"memalign {package.__version__}\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = f"""
+import sys
+from memalign.cli import main
+sys.argv = ["memalign", "align", "--help"]
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stderr.split() == []

@@ -1,0 +1,72 @@
+"""The command line as a process: signals, pipes, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.support.endpoint import Endpoint, hang
+
+MEMALIGN = [sys.executable, "-m", "memalign"]
+
+
+def interrupted(arguments: list[str], endpoint: Endpoint) -> subprocess.CompletedProcess[str]:
+    """The command, with Ctrl-C as soon as it waits for the model."""
+    before = len(endpoint.requests)
+    with subprocess.Popen(
+        [*MEMALIGN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+        end = time.monotonic() + 60
+        while len(endpoint.requests) == before:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
+def test_ctrl_c_in_the_middle_of_align_leaves_the_registry_as_it_was(
+    memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
+) -> None:
+    before = memalign("show", tone, "--json").json
+    endpoint.answer = hang()
+    stopped = interrupted(["align", tone, str(feedback), "--json"], endpoint)
+    assert stopped.returncode == 130, stopped.stderr
+    assert "interrupted; nothing was committed, tone is still version 1" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    assert json.loads(stopped.stdout)["error"]["type"] == "Interrupted"
+    assert memalign("show", tone, "--json").json == before
+
+
+def test_a_reader_that_has_gone_is_nobodys_error(tone: str, feedback: Path) -> None:
+    reader = subprocess.Popen(
+        [*MEMALIGN, "check", str(feedback)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert reader.stdout is not None
+    assert reader.stderr is not None
+    reader.stdout.close()
+    said = reader.stderr.read()
+    reader.stderr.close()
+    reader.wait(timeout=60)
+    assert "Traceback" not in said
+    assert "BrokenPipe" not in said
+
+
+def test_the_program_ends_with_the_commands_code(program: Run, tone: str) -> None:
+    shown = program("show", tone, "--json")
+    assert shown.code == 0, shown.err
+    assert shown.json["name"] == tone
+    lost = program("show", "nobody")
+    assert lost.code == 2
+    assert lost.out == ""
+    assert lost.err.startswith("error: no judge 'nobody'")
