@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import socket
 import struct
 import threading
@@ -147,7 +146,7 @@ class Endpoint:
     def _cached(self, prompt: str) -> int:
         """Tokens of the longest prefix shared with an earlier prompt, as a provider's cache counts them."""
         with self._lock:
-            shared = max((len(os.path.commonprefix([prompt, each])) for each in self._prompts[-64:]), default=0)
+            shared = max((_shared(prompt, each) for each in self._prompts[-64:]), default=0)
             self._prompts.append(prompt)
         return shared // 4
 
@@ -171,6 +170,12 @@ def vector_of(text: str) -> list[float]:
     return [number / 2**31 - 1 for number in struct.unpack(f"<{DIMENSIONS}I", digest)]
 
 
+def _shared(one: str, other: str) -> int:
+    """Characters that two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 class _Server(ThreadingHTTPServer):
     endpoint: Endpoint
     request_queue_size = 128
@@ -186,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
         pass
 
-    def do_POST(self) -> None:  # noqa: N802  # the base class's convention
+    def do_POST(self) -> None:
         endpoint = self.server.endpoint
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         embedding = self.path.endswith("/embeddings")

@@ -17,6 +17,8 @@ __all__ = ["find_object", "misfit", "parse_answer"]
 
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
+_OPENING = re.compile(r"\{\s*[\"}]")
+
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
     "array": list,
@@ -52,15 +54,15 @@ def find_object(text: str) -> dict[str, Any] | None:
         if isinstance(value, dict):
             return value
     found: dict[str, Any] | None = None
-    at = text.find("{")
-    while at >= 0:
+    opening = _OPENING.search(text)
+    while opening:
         try:
-            value, end = _decoder.raw_decode(text, at)
+            value, end = _decoder.raw_decode(text, opening.start())
         except (ValueError, RecursionError):
-            end = at + 1
+            end = opening.start() + 1
         else:
             found = value
-        at = text.find("{", end)
+        opening = _OPENING.search(text, end)
     return found
 
 

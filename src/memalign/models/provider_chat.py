@@ -195,6 +195,8 @@ class ProviderChatModel:
             settings["seed"] = request.seed
         if self._target.provider == "anthropic":
             settings["anthropic_cache_instructions"] = True  # the others cache long prefixes without being asked
+        elif self._target.provider == "cohere":
+            settings["max_retries"] = 0  # the others' clients are told once, when they are opened
         for name in self._habits.unwanted:
             settings.pop(name, None)
         return cast("ModelSettings", settings)  # a TypedDict, with keys of several providers
@@ -261,10 +263,11 @@ def _text(response: ModelResponse) -> str:
 def _reasons(model: Model) -> bool:
     """Whether the model thinks before it answers unless told not to; it then takes no temperature."""
     profile: dict[str, Any] = dict(model.profile)
-    if not profile.get("openai_supports_reasoning", False):
-        return bool(profile.get("thinking_always_enabled", False))
     by_default = profile.get("thinking_enabled_by_default", profile.get("openai_reasoning_enabled_by_default"))
-    return bool(by_default if by_default is not None else not profile.get("openai_supports_reasoning_effort_none"))
+    if by_default is None:  # an older pydantic-ai, which knows only what OpenAI's models can switch off
+        switch = profile.get("openai_supports_reasoning_effort_none", False)
+        by_default = profile.get("openai_supports_reasoning", False) and not switch
+    return bool(by_default or profile.get("thinking_always_enabled", False))
 
 
 def _usage(response: ModelResponse, target: Target) -> Usage:

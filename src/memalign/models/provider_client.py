@@ -33,7 +33,6 @@ class LoopClients(Generic[T]):
         self._open = open_client
         self._lock = threading.Lock()
         self._clients: dict[asyncio.AbstractEventLoop, asyncio.Task[T]] = {}
-        self._keepers: dict[asyncio.AbstractEventLoop, AsyncGenerator[None]] = {}
 
     async def get(self) -> T:
         """The running loop's client. Raises ConfigurationError when it cannot be opened, and tries again next time."""
@@ -57,7 +56,7 @@ class LoopClients(Generic[T]):
         keeper = self._keep(loop, provider)
         await anext(keeper)
         with self._lock:
-            self._keepers[loop] = keeper  # a generator that nobody holds would be closed at once
+            _keepers[loop, self] = keeper
         return client
 
     async def _keep(self, loop: asyncio.AbstractEventLoop, provider: Provider[Any]) -> AsyncGenerator[None]:
@@ -72,7 +71,12 @@ class LoopClients(Generic[T]):
 
     def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
         self._clients.pop(loop, None)
-        self._keepers.pop(loop, None)
+        _keepers.pop((loop, self), None)
+
+
+# Held here rather than by the model: when a model that was dropped takes its open connections along while their loop
+# still runs, asyncio warns of each. So they stay open until the loop ends, one set a model.
+_keepers: dict[tuple[asyncio.AbstractEventLoop, LoopClients[Any]], AsyncGenerator[None]] = {}
 
 
 class _Opened(msgspec.Struct):

@@ -74,12 +74,14 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
     """The failure that `error` stands for; None for an error that is not a provider's (a bug: let it through)."""
-    from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, UnexpectedModelBehavior
+    from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, UnexpectedModelBehavior, UserError
 
     if isinstance(error, ContentFilterError):
         return _refused(_FILTER_REASON)
     if (status := status_of(error)) is not None:
         return _by_status(error, status, subject)
+    if isinstance(error, UserError):  # what pydantic-ai itself knows that the model does not take
+        return AttemptFailed(ModelRejected, str(error).split("\n")[0])
     if isinstance(error, TimeoutError):
         reason = f"no answer in {subject.timeout:g} s"
         return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)

@@ -1,0 +1,100 @@
+"""What counts as an answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign.errors import InvalidOutput
+from memalign.models.answers import find_object, misfit, parse_answer
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "rationale": {"type": "string", "maxLength": 20},
+        "value": {"type": "string", "enum": ["good", "bad"]},
+        "score": {"type": "integer", "enum": [1, 2, 3]},
+        "weights": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}, "maxItems": 2},
+        "rule": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    },
+    "required": ["rationale", "value"],
+    "additionalProperties": False,
+}
+GOOD = {"rationale": "Kind.", "value": "good", "score": 3, "weights": [0, 0.5], "rule": None}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"value": 1}',
+        '  {"value": 1}\n',
+        '```json\n{"value": 1}\n```',
+        'Here you are:\n```\n{"value": 1}\n```\nAnything else?',
+        'The answer is {"value": 1}.',
+        'First I thought {"value": 0}, but {"value": 1}',
+        'A set {a, b} is no JSON. {"value": 1}',
+    ],
+)
+def test_an_object_is_found_bare_fenced_or_in_prose(text):
+    assert find_object(text) == {"value": 1}
+
+
+@pytest.mark.parametrize("text", ["", "yes", "[1]", '{"value": tru', '{"value": NaN}', "{" * 50_000, "[" * 200_000])
+def test_what_is_no_object_is_none(text):
+    assert find_object(text) is None
+
+
+def test_a_line_break_inside_a_string_is_forgiven():
+    assert find_object('{"rationale": "one\ntwo"}') == {"rationale": "one\ntwo"}
+
+
+@given(st.dictionaries(st.text(max_size=5), st.booleans() | st.integers() | st.text(max_size=20), max_size=4))
+def test_any_object_is_found_behind_prose(value):
+    assert find_object(f"So, {{well}}: {json.dumps(value)}") == value
+
+
+def test_an_answer_that_fits_has_no_misfit():
+    assert misfit(GOOD, SCHEMA) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"value": "great"}, "must be one of"),
+        ({"value": True}, "must be string, not boolean"),
+        ({"score": True}, "must be integer, not boolean"),
+        ({"score": 4}, "must be one of"),
+        ({"score": 2.5}, "must be integer, not number"),
+        ({"rationale": "x" * 21}, "21 characters"),
+        ({"rationale": None}, "not null"),
+        ({"weights": [0.5, 2]}, r"answer.weights\[1\] is out of bounds"),
+        ({"weights": [0, 0, 0]}, "3 items"),
+        ({"rule": 3}, "none of the 2 allowed forms"),
+        ({"secret": "x"}, r"has 1 key\(s\) besides"),
+    ],
+)
+def test_a_misfit_is_named(change, reason):
+    with pytest.raises(InvalidOutput, match=reason):
+        parse_answer(json.dumps({**GOOD, **change}), SCHEMA)
+
+
+def test_a_missing_key_is_named():
+    with pytest.raises(InvalidOutput, match="lacks value"):
+        parse_answer('{"rationale": "Kind."}', SCHEMA)
+
+
+def test_a_whole_number_may_be_written_with_a_point():
+    assert misfit({**GOOD, "score": 3.0}, SCHEMA) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["the secret", '{"the secret": 1}', '{"rationale": "the secret", "value": "the secret"}']
+)
+def test_no_error_repeats_what_the_model_wrote(text):
+    with pytest.raises(InvalidOutput) as caught:
+        parse_answer(text, SCHEMA)
+    assert "secret" not in str(caught.value)

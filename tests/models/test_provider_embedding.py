@@ -1,0 +1,101 @@
+"""A provider's embeddings over a real server that misbehaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memalign.errors import ModelRejected, ModelUnavailable
+from memalign.models import resolve_embedding
+from memalign.models.provider_embedding import MAX_CHARACTERS, MAX_TEXT, ProviderEmbedding
+from memalign.models.providers import Target
+from memalign.models.retry import Retry
+from tests.support.endpoint import Answer, Endpoint, bad_request, rate_limited, server_error, vector_of
+
+
+def model_at(endpoint: Endpoint) -> ProviderEmbedding:
+    target = Target(provider="openai", model="text-embedding-3-small", base_url=endpoint.base_url)
+    return ProviderEmbedding(target, retry=Retry(attempts=3, base_seconds=0.001))
+
+
+async def test_vectors_are_unit_float32_in_the_order_of_the_texts():
+    texts = [f"text {n}" for n in range(5)]
+    with Endpoint() as endpoint:
+        vectors = await model_at(endpoint).embed(texts)
+    assert vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-6)
+    for text, row in zip(texts, vectors, strict=True):
+        plain = np.asarray(vector_of(text))
+        assert row == pytest.approx(plain / np.linalg.norm(plain), abs=1e-6)
+
+
+async def test_texts_go_out_in_batches_bounded_by_number_and_characters():
+    texts = [f"text {n}" for n in range(600)] + [str(n) * 20_000 for n in range(10)] * 2
+    with Endpoint() as endpoint:
+        vectors = await model_at(endpoint).embed(texts)
+    assert len(vectors) == 620
+    sizes = sorted(len(body["input"]) for body in endpoint.embedding_requests)
+    assert sum(sizes) == 620
+    assert sizes[-1] == 256
+    assert all(sum(map(len, body["input"])) <= MAX_CHARACTERS for body in endpoint.embedding_requests)
+    again = np.asarray(vector_of(texts[-1]))
+    assert vectors[-1] == pytest.approx(again / np.linalg.norm(again), abs=1e-6)
+
+
+async def test_no_text_needs_no_request():
+    with Endpoint() as endpoint:
+        assert (await model_at(endpoint).embed([])).shape == (0, 0)
+    assert not endpoint.embedding_requests
+
+
+async def test_a_blank_text_is_not_sent_as_it_is():
+    with Endpoint() as endpoint:
+        vectors = await model_at(endpoint).embed(["", "word", " \n"])
+    assert all(text.strip() for text in endpoint.embedding_requests[0]["input"])
+    assert (vectors[0] == vectors[2]).all()
+
+
+async def test_a_very_long_text_is_cut():
+    with Endpoint() as endpoint:
+        await model_at(endpoint).embed(["x" * 5_000_000])
+    assert len(endpoint.embedding_requests[0]["input"][0]) == MAX_TEXT
+
+
+async def test_a_text_that_the_model_finds_too_long_is_cut_further_and_its_neighbours_are_not():
+    def answer(body: dict[str, Any]) -> Answer:
+        long = any(len(text) > 8_000 for text in body["input"])
+        return bad_request("Maximum context length is 8192 tokens", "context_length_exceeded") if long else {}
+
+    texts = ["short", "x" * 10_000, "word"]
+    with Endpoint(answer) as endpoint:
+        model = model_at(endpoint)
+        together = await model.embed(texts)
+        alone = await model.embed(texts[1:2])
+    assert together[1] == pytest.approx(alone[0])
+    plain = np.asarray(vector_of("word"))
+    assert together[2] == pytest.approx(plain / np.linalg.norm(plain), abs=1e-6)
+
+
+@pytest.mark.parametrize("fault", [rate_limited("0.01"), server_error(503)])
+async def test_what_may_pass_is_tried_again(fault):
+    with Endpoint(faults=[fault]) as endpoint:
+        assert len(await model_at(endpoint).embed(["a"])) == 1
+    assert len(endpoint.embedding_requests) == 2
+
+
+async def test_errors_are_those_of_chat_models():
+    with Endpoint(server_error()) as endpoint:
+        with pytest.raises(ModelUnavailable, match=r"text-embedding-3-small at http.*HTTP 500.*3 attempts"):
+            await model_at(endpoint).embed(["a"])
+        assert len(endpoint.embedding_requests) == 3
+        endpoint.answer = bad_request("Incorrect API key", "invalid_api_key", status=401)
+        with pytest.raises(ModelRejected, match="OPENAI_API_KEY"):
+            await model_at(endpoint).embed(["a"])
+
+
+async def test_the_embedder_is_found_by_name(monkeypatch):
+    with Endpoint() as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        assert (await resolve_embedding("openai:any").embed(["a", "b"])).shape[0] == 2

@@ -1,0 +1,161 @@
+"""Every error of a provider's library is one of ours."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import ssl
+from collections.abc import Iterator
+
+import httpx2
+import openai
+import pytest
+from pydantic_ai import exceptions
+
+from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
+
+SUBJECT = Subject(model="openai:m", base_url="http://x/v1", key_name="OPENAI_API_KEY")
+
+# Not about calls to a model: an Agent's control flow, which direct requests never enter.
+_AGENT_ONLY = {
+    "AgentRunError",
+    "ConcurrencyLimitExceeded",
+    "RunCancelled",
+    "RunTimedOut",
+    "SuspendedResponseExpired",
+    "UsageLimitExceeded",
+}
+
+
+def _by_status(status: int) -> type[ModelError]:
+    if status == 429:
+        return RateLimited
+    return ModelUnavailable if status in (408, 409, 425) or status >= 500 else ModelRejected
+
+
+@pytest.mark.parametrize("status", [*range(400, 432), 451, *range(500, 512), 520, 524, 529])
+def test_every_http_status_is_mapped_and_only_what_may_pass_is_retried(status):
+    failed = failure_of(exceptions.ModelHTTPError(status, "m", {"error": {"message": "Said."}}), SUBJECT)
+    assert failed is not None
+    assert failed.error is _by_status(status)
+    assert failed.retry == (failed.error is not ModelRejected)
+    assert failed.reason == f"HTTP {status}, Said."
+
+
+_MADE = {
+    "ModelConnectionError": lambda kind: kind("m", "reset"),
+    "ModelTimeoutError": lambda kind: kind("m", "slow"),
+    "ModelHTTPError": lambda kind: kind(500, "m"),
+    "ModelRequestTimeout": lambda kind: kind("m", 3.0),
+    "UserError": lambda kind: kind("not with this model"),
+    "UnexpectedModelBehavior": lambda kind: kind("odd"),
+    "ContentFilterError": lambda kind: kind("no"),
+    "IncompleteToolCall": lambda kind: kind("cut"),
+    "OutputTokenLimitExceeded": lambda kind: kind("cut"),
+}
+
+
+def _model_errors() -> Iterator[type[Exception]]:
+    for name, kind in inspect.getmembers(exceptions, inspect.isclass):
+        if name.startswith("_") or name in _AGENT_ONLY or not issubclass(kind, exceptions.AgentRunError):
+            continue
+        yield kind
+
+
+@pytest.mark.parametrize("kind", list(_model_errors()))
+def test_every_error_of_pydantic_ai_about_a_model_call_is_mapped(kind):
+    make = _MADE.get(kind.__name__, lambda kind: kind("m", "said"))
+    failed = failure_of(make(kind), SUBJECT)
+    assert failed is not None
+    assert issubclass(failed.error, ModelError)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "retry"),
+    [
+        ("ModelRateLimitError", RateLimited, True),
+        ("ModelQuotaExceededError", ModelRejected, False),
+        ("ModelOverloadedError", ModelUnavailable, True),
+        ("ModelServerError", ModelUnavailable, True),
+        ("ModelConnectionError", ModelUnavailable, True),
+        ("ModelAuthenticationError", ModelRejected, False),
+        ("ModelNotFoundError", ModelRejected, False),
+        ("ModelContextWindowExceededError", PromptTooLong, False),
+        ("ContentFilterError", ModelRefused, False),
+        ("UnexpectedModelBehavior", ModelUnavailable, True),
+        ("UserError", ModelRejected, False),
+    ],
+)
+def test_categories_that_come_without_a_status_are_mapped(name, expected, retry):
+    kind = getattr(exceptions, name, None)
+    if kind is None:
+        pytest.skip(f"this pydantic-ai has no {name}")
+    failed = failure_of(_MADE.get(name, lambda kind: kind("m", "said"))(kind), SUBJECT)
+    assert failed is not None
+    assert (failed.error, failed.retry) == (expected, retry)
+
+
+_REQUEST = httpx2.Request("POST", "http://x/v1/chat/completions")
+
+
+def _openai_errors() -> Iterator[Exception]:
+    for _, kind in inspect.getmembers(openai, inspect.isclass):
+        if not issubclass(kind, openai.APIError):
+            continue
+        if kind in (openai.APIConnectionError, openai.APITimeoutError):
+            yield kind(request=_REQUEST)
+        elif kind is openai.APIResponseValidationError:
+            yield kind(response=httpx2.Response(200, request=_REQUEST), body=None)
+        elif issubclass(kind, openai.APIStatusError):
+            status = getattr(kind, "status_code", 500)
+            response = httpx2.Response(status if isinstance(status, int) else 500, request=_REQUEST)
+            if kind is getattr(openai, "OAuthError", None):
+                yield kind(response=response, body={"message": "said"})
+            else:
+                yield kind("said", response=response, body={"message": "said"})
+        else:
+            yield kind("said", _REQUEST, body=None)
+
+
+def _transport_errors() -> Iterator[Exception]:
+    for _, kind in inspect.getmembers(httpx2, inspect.isclass):
+        if issubclass(kind, httpx2.TransportError):
+            yield kind("said")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *_openai_errors(),
+        *_transport_errors(),
+        ConnectionRefusedError(111, "refused"),
+        BrokenPipeError(),
+        TimeoutError(),
+        ssl.SSLError("certificate"),
+        json.JSONDecodeError("no JSON", "", 0),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_that_slip_past_pydantic_ai_are_mapped_too(error):
+    failed = failure_of(error, SUBJECT)
+    assert failed is not None
+    assert issubclass(failed.error, ModelError)
+
+
+@pytest.mark.parametrize("error", [TypeError("x"), AttributeError("x"), KeyError("x"), AssertionError("x")])
+def test_a_bug_is_let_through(error):
+    assert failure_of(error, SUBJECT) is None
+
+
+def test_retry_after_is_read_from_headers_with_its_fraction():
+    error = exceptions.ModelHTTPError(429, "m", None, headers={"Retry-After": "1.5"})
+    failed = failure_of(error, SUBJECT)
+    assert failed is not None
+    assert failed.retry_after == 1.5
+
+
+def test_a_long_message_is_shortened():
+    failed = failure_of(exceptions.ModelHTTPError(400, "m", {"error": {"message": "x" * 10_000}}), SUBJECT)
+    assert failed is not None
+    assert len(failed.reason) < 300

@@ -1,0 +1,186 @@
+"""From names to models."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from memalign.errors import ConfigurationError
+from memalign.models import ChatModel, EmbeddingModel, default_model_name, resolve, resolve_embedding
+from memalign.models.provider_client import open_chat
+from memalign.models.providers import Target
+
+
+@pytest.fixture
+def _key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+
+
+@pytest.mark.usefixtures("_key")
+@pytest.mark.parametrize(
+    ("given", "resolved"),
+    [
+        ("openai:/gpt-4.1-mini", "openai:gpt-4.1-mini"),
+        ("openai:gpt-4.1-mini", "openai:gpt-4.1-mini"),
+        ("openai/gpt-4.1-mini", "openai:gpt-4.1-mini"),
+        (" OpenAI:gpt-4.1-mini ", "openai:gpt-4.1-mini"),
+        ("openai:Qwen/Qwen2.5-7B-Instruct", "openai:Qwen/Qwen2.5-7B-Instruct"),
+        ("openai:ft:gpt-4.1-mini:acme::1", "openai:ft:gpt-4.1-mini:acme::1"),
+        ("openai-chat:gpt-4.1-mini", "openai:gpt-4.1-mini"),
+    ],
+)
+def test_every_spelling_of_a_name_gives_the_same_model(given, resolved):
+    model = resolve(given)
+    assert model.name == resolved
+    assert isinstance(model, ChatModel)
+    assert model is resolve(resolved)
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "resolved"),
+    [
+        ("anthropic:claude-haiku-4-5", "ANTHROPIC_API_KEY", "anthropic:claude-haiku-4-5"),
+        ("gemini:/gemini-3.1-flash-lite", "GEMINI_API_KEY", "google:gemini-3.1-flash-lite"),
+        ("google:gemini-3.1-flash-lite", "GOOGLE_API_KEY", "google:gemini-3.1-flash-lite"),
+        ("openrouter/meta-llama/llama-3:free", "OPENROUTER_API_KEY", "openrouter:meta-llama/llama-3:free"),
+        ("mistral:mistral-small-latest", "MISTRAL_API_KEY", "mistral:mistral-small-latest"),
+    ],
+)
+def test_any_provider_needs_only_its_key(monkeypatch, given, variable, resolved):
+    with pytest.raises(ConfigurationError, match=variable):
+        resolve(given)
+    monkeypatch.setenv(variable, "test")
+    assert resolve(given).name == resolved
+
+
+def test_a_missing_key_names_the_variable_and_the_other_ways_out():
+    with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*local:qwen2\.5-coder-1\.5b"):
+        resolve("openai:gpt-4.1-mini")
+
+
+def test_a_compatible_server_needs_no_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    assert resolve("openai:qwen").name == "openai:qwen"
+
+
+def test_a_model_is_one_per_name_address_and_key(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    first = resolve("openai:qwen")
+    assert resolve("openai/qwen") is first
+    monkeypatch.setenv("OPENAI_API_KEY", "the right one, at last")
+    second = resolve("openai:qwen")
+    assert second is not first
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:2/v1")
+    assert resolve("openai:qwen") is not second
+
+
+def test_a_model_is_given_back_as_it_is(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    model = resolve("openai:qwen")
+    assert resolve(model) is model
+
+
+@pytest.mark.parametrize("name", ["gpt-4.1-mini", "", "openai:", ":m", "open ai:m"])
+def test_a_name_without_a_provider_is_refused_with_an_example(name):
+    with pytest.raises(ConfigurationError, match=r"provider:model, such as openai:"):
+        resolve(name)
+
+
+def test_an_unknown_provider_lists_those_that_are_known():
+    with pytest.raises(
+        ConfigurationError, match=r"unknown provider 'oponai'.*local, openai, anthropic, google.*mistral"
+    ):
+        resolve("oponai:gpt-4.1-mini")
+
+
+@pytest.mark.parametrize(
+    ("variable", "model"),
+    [
+        ("OPENAI_API_KEY", "openai:gpt-4.1-mini"),
+        ("ANTHROPIC_API_KEY", "anthropic:claude-haiku-4-5"),
+        ("GEMINI_API_KEY", "google:gemini-3.1-flash-lite"),
+    ],
+)
+def test_a_key_stands_for_its_providers_small_model(monkeypatch, variable, model):
+    monkeypatch.setenv(variable, "test")
+    assert default_model_name() == model
+    assert resolve(None).name == model
+
+
+@pytest.mark.usefixtures("_key")
+def test_memalign_model_comes_before_keys(monkeypatch):
+    monkeypatch.setenv("MEMALIGN_MODEL", "openai:/gpt-4.1-nano")
+    assert default_model_name() == "openai:gpt-4.1-nano"
+    assert resolve().name == "openai:gpt-4.1-nano"
+
+
+def test_no_model_and_no_key_name_both_ways_out():
+    assert default_model_name() is None
+    with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY.*memalign models pull.*--model local:"):
+        resolve(None)
+
+
+@pytest.mark.usefixtures("_key")
+@pytest.mark.parametrize("variable", ["MEMALIGN_CONCURRENCY", "MEMALIGN_CONTEXT_TOKENS", "MEMALIGN_SHARD_SIZE"])
+def test_limits_come_from_the_environment(monkeypatch, variable):
+    monkeypatch.setenv(variable, "7")
+    limits = resolve("openai:gpt-4.1-mini").limits
+    assert getattr(limits, variable.removeprefix("MEMALIGN_").lower()) == 7
+    monkeypatch.setenv(variable, "many")
+    with pytest.raises(ConfigurationError, match=f"{variable}='many'"):
+        resolve("openai:gpt-4.1-mini")
+
+
+@pytest.mark.usefixtures("_key")
+def test_a_known_model_has_its_own_context_window():
+    assert resolve("openai:gpt-4o-mini").limits.context_tokens == 128_000
+    assert resolve("openai:gpt-4.1-mini").limits.context_tokens >= 1_000_000
+    assert resolve("openai:some-unknown-model").limits.context_tokens == 128_000
+
+
+@pytest.mark.parametrize(
+    ("provider", "command"),
+    [
+        ("anthropic", 'pip install "memalign[anthropic]"'),
+        ("google-cloud", 'pip install "memalign[google]"'),
+        ("xai", 'pip install "pydantic-ai-slim[xai]"'),
+        ("deepseek", 'pip install "pydantic-ai-slim[openai]"'),
+    ],
+)
+def test_each_provider_has_its_install_command(provider, command):
+    assert Target(provider=provider, model="m").install == command
+
+
+def test_a_missing_package_is_named_with_its_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "anthropic", None)  # what `import` sees when the package is not there
+    for name in [name for name in sys.modules if name.startswith("pydantic_ai.providers.anthropic")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ConfigurationError, match=r'pip install "memalign\[anthropic\]"'):
+        open_chat(Target(provider="anthropic", model="claude-haiku-4-5", api_key="test"))
+
+
+def test_an_embedding_model_is_resolved_like_a_chat_model(monkeypatch):
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        resolve_embedding("openai:text-embedding-3-small")
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    model = resolve_embedding("openai:/text-embedding-3-small")
+    assert model.name == "openai:text-embedding-3-small"
+    assert isinstance(model, EmbeddingModel)
+    assert resolve_embedding("openai/text-embedding-3-small") is model
+    assert resolve_embedding(model) is model
+
+
+def test_names_are_resolved_without_a_providers_library():
+    code = (
+        "import sys\n"
+        "from memalign.models import resolve, resolve_embedding\n"
+        "resolve('anthropic:claude-haiku-4-5'); resolve('openai:m'); resolve_embedding('openai:e')\n"
+        "loaded = {'pydantic_ai', 'openai', 'anthropic', 'genai_prices', 'numpy', 'httpx2'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {loaded}' if loaded else 0)\n"
+    )
+    keys = {**os.environ, "ANTHROPIC_API_KEY": "test", "OPENAI_API_KEY": "test"}
+    done = subprocess.run([sys.executable, "-c", code], env=keys, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

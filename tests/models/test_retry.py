@@ -1,0 +1,162 @@
+"""Waiting between attempts, and slots that hold over event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from memalign.errors import ModelUnavailable, RateLimited
+from memalign.models.retry import AttemptFailed, Retry, retry_after
+from memalign.models.slots import Slots
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+QUICK = Retry(attempts=3, base_seconds=0.001)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "20"}, 20.0),
+        ({"retry-after": "0.25"}, 0.25),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "Sun, 01 Mar 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Sun, 01 Mar 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "inf"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_read_in_seconds_milliseconds_and_as_a_date(headers, seconds):
+    assert retry_after(headers, now=NOW) == seconds
+
+
+def test_waits_double_and_stop_at_the_longest():
+    retry = Retry(base_seconds=1, max_wait=5)
+    waits = [retry.wait(attempt) for attempt in (1, 2, 3, 4, 9)]
+    assert [0.5 <= waits[0] <= 1, 1 <= waits[1] <= 2, 2 <= waits[2] <= 4, 4 <= waits[3] <= 5, waits[4] == 5] == [
+        True
+    ] * 5
+
+
+def test_a_wait_the_provider_asked_for_is_kept_but_never_beyond_the_longest():
+    retry = Retry(base_seconds=1, max_wait=60)
+    assert 20 <= retry.wait(1, asked=20) <= 21
+    assert retry.wait(1, asked=3600) == 60
+
+
+async def test_a_failure_that_may_pass_is_tried_again():
+    attempts = []
+
+    async def attempt() -> str:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise AttemptFailed(ModelUnavailable, "down", retry=True)
+        return "up"
+
+    assert await QUICK.run(attempt, subject="openai:m") == "up"
+    assert len(attempts) == 3
+
+
+async def test_after_the_last_attempt_the_error_says_who_what_and_how_often():
+    async def attempt() -> str:
+        raise AttemptFailed(RateLimited, "HTTP 429", advice="Ask later.", retry=True)
+
+    with pytest.raises(RateLimited, match=r"^openai:m at http://x: HTTP 429 \(3 attempts in 0 s\)\. Ask later\.$"):
+        await QUICK.run(attempt, subject="openai:m at http://x")
+
+
+async def test_a_failure_that_will_not_pass_is_tried_once():
+    attempts = []
+
+    async def attempt() -> str:
+        attempts.append(1)
+        raise AttemptFailed(ModelUnavailable, "gone")
+
+    with pytest.raises(ModelUnavailable, match=r"^m: gone$"):
+        await QUICK.run(attempt, subject="m")
+    assert len(attempts) == 1
+
+
+async def test_a_bug_is_not_retried():
+    async def attempt() -> str:
+        raise TypeError("a bug")
+
+    with pytest.raises(TypeError, match="a bug"):
+        await QUICK.run(attempt, subject="m")
+
+
+async def _hold(slots: Slots, seen: list[int], now: list[int], lock: threading.Lock) -> None:
+    async with slots:
+        with lock:
+            now.append(1)
+            seen.append(len(now))
+        await asyncio.sleep(0.002)
+        with lock:
+            now.pop()
+
+
+def test_slots_are_counted_over_all_event_loops():
+    seen: list[int] = []
+    now: list[int] = []
+    slots, lock = Slots(3), threading.Lock()
+
+    async def many() -> None:
+        await asyncio.gather(*(_hold(slots, seen, now, lock) for _ in range(20)))
+
+    threads = [threading.Thread(target=asyncio.run, args=(many(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert len(seen) == 60
+    assert max(seen) == 3
+
+
+async def test_a_cancelled_wait_gives_its_slot_to_the_next():
+    seen: list[int] = []
+    now: list[int] = []
+    slots, lock = Slots(1), threading.Lock()
+    tasks = [asyncio.create_task(_hold(slots, seen, now, lock)) for _ in range(12)]
+    await asyncio.sleep(0.001)
+    for task in tasks[1::2]:
+        task.cancel()
+    done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), timeout=5)
+    assert sum(isinstance(each, asyncio.CancelledError) for each in done) == 6
+    await asyncio.wait_for(_hold(slots, seen, now, lock), timeout=1)
+    assert max(seen) == 1
+
+
+async def test_a_slot_that_was_handed_over_to_a_cancelled_wait_is_not_lost():
+    slots = Slots(1)
+    async with slots:
+        waiting = asyncio.create_task(slots.__aenter__())
+        await asyncio.sleep(0)
+    # The slot is on its way to `waiting`, which is cancelled before it arrives.
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with asyncio.timeout(1), slots:
+        pass
+
+
+def test_a_slot_is_not_handed_to_a_loop_that_is_closed():
+    slots = Slots(1)
+    loop = asyncio.new_event_loop()
+
+    async def take() -> None:
+        await slots.__aenter__()
+
+    loop.run_until_complete(take())
+    other = asyncio.new_event_loop()
+    waiting = other.create_task(take())
+    other.run_until_complete(asyncio.sleep(0))
+    waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # the loop goes with its task, on purpose
+    other.close()
+    slots._release()
+    loop.run_until_complete(asyncio.wait_for(take(), timeout=1))
+    loop.close()
