@@ -17,10 +17,10 @@ from memalign.align.forget import forget
 from memalign.align.voices import settle
 from memalign.errors import RegistryError, UnknownKey
 from memalign.memory import Memory, Voice
-from memalign.records import Example
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.ledger import Erasures
+from memalign.registry.lost import Lost, words_of
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.schema import judges, rows
 from memalign.registry.schema import versions as versions_table
@@ -123,14 +123,14 @@ class _Eraser:
         keys = self._selected(selectors, source)
         before = {number: self._at(number) for number in self._touched(keys)}
         after = {number: self._without(contents, keys, None) for number, contents in before.items()}
-        lost = _Lost.of(self.codec, before.values(), after.values(), keys)
+        lost = Lost.of(self.codec, before.values(), after.values(), keys)
         traces, elsewhere = self._traces(lost, before, after, keys)
         # A guideline may repeat the words without having been learned from them: a person wrote it, or a model chanced.
         copied = self._copies(traces, keys)
         touched = self._touched(keys, copied)
         before = {number: self._at(number) for number in touched}
         after = {number: self._without(contents, keys, traces, copied) for number, contents in before.items()}
-        lost = _Lost.of(self.codec, before.values(), after.values(), keys)
+        lost = Lost.of(self.codec, before.values(), after.values(), keys)
         learned = Traces(lost.guidelines.values())
         learned.share(self._surviving(before, after, ("case", "voice", "probe", "judge", "guideline")))
         self._rewrite(before, after)
@@ -244,10 +244,10 @@ class _Eraser:
             for (kind, key), body in group:
                 if kind in kinds and (kind, body) not in seen:
                     seen.add((kind, body))
-                    yield from _words_of(self.codec, kind, key, body)
+                    yield from words_of(self.codec, kind, key, body)
 
     def _traces(
-        self, lost: _Lost, before: dict[int, Contents], after: dict[int, Contents], keys: Collection[str]
+        self, lost: Lost, before: dict[int, Contents], after: dict[int, Contents], keys: Collection[str]
     ) -> tuple[Traces, tuple[str, ...]]:
         """What to search for, and the other judges that hold some of it and keep it."""
         traces = Traces(lost.texts, keys)
@@ -259,7 +259,7 @@ class _Eraser:
             .where(rows.c.judge != self.judge, rows.c.kind != "vector")
         )
         for name, kind, key, body in self.connection.execute(query):
-            texts = [key, *_words_of(self.codec, kind, key, body)]
+            texts = [key, *words_of(self.codec, kind, key, body)]
             if name not in elsewhere and any(map(whole.is_trace, texts)):
                 elsewhere.add(name)
             traces.share(texts)
@@ -336,7 +336,7 @@ class _Eraser:
         )
 
     def _remember(
-        self, lost: _Lost, keys: Iterable[str], before: dict[int, Contents], after: dict[int, Contents]
+        self, lost: Lost, keys: Iterable[str], before: dict[int, Contents], after: dict[int, Contents]
     ) -> None:
         kept = set()
         for spans_key, spans in self.timeline.items():
@@ -353,75 +353,6 @@ class _Eraser:
             examples=[example for example in lost.examples if example.content_hash not in kept],
             at=versions.now(),
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Lost:
-    """Everything that no longer stands where it stood: voices with the content hash of their case, cases, guidelines."""
-
-    voices: list[tuple[str | None, Voice]]
-    examples: list[Example]
-    guidelines: dict[bytes, str]
-    guideline_ids: set[str]
-    texts: list[str]
-
-    @classmethod
-    def of(
-        cls, codec: Codec, before: Iterable[Contents], after: Iterable[Contents], keys: Collection[str]
-    ) -> _Lost:
-        voices: dict[bytes, tuple[str | None, Voice]] = {}
-        examples: dict[bytes, Example] = {}
-        guidelines: dict[bytes, str] = {}
-        ids: set[str] = set()
-        texts: dict[str, None] = {}
-        for old, new in zip(before, after, strict=True):
-            for (kind, key), body in old.items():
-                if kind == "voice" and key in keys:
-                    voice = codec.decode(kind, body)
-                    case = old.get(("case", voice.id))
-                    content = None if case is None else codec.decode("case", case).content_hash
-                    voices[body] = (content, voice)
-                    texts.update(dict.fromkeys(_words_of(codec, kind, key, body)))
-                elif (kind, key) in new:
-                    continue
-                elif kind == "case":
-                    examples[body] = codec.decode(kind, body)
-                    texts.update(dict.fromkeys(_words_of(codec, kind, key, body)))
-                elif kind == "probe":
-                    texts.update(dict.fromkeys(_words_of(codec, kind, key, body)))
-                elif kind == "guideline":
-                    guidelines[body] = codec.decode(kind, body).text
-                    ids.add(key)
-        return cls(
-            voices=list(voices.values()),
-            examples=list(examples.values()),
-            guidelines=guidelines,
-            guideline_ids=ids,
-            texts=list(texts),
-        )
-
-
-def _words_of(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
-    """The texts that a person or a judged system wrote, in one row; labels of a closed type are no one's words."""
-    if kind == "vector":
-        return
-    value = codec.decode(kind, body)
-    if isinstance(value, Example):
-        yield value.id
-        yield from strings([*value.content.values(), value.meta])
-    elif isinstance(value, Voice):
-        yield value.id
-        # A label of one word or two may be a choice of the judge's type; a longer one is free text.
-        label = value.value if isinstance(value.value, str) and len(value.value.split()) > 2 else None
-        yield from strings([value.rationale, label, value.meta])
-    elif kind == "guideline":
-        yield value.text
-    elif kind == "probe":
-        yield from strings([value.rationale])
-    elif kind == "judge":
-        yield from strings(value)
-    elif kind == "tombstone":
-        yield key.rpartition("@")[0]
 
 
 def _silent(memory: Memory, traces: Traces) -> Memory:

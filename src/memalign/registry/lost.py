@@ -1,0 +1,83 @@
+"""What an erasure took away, and the texts in it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from memalign.memory import Voice
+from memalign.records import Example
+from memalign.registry.store import Codec, Contents
+from memalign.registry.traces import strings
+
+__all__ = ["Lost", "words_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lost:
+    """Everything that no longer stands where it stood: voices with the content hash of their case, cases, guidelines."""
+
+    voices: list[tuple[str | None, Voice]]
+    examples: list[Example]
+    guidelines: dict[bytes, str]
+    guideline_ids: set[str]
+    texts: list[str]
+
+    @classmethod
+    def of(
+        cls, codec: Codec, before: Iterable[Contents], after: Iterable[Contents], keys: Collection[str]
+    ) -> Lost:
+        """What the rows `before` held and `after`, version by version, hold no longer; voices of `keys` among it."""
+        voices: dict[bytes, tuple[str | None, Voice]] = {}
+        examples: dict[bytes, Example] = {}
+        guidelines: dict[bytes, str] = {}
+        ids: set[str] = set()
+        texts: dict[str, None] = {}
+        for old, new in zip(before, after, strict=True):
+            for (kind, key), body in old.items():
+                if kind == "voice" and key in keys:
+                    voice = codec.decode(kind, body)
+                    case = old.get(("case", voice.id))
+                    content = None if case is None else codec.decode("case", case).content_hash
+                    voices[body] = (content, voice)
+                    texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
+                elif (kind, key) in new:
+                    continue
+                elif kind == "case":
+                    examples[body] = codec.decode(kind, body)
+                    texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
+                elif kind == "probe":
+                    texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
+                elif kind == "guideline":
+                    guidelines[body] = codec.decode(kind, body).text
+                    ids.add(key)
+        return cls(
+            voices=list(voices.values()),
+            examples=list(examples.values()),
+            guidelines=guidelines,
+            guideline_ids=ids,
+            texts=list(texts),
+        )
+
+
+def words_of(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
+    """The texts that a person or a judged system wrote, in one row; labels of a closed type are no one's words."""
+    if kind == "vector":
+        return
+    value = codec.decode(kind, body)
+    if isinstance(value, Example):
+        yield value.id
+        yield from strings([*value.content.values(), value.meta])
+    elif isinstance(value, Voice):
+        yield value.id
+        # A label of one word or two may be a choice of the judge's type; a longer one is free text.
+        label = value.value if isinstance(value.value, str) and len(value.value.split()) > 2 else None
+        yield from strings([value.rationale, label, value.meta])
+    elif kind == "guideline":
+        yield value.text
+    elif kind == "probe":
+        yield from strings([value.rationale])
+    elif kind == "judge":
+        yield from strings(value)
+    elif kind == "tombstone":
+        yield key.rpartition("@")[0]

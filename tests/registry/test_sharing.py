@@ -1,0 +1,176 @@
+"""Several people at once: everybody's feedback ends in memory, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign import MemAlign, Registry
+from memalign.errors import RegistryError, UnknownKey, VersionConflict
+from tests.support.registry import case, judge, keys_of, memory_of, models, optimizer, row
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+def test_two_people_aligning_at_once_both_end_in_memory(url: str):
+    chat, embedding = models()
+    Registry(url).create(judge(model=chat, embedding_model=embedding))
+    ready = threading.Barrier(3)
+    problems: list[BaseException] = []
+
+    def align(who: str) -> None:
+        registry = Registry(url, models=[chat, embedding])
+        ready.wait()
+        try:
+            for n in range(2):
+                registry.align(
+                    "helpfulness",
+                    [row(f"{who}-{n}", who, f"comment {n} of {who}")],
+                    optimizer=optimizer(chat, embedding),
+                    attempts=20,
+                )
+        except BaseException as error:
+            problems.append(error)
+
+    people = [threading.Thread(target=align, args=(who,)) for who in ("ana", "bob", "eva")]
+    for person in people:
+        person.start()
+    for person in people:
+        person.join()
+    assert problems == []
+    loaded = Registry(url).load("helpfulness")
+    assert keys_of(loaded) == {f"{who}-{n}@{who}" for who in ("ana", "bob", "eva") for n in range(2)}
+    assert len(Registry(url).history("helpfulness")) == 7
+    assert len({g.id for g in loaded.memory.guidelines}) == 6
+
+
+class Interrupted(MemAlign):
+    """An optimizer beside which somebody else always commits first."""
+
+    async def align(self, judge: Any, feedback: Any = (), **options: Any) -> Any:
+        aside, number = OTHER["registry"], OTHER["count"]
+        if number < OTHER["until"]:
+            OTHER["count"] += 1
+            aside.update("helpfulness", lambda j: j.replace(retrieval_k=number + 1))
+        return await super().align(judge, feedback, **options)
+
+
+OTHER: dict[str, Any] = {}
+
+
+def test_an_align_that_was_overtaken_learns_on_the_new_head(url: str):
+    chat, embedding = models()
+    registry = Registry(url, models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    OTHER.update(registry=registry, count=0, until=2)
+    learner = Interrupted(reflection_model=chat, embedding_model=embedding, shard_size=1)
+    result = registry.align("helpfulness", iter([row("t-1", "ana", "too cold")]), optimizer=learner)
+    assert result.judge.retrieval_k == 2
+    assert keys_of(registry.load("helpfulness")) == {"t-1@ana"}
+    assert [v.action for v in registry.history("helpfulness")] == ["create", "edit", "edit", "align"]
+
+
+def test_overtaken_every_time_an_align_gives_up_and_says_so(url: str):
+    chat, embedding = models()
+    registry = Registry(url, models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    OTHER.update(registry=registry, count=0, until=99)
+    learner = Interrupted(reflection_model=chat, embedding_model=embedding, shard_size=1)
+    with pytest.raises(VersionConflict, match="3 times in a row; nothing was changed"):
+        registry.align("helpfulness", [row("t-1", "ana", "too cold")], optimizer=learner, attempts=3)
+    assert keys_of(registry.load("helpfulness")) == set()
+
+
+def test_an_edit_is_made_again_on_the_new_head(url: str):
+    registry = Registry(url)
+    registry.create(judge())
+    calls = []
+
+    def edit(current: Any) -> Any:
+        calls.append(current)
+        if len(calls) == 1:
+            registry.update("helpfulness", lambda j: j.replace(model="openai:gpt-5"))
+        return current.replace(retrieval_k=9)
+
+    edited = registry.update("helpfulness", edit)
+    assert (edited.model, edited.retrieval_k) == ("openai:gpt-5", 9)
+    assert registry.load("helpfulness") == edited
+
+
+def test_aligning_the_same_feedback_again_commits_nothing(url: str):
+    chat, embedding = models()
+    registry = Registry(url, models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    rows = [row("t-1", "ana", "too cold")]
+    registry.align("helpfulness", rows, optimizer=optimizer(chat, embedding))
+    asked = len(chat.requests)
+    assert not registry.align("helpfulness", rows, optimizer=optimizer(chat, embedding)).changed
+    assert len(registry.history("helpfulness")) == 2
+    assert len(chat.requests) == asked
+
+
+def test_unaligned_feedback_leaves_the_head_and_stays_in_older_versions(url: str):
+    chat, embedding = models()
+    registry = Registry(url, models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    learner = optimizer(chat, embedding)
+    registry.align("helpfulness", [row("t-1", "ana", "too cold"), row("t-2", "bob", "too long")], optimizer=learner)
+    registry.unalign("helpfulness", "t-1", optimizer=learner)
+    assert keys_of(registry.load("helpfulness")) == {"t-2@bob"}
+    assert keys_of(registry.load("helpfulness", 2)) == {"t-1@ana", "t-2@bob"}
+    assert [v.action for v in registry.history("helpfulness")] == ["create", "align", "unalign"]
+    with pytest.raises(UnknownKey):
+        registry.unalign("helpfulness", "t-1", optimizer=learner)
+
+
+async def test_the_async_calls_work_inside_a_running_loop(url: str):
+    chat, embedding = models()
+    registry = Registry(url, models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    learner = optimizer(chat, embedding)
+    await registry.aalign("helpfulness", [row("t-1", "ana", "too cold")], optimizer=learner)
+    assert (await registry.aunalign("helpfulness", source="ana", optimizer=learner)).removed == ("t-1@ana",)
+
+
+def test_a_reader_sees_the_committed_head_while_somebody_writes(url: str, path: Path):
+    registry = Registry(url)
+    registry.create(judge(memory_of(case("t-1", "ana"))))
+    with registry._database.write():
+        assert keys_of(Registry(url).load("helpfulness")) == {"t-1@ana"}
+
+
+def test_a_lock_that_is_held_too_long_is_named(url: str, path: Path):
+    Registry(url).create(judge())
+    hasty = Registry(url, busy_timeout=0.05)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(RegistryError, match="is locked: another process has been writing for more than 0.05 s"):
+            hasty.save(judge(model="openai:gpt-5"))
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+    assert hasty.save(judge(model="openai:gpt-5")) == 2
+
+
+def test_two_processes_may_create_and_save_at_once(url: str):
+    script = (
+        "import sys; from memalign import Judge, Registry\n"
+        "registry = Registry(sys.argv[1])\n"
+        "judge = Judge(name=sys.argv[2], instructions='{{ inputs }}', feedback_value_type=bool)\n"
+        "registry.create(judge)\n"
+        "for n in range(1, 6): registry.save(judge.replace(retrieval_k=n))\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", script, url, name]) for name in ("one", "two")]
+    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    # retrieval_k=5 is what a judge starts with; each of the others is a version.
+    assert [(j.name, j.versions) for j in Registry(url).list()] == [("one", 6), ("two", 6)]
