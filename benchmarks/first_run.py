@@ -17,9 +17,7 @@ from pathlib import Path
 
 import memalign as ma
 
-INSTRUCTIONS = (
-    "Given only the evidence (question-answer pairs), is the claim supported?\nEvidence: {{ inputs }}\nClaim: {{ outputs }}"
-)
+INSTRUCTIONS = "Given only the evidence (question-answer pairs), is the claim supported?\nEvidence: {{ inputs }}\nClaim: {{ outputs }}"
 VALUES = "Supported|Refuted|Not Enough Evidence|Conflicting Evidence/Cherrypicking"
 
 
@@ -61,7 +59,7 @@ def split(path: Path, train: int, test: int, seed: int) -> tuple[list[dict[str, 
     """Rows to learn from and rows to be tested on; a group is on one side only."""
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     groups = sorted({row["group"] for row in rows})
-    random.Random(seed).shuffle(groups)  # noqa: S311  # a split, not a secret
+    random.Random(seed).shuffle(groups)  # a split, not a secret
     rank = {group: position for position, group in enumerate(groups)}
     rows.sort(key=lambda row: (rank[row["group"]], row["id"]))
     cut = next(n for n in range(train, len(rows)) if rows[n]["group"] != rows[n - 1]["group"])

@@ -1,4 +1,4 @@
-"""memalign: LLM judges that learn from experts' feedback, in words, in seconds, without touching weights.
+r"""memalign: LLM judges that learn from experts' feedback, in words, in seconds, without touching weights.
 
     import memalign as ma
 
@@ -6,7 +6,7 @@
         name="helpfulness",
         feedback_value_type=bool,
         model="openai:/gpt-4.1-mini",
-        instructions="Is the reply helpful?\\nQuery: {{ inputs }}\\nReply: {{ outputs }}",
+        instructions="Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",
     )
     aligned = judge.align("feedback.jsonl").judge
     aligned(inputs="I was charged twice!", outputs="One charge will be reversed.").value
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
     from memalign.errors import MemalignError
-    from memalign.evaluate import Comparison, Evaluation, compare, evaluate
+    from memalign.evaluation import Comparison, Evaluation, compare, evaluate
     from memalign.judge import Judge
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
@@ -55,7 +55,7 @@ __all__ = [
 _HOME = {
     "align": ("AlignResult", "MemAlign"),
     "errors": ("MemalignError",),
-    "evaluate": ("Comparison", "Evaluation", "compare", "evaluate"),
+    "evaluation": ("Comparison", "Evaluation", "compare", "evaluate"),
     "judge": ("Judge",),
     "memory": ("Memory",),
     "models": ("ChatModel", "EmbeddingModel"),

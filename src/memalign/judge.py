@@ -225,7 +225,7 @@ class Judge:
         return request, receipt, time.perf_counter() - started
 
     async def _embed(self, example: Example) -> Any:
-        import numpy as np  # noqa: PLC0415  # not at import: see retrieval
+        import numpy as np  # not at import: see retrieval
 
         if not self.memory.cases or self.retrieval_k == 0:
             return np.zeros(0, dtype=np.float32)
@@ -327,7 +327,7 @@ class Judge:
         return aio.run(self._optimizer(optimizer).unalign(self, *keys, source=source, progress=progress))
 
     def _optimizer(self, optimizer: MemAlign | None) -> MemAlign:
-        from memalign.align import MemAlign  # noqa: PLC0415  # upward on purpose: the public surface hangs on Judge
+        from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
 
         return optimizer or MemAlign()
 

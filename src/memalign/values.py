@@ -129,10 +129,12 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return Literal[self.choices]
         if self.kind in ("bool", "str"):
             return bool if self.kind == "bool" else str
-        from annotated_types import Ge, Le  # noqa: PLC0415  # only numbers need it
+        from annotated_types import Ge, Le  # only numbers need it
 
-        base, low, high = (int, int(self.low or 0), int(self.high or 0)) if self.kind == "int" else (float, self.low, self.high)
-        return Annotated[base, Ge(low), Le(high)]
+        low, high = self.low or 0.0, self.high or 0.0
+        if self.kind == "int":
+            return Annotated[int, Ge(int(low)), Le(int(high))]
+        return Annotated[float, Ge(low), Le(high)]
 
     @property
     def allowed(self) -> str:
@@ -175,6 +177,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         Accepts the value itself and its usual spellings in text files ("true", "yes", "4"). Case of a choice is kept
         and must match, unless only one choice differs by case. Raises InvalidValue with what is allowed.
         """
+        value: Value | None
         match self.kind:
             case "bool":
                 value = self._parse_bool(raw)

@@ -7,7 +7,6 @@ exposed to, makes forgetting exact and cheap, and makes the result independent o
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -75,7 +74,7 @@ def assign_shards(memory: Memory, keys: Sequence[str], size: int) -> Memory:
 
 
 def _nearest(memory: Memory, key: str, shards: Sequence[list[str]]) -> list[str] | None:
-    import numpy as np  # noqa: PLC0415  # see retrieval
+    import numpy as np  # see retrieval
 
     rows = {case.id: index for index, case in enumerate(memory.cases)}
     of = {voice.key: rows[voice.id] for voice in memory.voices()}
@@ -260,7 +259,9 @@ def _deltas(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
             Delta(
                 action=str(change.get("action")),
                 text=tidy(str(change.get("text") or "")),
-                feedback=tuple(labels.get(str(label), str(label)) for label in named) if isinstance(named, list) else (),
+                feedback=tuple(labels.get(str(label), str(label)) for label in named)
+                if isinstance(named, list)
+                else (),
                 guideline=str(change.get("guideline")) if change.get("guideline") else None,
             )
         )
@@ -271,15 +272,15 @@ def _apply(memory: Memory, outcome: Outcome) -> Memory:
     """Carry out one shard's deltas, each checked first; what is not carried out leaves its voices pending."""
     waiting = {key for key in outcome.shard.keys if (voice := memory.voice(key)) and voice.state == "pending"}
     if outcome.fault is not None:
-        return _with_states(memory, {key: ("pending", outcome.fault) for key in waiting})
+        return _with_states(memory, dict.fromkeys(waiting, ("pending", outcome.fault)))
     unnamed = "the model's answer did not mention it; it is asked again at the next align"
-    states: dict[str, tuple[str, str]] = {key: ("pending", unnamed) for key in waiting}
+    states: dict[str, tuple[str, str]] = dict.fromkeys(waiting, ("pending", unnamed))
     settled: set[str] = set()
     for delta in outcome.deltas:
         fresh = [key for key in dict.fromkeys(delta.feedback) if key in waiting and key not in settled]
         fault = _fault(memory, outcome.shard, delta)
         if fault is not None:
-            states.update({key: ("pending", f"its rule was not taken: {fault}") for key in fresh})
+            states.update(dict.fromkeys(fresh, ("pending", f"its rule was not taken: {fault}")))
             continue
         if not fresh:
             continue  # it repeats what another delta did

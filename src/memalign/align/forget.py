@@ -69,7 +69,9 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
         memory,
         guidelines=tuple(kept),
         cases=tuple(
-            replace(case, voices=tuple(_pending(voice, why) if voice.key in orphaned else voice for voice in case.voices))
+            replace(
+                case, voices=tuple(_pending(voice, why) if voice.key in orphaned else voice for voice in case.voices)
+            )
             if any(voice.key in orphaned for voice in case.voices)
             else case
             for case in memory.cases
@@ -79,4 +81,3 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
 
 def _pending(voice: Voice, why: str) -> Voice:
     return replace(voice, state="pending", reason=why)
-

@@ -38,6 +38,8 @@ STAGES = frozenset({"probe", "distil"})
 """The stages that can be switched off, for ablations: without `probe` nothing is contrasted and no case ranks first as
 misjudged; without `distil` there are no guidelines, only examples."""
 
+NO_ROWS = FeedbackFile(rows=(), lines=())
+
 replace = msgspec.structs.replace
 
 
@@ -94,7 +96,7 @@ class MemAlign:
 
         # Learn, from what is new and from what still waits.
         memory, usage = await self._learn(judge, memory, progress)
-        return self._result(judge, memory, file, status, usage, started)
+        return self._result(judge, memory, file=file, status=status, usage=usage, started=started)
 
     async def unalign(
         self, judge: Judge, *selectors: str, source: str | None = None, progress: Progress | None = None
@@ -109,7 +111,7 @@ class MemAlign:
         keys = judge.memory.keys(*selectors, source=source)
         memory = settle(forget(judge.memory, keys))
         memory, usage = await self._learn(judge, memory, progress)
-        return self._result(judge, memory, FeedbackFile(rows=(), lines=()), {}, usage, started, removed=keys)
+        return self._result(judge, memory, status={}, usage=usage, started=started, removed=keys)
 
     async def _learn(self, judge: Judge, memory: Memory, progress: Progress | None) -> tuple[Memory, Usage]:
         """Embed what is new, probe, distil what is pending, consolidate. The judge is as it was before learning."""
@@ -168,10 +170,12 @@ class MemAlign:
         else:
             items = tuple(feedback)
             if not items:
-                return FeedbackFile(rows=(), lines=())
+                return NO_ROWS
             file = check_feedback(items, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
             source = "feedback"
-        faults = [fault for row, line in zip(file.rows, file.lines, strict=True) if (fault := _unusable(judge, row, line))]
+        faults = [
+            fault for row, line in zip(file.rows, file.lines, strict=True) if (fault := _unusable(judge, row, line))
+        ]
         if must_exist:
             faults += _strangers(judge.memory, file.rows, file.lines)
         if not faults:
@@ -190,7 +194,8 @@ class MemAlign:
         self,
         judge: Judge,
         memory: Memory,
-        file: FeedbackFile,
+        *,
+        file: FeedbackFile = NO_ROWS,
         status: Mapping[str, Any],
         usage: Usage,
         started: float,
@@ -208,7 +213,9 @@ class MemAlign:
             )
             for row, line in zip(file.rows, file.lines, strict=True)
         ]
-        rows += [RowReport(line=bad.line, key=bad.id or "", status="invalid", reason=bad.reason) for bad in file.invalid]
+        rows += [
+            RowReport(line=bad.line, key=bad.id or "", status="invalid", reason=bad.reason) for bad in file.invalid
+        ]
         written: tuple[Guideline, ...] = tuple(g for name, g in after.items() if name not in before)
         return AlignResult(
             judge=judge.replace(memory=memory),
@@ -230,7 +237,9 @@ def _unusable(judge: Judge, row: Feedback, line: int) -> RowError | None:
     missing = [name for name in judge.fields if name not in content]
     if not missing:
         return None
-    return RowError(line=line, id=row.id, reason=f"the judge's instructions name {{{{ {missing[0]} }}}}, and the row has none")
+    return RowError(
+        line=line, id=row.id, reason=f"the judge's instructions name {{{{ {missing[0]} }}}}, and the row has none"
+    )
 
 
 def _strangers(memory: Memory, rows: Sequence[Feedback], lines: Sequence[int]) -> list[RowError]:

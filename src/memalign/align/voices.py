@@ -91,7 +91,7 @@ def settle(memory: Memory) -> Memory:
 
 def conflicts(memory: Memory) -> tuple[Conflict, ...]:
     """Every content on which people gave different labels, by the id of its first case."""
-    found = {}
+    found: dict[str, Conflict] = {}
     for case in memory.cases:
         voices = {voice.key: voice.value for voice in memory.voices_on(case) if voice.value is not None}
         if len(set(voices.values())) > 1:

@@ -18,10 +18,10 @@ def demo(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="M", help="The default is your provider's, else the embedded model, which is pulled first."
+            metavar="M",
+            help="The default is your provider's, else the embedded model, downloaded first (1.1 GB, once).",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Do not ask before a download.")] = False,
     registry: UnusedRegistryUrl = DEFAULT_REGISTRY,  # noqa: ARG001  # every command takes it
     json_output: JsonOutput = False,
 ) -> int:
@@ -31,4 +31,4 @@ def demo(
     """
     from memalign.demo import run_demo
 
-    return run_demo(model=model, yes=yes, json_output=json_output)
+    return run_demo(model=model, json_output=json_output)

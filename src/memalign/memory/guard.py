@@ -51,7 +51,9 @@ def guideline_fault(text: str, outputs: Iterable[str] = ()) -> str | None:
         return "it has a role mark or a fence"
     for output in outputs:
         if copied_run(text, output) is not None:
-            return "it copies eight words of a judged output"  # without them: a reason must not carry what may be erased
+            return (
+                "it copies eight words of a judged output"  # without them: a reason must not carry what may be erased
+            )
     return None
 
 

@@ -277,7 +277,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def matrix(self) -> NDArray[np.float32]:
         """The cases' vectors as one array of shape (cases, d); a case without a vector is all zeros."""
-        import numpy as np  # noqa: PLC0415  # numpy takes a quarter of a second; only retrieval needs it
+        import numpy as np  # numpy takes a quarter of a second; only retrieval needs it
 
         rows = [np.frombuffer(case.vector, dtype=np.float32) if case.vector else None for case in self.cases]
         width = next((row.shape[0] for row in rows if row is not None), 0)

@@ -79,7 +79,7 @@ def retrieve(
     An identical case comes first and always; then, among the nearest 2k, the ones that the judge once misjudged; then
     by similarity. Cases of identical content share one slot. Ties are broken by id, so the result is deterministic.
     """
-    import numpy as np  # noqa: PLC0415  # a quarter of a second that `import memalign` should not cost
+    import numpy as np  # a quarter of a second that `import memalign` should not cost
 
     if k <= 0 or not memory.cases:
         return ()

@@ -19,11 +19,14 @@ class LabelledVoice(Protocol):
     """What the policy needs of a voice; Feedback and Voice both have it."""
 
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Who speaks."""
     @property
-    def value(self) -> Value | None: ...
+    def value(self) -> Value | None:
+        """Their label, if they gave one."""
     @property
-    def created_at(self) -> str | None: ...
+    def created_at(self) -> str | None:
+        """When, as ISO 8601 in UTC."""
 
 
 def policy_label(voices: Sequence[LabelledVoice], authority: Sequence[str] = ()) -> Value | None:

@@ -1,7 +1,7 @@
-"""Pure functions from values to prompt text, over the .jinja files beside this one.
+r"""Pure functions from values to prompt text, over the .jinja files beside this one.
 
 The same arguments give the same bytes. Everything that was judged, or said about it, enters as JSON on one line: a line
-break in it becomes the two characters `\\n`, so no text can close a fence or start a line of its own.
+break in it becomes the two characters `\n`, so no text can close a fence or start a line of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ShownExample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of feedback in a distillation prompt; every text is encoded already. `label` is F1, F2, …"""
+    """One piece of feedback in a distillation prompt; every text is encoded already. `label` is F1, F2 and so on."""
 
     label: str
     fields: tuple[tuple[str, str], ...]
@@ -55,7 +55,7 @@ class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  # 0.2 s, only when a prompt is made
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # 0.2 s, only when a prompt is made
 
     # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`.
     return Environment(

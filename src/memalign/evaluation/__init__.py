@@ -1,8 +1,8 @@
 """Agreement of a judge with people, and whether one judge agrees better than another."""
 
-from memalign.evaluate.agreement import Judging, aevaluate, evaluate
-from memalign.evaluate.compare import Comparison, compare
-from memalign.evaluate.result import Disagreement, Evaluation, ScoredCase
+from memalign.evaluation.agreement import Judging, aevaluate, evaluate
+from memalign.evaluation.comparison import Comparison, compare
+from memalign.evaluation.result import Disagreement, Evaluation, ScoredCase
 
 __all__ = [
     "Comparison",

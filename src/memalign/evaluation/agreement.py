@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluate.result import Disagreement, Evaluation, ScoredCase, clusters, same_value, value_text
+from memalign.evaluation.result import Disagreement, Evaluation, ScoredCase, clusters, same_value, value_text
 from memalign.files import check_feedback, read_feedback
 from memalign.memory.voices import policy_label
 from memalign.metrics import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memalign.errors import InputError, InvalidRows
-from memalign.evaluate import Evaluation, ScoredCase, aevaluate, compare, evaluate
+from memalign.evaluation import Evaluation, ScoredCase, aevaluate, compare, evaluate
 from memalign.memory import Case, Memory
 from memalign.metrics import Estimate, ccc
 from memalign.records import Example, Feedback, Judgment, Usage
