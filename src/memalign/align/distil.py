@@ -160,7 +160,7 @@ async def _distil_shard(judge: Judge, memory: Memory, model: ChatModel, shard: S
     try:
         reply = await model.complete(request)
     except ModelError as error:
-        return Outcome(shard=shard, fault=f"{type(error).__name__}: {error}", usage=Usage(calls=1, cost=None))
+        return Outcome(shard=shard, fault=f"{type(error).__name__}: {error}", usage=error.usage or Usage())
     labels = {record.label: key for key, record in records.items()}
     deltas = _one_rule(reply, waiting[0]) if alone else _deltas(reply, labels)
     return Outcome(shard=shard, deltas=deltas, usage=reply.usage)

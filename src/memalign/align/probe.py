@@ -44,7 +44,7 @@ async def probe(judge: Judge, memory: Memory, *, progress: Progress | None = Non
             try:
                 judgment = await judge.ajudge(case.example)
             except (ModelError, InputError) as error:
-                return f"{type(error).__name__}: {error}", Usage(calls=1, cost=None)
+                return f"{type(error).__name__}: {error}", (error.usage if isinstance(error, ModelError) else None) or Usage()
             finally:
                 done += 1
                 if progress is not None:
