@@ -27,7 +27,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Registry:
 
 
 @given(memory=memories())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_judge_comes_back_from_the_registry_as_it_went_in(scratch: Registry, memory: Memory):
     kept = judge(memory, model="openai:gpt-4.1-mini", retrieval_k=3, parameters={"temperature": 0.5, "seed": 7})
     scratch.create(kept)
@@ -39,7 +39,7 @@ def test_a_judge_comes_back_from_the_registry_as_it_went_in(scratch: Registry, m
 
 
 @given(first=memories(), second=memories())
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_every_version_stays_what_it_was_and_can_be_rolled_back_to(scratch: Registry, first: Memory, second: Memory):
     scratch.create(judge(first))
     number = scratch.save(judge(second))

@@ -24,12 +24,14 @@ from memalign.registry.lost import Lost, words_of
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.schema import judges, rows
 from memalign.registry.schema import versions as versions_table
-from memalign.registry.store import Codec, Contents, RowKey, decoded
-from memalign.registry.traces import Traces, strings
+from memalign.registry.store import Codec, Contents, RowKey
+from memalign.registry.traces import Traces
 
 __all__ = ["Erasure", "erase_feedback", "verified"]
 
 _NOTHING = "(erased)"
+_WORDED = ("case", "voice", "probe", "judge", "tombstone")
+"""Kinds of rows whose words are people's own, or the judged system's: what they share with the erased is no trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +76,11 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
             "compact() when no other process uses the registry"
         ) from error
     with database.read() as connection:
-        found, live, searched = [], [], 0
+        found, live, searched, codec = [], [], 0, Codec()
         for judge, kind, key, body in connection.execute(select(rows.c.judge, rows.c.kind, rows.c.key, rows.c.body)):
             searched += 1
             live += [key.encode(), body]
-            if judge == erasure.judge and _traced(erasure.traces, kind, key, body):
+            if judge == erasure.judge and _traced(erasure.traces, codec, kind, key, body):
                 found.append(f"{kind} {key}")
         for version in connection.execute(select(versions_table)):
             notes = [text for text in (version.summary, version.note) if text]
@@ -99,13 +101,19 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
     )
 
 
-def _traced(traces: Traces, kind: str, key: str, body: bytes) -> bool:
-    if kind == "vector":
-        return traces.is_trace(key)
-    value = decoded("", body)
-    if kind in ("voice", "tombstone") and traces.in_sentence(value.get("reason", "")):
+def _traced(traces: Traces, codec: Codec, kind: str, key: str, body: bytes) -> bool:
+    """Whether a row still names or repeats what was erased. Names of our own fields are nobody's words."""
+    if key in traces.keys or any(map(traces.copied, words_of(codec, kind, key, body))):
         return True
-    return any(map(traces.is_trace, (key, *strings(value))))
+    match kind:
+        case "voice" | "tombstone":
+            return traces.in_sentence(codec.decode(kind, body).reason)
+        case "guideline":
+            guideline = codec.decode(kind, body)
+            return not traces.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
+        case "shard":
+            return not traces.keys.isdisjoint(codec.decode(kind, body))
+    return False
 
 
 class _Eraser:
@@ -132,7 +140,7 @@ class _Eraser:
         after = {number: self._without(contents, keys, traces, copied) for number, contents in before.items()}
         lost = Lost.of(self.codec, before.values(), after.values(), keys)
         learned = Traces(lost.guidelines.values())
-        learned.share(self._surviving(before, after, ("case", "voice", "probe", "judge", "guideline")))
+        learned.share(self._surviving(before, after, (*_WORDED, "guideline")))
         self._rewrite(before, after)
         memories = {number: self.codec.memory(contents) for number, contents in after.items()}
         self._redact(memories, traces)
@@ -263,7 +271,7 @@ class _Eraser:
             if name not in elsewhere and any(map(whole.is_trace, texts)):
                 elsewhere.add(name)
             traces.share(texts)
-        traces.share(self._surviving(before, after, ("case", "voice", "probe", "judge")))
+        traces.share(self._surviving(before, after, _WORDED))
         return traces, tuple(sorted(elsewhere))
 
     # -- writing -----------------------------------------------------------------------------------------------------
