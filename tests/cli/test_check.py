@@ -94,3 +94,12 @@ def test_an_empty_file_is_bad_input(memalign: Run, tmp_path: Path) -> None:
     (tmp_path / "f.jsonl").touch()
     assert memalign("check", "f.jsonl").code == 2
     assert memalign("check", "-", stdin="").code == 2
+
+
+def test_a_file_of_bad_rows_or_of_comments_has_no_shares(memalign: Run, tmp_path: Path) -> None:
+    bad = jsonl(tmp_path / "f.jsonl", [row("a", "maybe")])
+    found = memalign("check", bad, "--value-type", "bool", "--json")
+    assert found.code == 1
+    assert [label["share"] for label in found.json["labels"]] == [None, None]
+    words = jsonl(tmp_path / "g.jsonl", [row("a", None, "ana", rationale="Too long.")])
+    assert "1 rows on 1 cases; 0 with a value, 1 with a rationale" in memalign("check", words).out

@@ -237,3 +237,9 @@ def test_words_of_others_cannot_steer_the_terminal(
     judged = memalign("judge", tone, held_out)
     assert "\x1b" not in judged.out
     assert "[bold]fine[/bold]" in judged.out
+
+
+def test_the_demo_takes_a_model_by_name(memalign: Run) -> None:
+    lost = memalign("demo", "--model", "nonsense:x")
+    assert lost.code == 2
+    assert "nonsense" in lost.err

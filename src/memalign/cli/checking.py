@@ -65,7 +65,8 @@ class Checked:
         total = sum(self.labels.values())
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         plain["labels"] = [
-            {"label": label, "count": count, "share": count / total} for label, count in self.labels.items()
+            {"label": label, "count": count, "share": count / total if total else None}
+            for label, count in self.labels.items()
         ]
         return plain
 
@@ -160,7 +161,7 @@ def _labels_by_source(voices: Sequence[Feedback]) -> dict[str, Value]:
 
 
 def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dict[str, int]:
-    from memalign.evaluate.result import value_text
+    from memalign.evaluation.result import value_text
 
     given = Counter(value_text(row.value) for row in rows if row.value is not None)
     if value_type is not None and value_type.kind in ("bool", "choice"):
@@ -213,7 +214,7 @@ def _shown(found: Checked, name: str) -> list[Any]:
 
 
 def _conflict_table(conflicts: Sequence[Conflicting]) -> Any:
-    from memalign.evaluate.result import value_text
+    from memalign.evaluation.result import value_text
 
     def said(voices: Mapping[str, Value]) -> str:
         return ", ".join(f"{key}: {value_text(value)}" for key, value in voices.items())

@@ -28,7 +28,7 @@ from memalign.cli.output import Output, shorten, table, usage_text
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.evaluate import Evaluation
+    from memalign.evaluation import Evaluation
     from memalign.judge import Judge
     from memalign.records import Example, Judgment
     from memalign.registry import Registry
@@ -117,8 +117,8 @@ def evaluate(
 
     Cases that are in the judge's memory are counted: they say nothing about learning.
     """
-    from memalign.evaluate import compare
-    from memalign.evaluate import evaluate as measure
+    from memalign.evaluation import compare
+    from memalign.evaluation import evaluate as measure
 
     opened = open_registry(registry)
     chosen = opened.load(name, version)
@@ -159,7 +159,7 @@ def _seen_line(found: Evaluation) -> str:
 def _disagreements(found: Evaluation) -> list[Any]:
     if not found.disagreements:
         return []
-    from memalign.evaluate.result import value_text
+    from memalign.evaluation.result import value_text
 
     rows = [
         (each.id, value_text(each.value), value_text(each.label), shorten(each.rationale))
@@ -171,7 +171,7 @@ def _disagreements(found: Evaluation) -> list[Any]:
 
 
 def _judgment_table(items: list[Example], judgments: list[Judgment]) -> Any:
-    from memalign.evaluate.result import value_text
+    from memalign.evaluation.result import value_text
 
     rows = [
         (item.id, "error" if made.error else value_text(made.value), shorten(made.error or made.rationale))

@@ -244,7 +244,7 @@ def _card(judge: Judge, chosen: Guideline) -> Any:
 
 
 def _word(value: Any) -> str:
-    from memalign.evaluate.result import value_text
+    from memalign.evaluation.result import value_text
 
     return value_text(value)
 

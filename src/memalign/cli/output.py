@@ -61,6 +61,9 @@ class Output:
 
             def show(phase: str, done: int, total: int) -> None:
                 if phase not in tasks:
+                    for task in bars.tasks:
+                        # A phase that only told of its start is over now; an empty bar would say it failed.
+                        bars.update(task.id, visible=task.completed > 0)
                     tasks[phase] = bars.add_task(phase, total=total)
                 bars.update(tasks[phase], completed=done, total=total)
 
