@@ -72,7 +72,9 @@ class ProviderChatModel:
     """A ChatModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
 
     `timeout` is in seconds for one attempt; `retry` says how often and how patiently to try. With
-    `look_up_context` the context window replaces that of `limits` where a price list knows the model. An answer that is cut or does not fit its schema costs one more call, told what was wrong.
+    `look_up_context` the context window replaces that of `limits` where a price list knows the model. `ceiling` is the most
+    calls in flight that a caller may ask for (None: `limits.concurrency`, which is how many it should). An answer that is
+    cut or does not fit its schema costs one more call, told what was wrong.
     """
 
     def __init__(
@@ -83,13 +85,14 @@ class ProviderChatModel:
         timeout: float = 120.0,
         limits: Limits | None = None,
         look_up_context: bool = False,
+        ceiling: int | None = None,
     ) -> None:
         self._target = target
         self._retry = retry or Retry()
         self._timeout = timeout
         self._limits = limits or Limits()
         self._look_up_context = look_up_context
-        self._slots = Slots(self._limits.concurrency)
+        self._slots = Slots(ceiling or self._limits.concurrency)
         self._clients = LoopClients(lambda: open_chat(target))
         # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
         self._habits = _Habits(old_max_tokens=target.provider == "openai" and target.base_url is not None)

@@ -13,6 +13,8 @@ from memalign.models.providers import DEFAULTS, parse_name, target_of
 
 __all__ = ["canonical_name", "default_model_name", "resolve", "resolve_embedding"]
 
+MOST_IN_FLIGHT = 256
+
 T = TypeVar("T")
 
 WORDLLAMA = "wordllama"
@@ -51,10 +53,12 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
     def open_provider() -> ChatModel:
         from memalign.models.provider_chat import ProviderChatModel
 
-        return ProviderChatModel(target, limits=limits, look_up_context=look_up)
+        # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
+        ceiling = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
+        return ProviderChatModel(target, limits=limits, look_up_context=look_up, ceiling=ceiling)
 
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
-    return _once(("chat", target, limits), open_provider)
+    return _once(("chat", target, limits, os.environ.get("MEMALIGN_CONCURRENCY")), open_provider)
 
 
 def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingModel:
