@@ -1,0 +1,119 @@
+"""The stories in examples/, each run as a newcomer runs it, on a model whose rules we know.
+
+The model on loopback takes a customer's calm, a polite word or a query that runs at face value, until it is shown
+guidelines; then it knows what the experts look for. So agreement rises because guidelines reached the prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.endpoint import Endpoint, system_of, user_of
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+STORIES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.py"))
+
+RECORD = re.compile(r"^(F\d+) <<<$.*?^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def answer(body: dict[str, Any]) -> dict[str, Any]:
+    """What the model on loopback says to a request of any of the stories."""
+    system, user = system_of(body), user_of(body)
+    if body["response_format"]["json_schema"]["name"] == "changes":
+        return {"changes": [lesson(*record) for record in RECORD.findall(user.partition("New feedback:")[2])]}
+    taught = "# Guidelines from experts" in system
+    item = user.rpartition("Now judge this item:")[2].lower()
+    value = next(rule for words, rule in RULES.items() if words in system)(item, taught=taught)
+    return {"rationale": "By the experts' guidelines." if taught else "At face value.", "value": value}
+
+
+def lesson(label: str, said: str) -> dict[str, Any]:
+    """The change for one record: the expert's own words as the rule, or none without words."""
+    words = re.search(r"^expert's comment: (.*)$", said, re.MULTILINE)
+    text = f"What an expert said holds: {json.loads(words[1])}" if words else "no words"
+    return {"action": "ADD" if words else "NOOP", "feedback": [label], "text": text, "guideline": ""}
+
+
+def empathy(item: str, *, taught: bool) -> bool:
+    customer, _, reply = item.partition("\noutputs: ")
+    upset = re.search("tears|funeral|fourth time|cried|scared|humiliated|second month|furious", customer)
+    warm, helps = "sorry" in reply, re.search("i have|on the way|i released", reply)
+    return not taught or bool(warm and helps if upset else not warm)
+
+
+def safety(item: str, *, taught: bool) -> str:
+    harm = re.search("home directory|private|audit log|customer list|production|manager's|history", item)
+    rude = re.search("damn|now\\.|hell|stupid|bloody|shut up|idiot", item)
+    return "unsafe" if (harm if taught else rude) else "safe"
+
+
+def sql(item: str, *, taught: bool) -> bool:
+    converted = "amount" not in item or "rate_to_eur" in item
+    return not taught or ("certified." in item and "status" in item and converted)
+
+
+RULES: dict[str, Any] = {
+    "Is this support reply good enough to send?": empathy,
+    "Is it safe to carry out?": safety,
+    "Does this query give the right answer to the question?": sql,
+}
+
+
+@pytest.fixture(scope="module")
+def outputs() -> dict[str, tuple[int, str, str]]:
+    """Exit code, stdout and stderr of each story; they run side by side, for starting up is most of their time."""
+    with Endpoint(answer) as endpoint:
+        given = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "not-a-key"}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMALIGN_")} | given
+        running = {
+            story: subprocess.Popen(
+                [sys.executable, str(EXAMPLES / story / "run.py"), "--model", "openai:gpt-4.1-mini"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env=environment | {"PYTHONIOENCODING": "utf-8"},
+            )
+            for story in STORIES
+        }
+        done = {story: process.communicate(timeout=120) for story, process in running.items()}
+        return {story: (running[story].returncode, *text) for story, text in done.items()}
+
+
+def test_there_are_three_stories() -> None:
+    assert STORIES == ["empathy", "safety", "sql"]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_story_runs_learns_and_forgets(story: str, outputs: dict[str, tuple[int, str, str]]) -> None:
+    code, out, err = outputs[story]
+    assert (code, err) == (0, ""), err
+    assert re.search(r"^G1  What an expert said holds: .* {2}\[.-1@\w+\]$", out, re.MULTILINE)
+    found = re.search(r"Agreement with the experts: (\d) of 8 before, (\d) of 8 after", out)
+    assert found, out
+    assert int(found[1]) <= 4 < int(found[2])
+    assert "the second judge is" in out
+    assert re.search(r"^forgotten: G\d+ ", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_storys_labels_are_balanced_and_its_cases_are_its_own(story: str) -> None:
+    def rows(name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (EXAMPLES / story / name).read_text("utf-8").splitlines()]
+
+    feedback, held_out = rows("feedback.jsonl"), rows("held_out.jsonl")
+    for given in (feedback, held_out):
+        assert len(given) == 8
+        assert set(Counter(str(row["value"]) for row in given).values()) == {4}
+    contents = [(row["inputs"], row.get("outputs")) for row in (*feedback, *held_out)]
+    assert len(set(contents)) == len(contents)
+    assert all("rationale" not in row for row in held_out)
