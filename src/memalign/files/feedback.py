@@ -1,4 +1,4 @@
-"""Feedback, examples and judgments in and out of files, with every bad row named by its line and reason.
+"""Rows become feedback or examples; every bad one is named by its line and reason.
 
 Rows are flat: an Example's fields, `value`, `rationale`, `source` and `created_at`; every other column goes to `meta`.
 Python objects pass through the same checks as rows of a file.
@@ -15,20 +15,16 @@ from typing import Any
 import msgspec
 
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.judged import JudgmentFile, JudgmentWriter, read_judgments
+from memalign.files.rows import Row, read_rows
 from memalign.records import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, Feedback, canonical_json
-from memalign.rows import Row, read_rows
 from memalign.values import ValueType
 
 __all__ = [
     "FeedbackFile",
-    "JudgmentFile",
-    "JudgmentWriter",
     "check_examples",
     "check_feedback",
     "read_examples",
     "read_feedback",
-    "read_judgments",
 ]
 
 _LABEL_FIELDS = ("value", "rationale", "source", "created_at")
