@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from memalign.memory import Memory, Voice
-from memalign.memory.guard import normalised
+from memalign.memory.shown import shown_once
 from memalign.records import Guideline
 
 __all__ = ["consolidate"]
@@ -18,40 +18,8 @@ replace = msgspec.structs.replace
 
 
 def consolidate(memory: Memory) -> Memory:
-    """`memory` with one guideline shown for each text, and the voices behind it learned or merged accordingly.
-
-    A pinned one is shown before others, then a person's, then the oldest. A guideline that was revised stays behind
-    its revision as long as that is there.
-    """
-    texts = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
-
-    def released(guideline: Guideline) -> Guideline:
-        # Duplicates are decided anew each time; only a revision keeps what it replaced out of sight.
-        revised = guideline.shown_by in texts and texts[guideline.shown_by] != texts[guideline.id]
-        if guideline.status == "superseded" and not revised:
-            return replace(guideline, status="active", shown_by=None)
-        return guideline
-
-    retired = {texts[guideline.id] for guideline in memory.guidelines if guideline.status == "retired"}
-
-    def respected(guideline: Guideline) -> Guideline:
-        # What a person retired does not come back because a later distillation writes it again.
-        if guideline.status == "active" and guideline.origin == "distilled" and texts[guideline.id] in retired:
-            return replace(guideline, status="retired")
-        return guideline
-
-    guidelines = [respected(released(guideline)) for guideline in memory.guidelines]
-    shown: dict[str, str] = {}
-    for guideline in sorted(guidelines, key=lambda g: (not g.pinned, g.origin == "distilled", g.number)):
-        if guideline.status == "active":
-            shown.setdefault(texts[guideline.id], guideline.id)
-    consolidated = tuple(
-        replace(guideline, status="superseded", shown_by=shown[texts[guideline.id]])
-        if guideline.status == "active" and shown[texts[guideline.id]] != guideline.id
-        else guideline
-        for guideline in guidelines
-    )
-    return _credited(replace(memory, guidelines=consolidated))
+    """`memory` with one guideline shown for each text, and the voices behind it learned or merged accordingly."""
+    return _credited(replace(memory, guidelines=shown_once(memory.guidelines)))
 
 
 def _credited(memory: Memory) -> Memory:

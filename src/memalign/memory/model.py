@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from memalign.errors import UnknownKey
+from memalign.memory.shown import shown_once
 from memalign.memory.voices import policy_label
 from memalign.records import Example, Feedback, Guideline, LedgerState, canonical_json, feedback_key
 from memalign.values import Value
@@ -245,10 +246,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         contents = {case.example.content_hash for case in self.cases if case.id in example_ids}
         hidden = {voice.key for content in contents for case in self._groups[content] for voice in case.voices}
+        left = (g for g in self.guidelines if hidden.isdisjoint((*g.exposed_to, *g.supported_by)))
         return msgspec.structs.replace(
             self,
             cases=tuple(case for case in self.cases if case.example.content_hash not in contents),
-            guidelines=tuple(g for g in self.guidelines if hidden.isdisjoint((*g.exposed_to, *g.supported_by))),
+            guidelines=shown_once(left),  # one that stood behind a hidden one steps in, as it would after forgetting
         )
 
     @cached_property

@@ -21,9 +21,11 @@ class LabelledVoice(Protocol):
     @property
     def source(self) -> str:
         """Who speaks."""
+
     @property
     def value(self) -> Value | None:
         """Their label, if they gave one."""
+
     @property
     def created_at(self) -> str | None:
         """When, as ISO 8601 in UTC."""
