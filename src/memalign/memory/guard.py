@@ -17,7 +17,8 @@ MAX_WORDS = 60
 COPIED_WORDS = 8
 
 _MARKS = re.compile(
-    r"<\||\|>|<<<|>>>|```|~~~|\[/?INST\]|</?\s*(?:system|user|assistant|think|tool)\b|^\s*#"
+    r"<[|\uff5c]|[|\uff5c]>|<<<|>>>|<<SYS|```|~~~|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]|^\s*#"
+    r"|</?\s*(?:system|user|assistant|think|tool|start_of_turn|end_of_turn)\b|</?(?:s|bos|eos)>"
     r"|(?:^|[.;!?]\s*)(?:system|assistant|user|developer|human)\s*:",
     re.IGNORECASE,
 )
@@ -45,7 +46,7 @@ def guideline_fault(text: str, outputs: Iterable[str] = ()) -> str | None:
         return "it is empty"
     if len(text.split()) > MAX_WORDS:
         return f"it has {len(text.split())} words; at most {MAX_WORDS} are allowed"
-    if any(unicodedata.category(character) in ("Cc", "Cf", "Zl", "Zp") for character in text):
+    if any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text):
         return "it has line breaks or invisible characters"
     if _MARKS.search(text):
         return "it has a role mark or a fence"

@@ -81,7 +81,10 @@ def prompts_hash() -> str:
 
 
 # A chat template's control tokens (<|im_start|>, [INST], <start_of_turn>) are recognised in plain text by some servers.
-_CONTROL = re.compile(r"<\||\|>|\[/?INST\]|<(?=/?(?:start_of_turn|end_of_turn|s>|think|tool|system|user|assistant))")
+_CONTROL = re.compile(
+    r"<[|\uff5c]|[|\uff5c]>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]|<<SYS"
+    r"|<(?=/?(?:start_of_turn|end_of_turn|s>|bos>|eos>|think|tool|system|user|assistant))"
+)
 _LINE_SEPARATORS = {"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
