@@ -8,11 +8,12 @@ one daemon thread, started on first use (the habit is any-llm's, `any_llm/utils/
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["run"]
+__all__ = ["run", "together"]
 
 T = TypeVar("T")
 
@@ -29,6 +30,16 @@ def _background_loop() -> asyncio.AbstractEventLoop:
         return _loop
 
 
+def _forget_loop() -> None:
+    """A forked child has the loop's object but not its thread, and would wait for it for ever."""
+    global _lock, _loop
+    _lock, _loop = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_forget_loop)
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run `coroutine` on the background loop and wait for its result.
 
@@ -43,12 +54,34 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         if running is loop:
             coroutine.close()
             raise RuntimeError("a synchronous memalign call inside memalign's own loop would wait for ever; use await")
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    ended = threading.Event()
+
+    async def whole() -> T:
+        try:
+            return await coroutine
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(whole(), loop)
     try:
         return future.result()
     except KeyboardInterrupt:
         if future.cancel():
-            done = threading.Event()
-            loop.call_soon_threadsafe(loop.call_later, 0, done.set)
-            done.wait(timeout=5)
+            ended.wait(timeout=5)
+        raise
+
+
+async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of `coroutines`, run at once, in their order; when one raises, the others are cancelled first.
+
+    A TaskGroup would wrap the error in a group, which no `except MemalignError` catches; `gather` alone would let the
+    others go on, unwatched, and spend money.
+    """
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         raise

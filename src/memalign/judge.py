@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 import time
@@ -35,6 +34,7 @@ Progress = Callable[[str, int, int], None]
 PARAMETERS = {"temperature": (int, float), "max_tokens": (int,), "seed": (int,), "timeout": (int, float)}
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
 
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
@@ -81,12 +81,15 @@ class Judge:
             raise InputError("a judge's name is 1 to 100 characters on one line, without slashes")
         if not isinstance(self.instructions, str):
             raise InvalidInstructions("instructions must be text")
+        if _HALF_PAIR.search(self.instructions):
+            raise InvalidInstructions("the instructions hold half of a surrogate pair, which no model can be sent")
         named_fields(self.instructions)
         if isinstance(self.retrieval_k, bool) or not isinstance(self.retrieval_k, int) or self.retrieval_k < 0:
             raise InputError("retrieval_k is the number of examples to show: 0 or more")
         for key, value in self.parameters.items():
             if key not in PARAMETERS or isinstance(value, bool) or not isinstance(value, PARAMETERS[key]):
                 raise InputError(f"parameter {key}={value!r}: parameters are {', '.join(PARAMETERS)}, all numbers")
+        object.__setattr__(self, "parameters", dict(self.parameters))  # the caller's own may change later
         # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
         object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
 
@@ -168,6 +171,7 @@ class Judge:
         missing = [name for name in self.fields if name not in example.content]
         if missing:
             raise InputError(f"{example.id}: the instructions name {{{{ {missing[0]} }}}}, and the item has none")
+        _ = example.content_hash  # raises InputError for what is no JSON value
         return await self._judge(example)
 
     async def _judge(self, example: Example) -> Judgment:
@@ -179,7 +183,11 @@ class Judge:
         try:
             value = self.value_type.parse(reply.data.get("value"))
         except InvalidValue as error:
-            raise InvalidOutput(f"{model.name} answered outside the value type: {error}") from error
+            # Not what it answered: errors are kept, in ledgers and judgments, and may not carry anyone's words along.
+            allowed = self.value_type.allowed
+            raise InvalidOutput(
+                f"{model.name} answered outside the value type; allowed: {allowed}", usage=reply.usage
+            ) from error
         usage = reply.usage + Usage(seconds=seconds)
         rationale = str(reply.data.get("rationale") or "").strip() or None
         return Judgment(value=value, rationale=rationale, usage=usage, **receipt)
@@ -196,7 +204,8 @@ class Judge:
             brief=limits.brief,
         )
         guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines)
-        hits = retrieve(memory, example, await self._embed(example), self.retrieval_k, self.value_type)
+        vector, notes = await self._embed(example)
+        hits = retrieve(memory, example, vector, self.retrieval_k, self.value_type)
         working = assemble(memory, hits, content=example.content, fields=self.fields, budget=budget)
         system = render_judge_system(
             instructions=self.instructions,
@@ -220,17 +229,22 @@ class Judge:
             "example_ids": working.example_ids,
             "memory_hash": memory.hash,
             "model": model.name,
-            "notes": (*working.notes, *(f"guideline {g} left out: over the token budget" for g in left_out)),
+            "notes": (*notes, *working.notes, *(f"guideline {g} left out: over the token budget" for g in left_out)),
         }
         return request, receipt, time.perf_counter() - started
 
-    async def _embed(self, example: Example) -> Any:
+    async def _embed(self, example: Example) -> tuple[Any, tuple[str, ...]]:
+        """The example's vector, of length 0 where there is nothing to compare it with, and notes."""
         import numpy as np  # not at import: see retrieval
 
         if not self.memory.cases or self.retrieval_k == 0:
-            return np.zeros(0, dtype=np.float32)
+            return np.zeros(0, dtype=np.float32), ()
         model = resolve_embedding(self.embedding_model)
-        return (await model.embed([embedding_text(example)]))[0]
+        if self.memory.embedding_model not in (None, model.name):
+            # Vectors of two models compare to noise, and with equal lengths nothing else would tell.
+            note = f"no similar examples: memory has vectors of {self.memory.embedding_model}, not of {model.name}"
+            return np.zeros(0, dtype=np.float32), (note,)
+        return (await model.embed([embedding_text(example)]))[0], ()
 
     def judge_many(
         self,
@@ -292,16 +306,15 @@ class Judge:
                         writer.write(items[written].id, ready)
                     written += 1
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(limit, len(items))):
-                group.create_task(work())
+        await aio.together(work() for _ in range(min(limit, len(items))))
         return [judgment for judgment in judgments if judgment is not None]
 
     async def _judge_safely(self, item: Example) -> Judgment:
         try:
             return await self.ajudge(item)
         except (ModelError, InputError) as error:
-            return Judgment(error=f"{type(error).__name__}: {error}", memory_hash=self.memory.hash)
+            usage = (error.usage if isinstance(error, ModelError) else None) or Usage()
+            return Judgment(error=f"{type(error).__name__}: {error}", memory_hash=self.memory.hash, usage=usage)
 
     # -- learning and forgetting: the work is done in memalign.align -----------------------------------------------
 
