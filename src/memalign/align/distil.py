@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from memalign import aio
 from memalign.errors import ModelError
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, Shard, Voice
@@ -44,9 +45,10 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one shard's call gave: deltas, or why there are none."""
+    """What one shard's call about the `waiting` of its voices gave: deltas, or why there are none."""
 
     shard: Shard
+    waiting: tuple[str, ...]
     deltas: tuple[Delta, ...] = ()
     fault: str | None = None
     usage: Usage = Usage()
@@ -84,50 +86,69 @@ def _nearest(memory: Memory, key: str, shards: Sequence[list[str]]) -> list[str]
 
 
 async def distil(
-    judge: Judge, memory: Memory, model: ChatModel, *, shard_size: int, progress: Progress | None = None
+    judge: Judge,
+    memory: Memory,
+    model: ChatModel,
+    *,
+    shard_size: int,
+    contrast: bool = True,
+    progress: Progress | None = None,
 ) -> tuple[Memory, Usage]:
     """`memory` after every pending voice was distilled, and what that cost. Never raises for a failing model.
 
-    Voices without a lesson are learned as examples. A failed call, or a rule that may not enter the system message,
-    leaves its voices pending with the reason.
+    Voices without a lesson are learned as examples. With `contrast`, a voice whose case could not be probed waits for
+    that. A failed call, or a rule that may not enter the system message, leaves its voices pending with the reason.
     """
     started = time.perf_counter()
-    memory = _learn_examples(judge, memory)
-    waiting = [voice.key for voice in memory.voices() if voice.state == "pending"]
+    ready = frozenset(
+        voice.key
+        for case in memory.cases
+        for voice in case.voices
+        if voice.state == "pending" and (case.probe is not None or not contrast)
+    )
+    memory = _learn_examples(judge, memory, ready)
+    waiting = [voice.key for voice in memory.voices() if voice.state == "pending" and voice.key in ready]
     memory = assign_shards(memory, waiting, shard_size)
-    shards = [shard for shard in memory.shards if not set(shard.keys).isdisjoint(waiting)]
+    waiting_keys = frozenset(waiting)
+    shards = [shard for shard in memory.shards if not waiting_keys.isdisjoint(shard.keys)]
     done = 0
     slots = asyncio.Semaphore(model.limits.concurrency)
 
     async def one(shard: Shard) -> Outcome:
         nonlocal done
         async with slots:
-            outcome = await _distil_shard(judge, memory, model, shard)
+            outcome = await _distil_shard(judge, memory, model, shard, [k for k in shard.keys if k in waiting_keys])
         done += 1
         if progress is not None:
             progress("distil", done, len(shards))
         return outcome
 
-    outcomes = await asyncio.gather(*(one(shard) for shard in shards))
+    outcomes = await aio.together(one(shard) for shard in shards)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
     for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
         memory = _apply(memory, outcome)
     return memory, usage + Usage(seconds={"distil": time.perf_counter() - started})
 
 
-def _learn_examples(judge: Judge, memory: Memory) -> Memory:
+def _learn_examples(judge: Judge, memory: Memory, ready: frozenset[str]) -> Memory:
     """Pending voices without a lesson are learned: their example is all there is to learn."""
+
+    def why(case: Case) -> str:
+        agreed = case.probe is not None and judge.value_type.closed
+        return "kept as an example: " + ("the judge agreed, and " * agreed) + "there were no words to learn from"
+
     changes = {
-        voice.key: ("learned", "kept as an example: the judge agreed, and there were no words to learn from")
+        voice.key: ("learned", why(case))
         for case in memory.cases
         for voice in case.voices
-        if voice.state == "pending" and not has_lesson(judge, memory, case, voice)
+        if voice.key in ready and not has_lesson(judge, memory, case, voice)
     }
     return _with_states(memory, changes)
 
 
-async def _distil_shard(judge: Judge, memory: Memory, model: ChatModel, shard: Shard) -> Outcome:
-    waiting = [key for key in shard.keys if (voice := memory.voice(key)) and voice.state == "pending"]
+async def _distil_shard(
+    judge: Judge, memory: Memory, model: ChatModel, shard: Shard, waiting: Sequence[str]
+) -> Outcome:
     guidelines = _guidelines_of(memory, shard)
     brief = model.limits.brief
     alone = len(shard.keys) == 1 and not guidelines and brief
@@ -160,10 +181,12 @@ async def _distil_shard(judge: Judge, memory: Memory, model: ChatModel, shard: S
     try:
         reply = await model.complete(request)
     except ModelError as error:
-        return Outcome(shard=shard, fault=f"{type(error).__name__}: {error}", usage=error.usage or Usage())
+        return Outcome(
+            shard=shard, waiting=tuple(waiting), fault=f"{type(error).__name__}: {error}", usage=error.usage or Usage()
+        )
     labels = {record.label: key for key, record in records.items()}
     deltas = _one_rule(reply, waiting[0]) if alone else _deltas(reply, labels)
-    return Outcome(shard=shard, deltas=deltas, usage=reply.usage)
+    return Outcome(shard=shard, waiting=tuple(waiting), deltas=deltas, usage=reply.usage)
 
 
 def _guidelines_of(memory: Memory, shard: Shard) -> list[Guideline]:
@@ -251,7 +274,8 @@ def _deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[
 def _deltas(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
     """The model's changes with labels turned into keys; a label it invented stays as it is, and is rejected later."""
     deltas = []
-    for change in reply.data.get("changes") or ():
+    changes = reply.data.get("changes")
+    for change in changes if isinstance(changes, list) else ():
         if not isinstance(change, dict):
             continue
         named = change.get("feedback")
@@ -270,7 +294,7 @@ def _deltas(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
 
 def _apply(memory: Memory, outcome: Outcome) -> Memory:
     """Carry out one shard's deltas, each checked first; what is not carried out leaves its voices pending."""
-    waiting = {key for key in outcome.shard.keys if (voice := memory.voice(key)) and voice.state == "pending"}
+    waiting = outcome.waiting
     if outcome.fault is not None:
         return _with_states(memory, dict.fromkeys(waiting, ("pending", outcome.fault)))
     unnamed = "the model's answer did not mention it; it is asked again at the next align"
@@ -296,11 +320,11 @@ def _fault(memory: Memory, shard: Shard, delta: Delta) -> str | None:
     if foreign or not delta.feedback:
         return "it names feedback outside its shard" if foreign else "it names no feedback"
     if delta.action not in ("ADD", "SUPPORT", "REVISE", "NOOP"):
-        return f"unknown action {delta.action[:20]!r}"
+        return "its action is unknown"
     if delta.action in ("SUPPORT", "REVISE"):
-        target = next((g for g in memory.guidelines if g.id == delta.guideline), None)
-        if target is None or set(shard.keys).isdisjoint(target.exposed_to):
-            return "it names a guideline outside its shard"
+        target = next((g for g in _guidelines_of(memory, shard) if g.id == delta.guideline), None)
+        if target is None:
+            return "it names a guideline outside its shard, or one that no longer stands"
         if delta.action == "REVISE" and (target.pinned or target.origin != "distilled"):
             return f"{target.id} was set by a person"
     if delta.action in ("ADD", "REVISE"):

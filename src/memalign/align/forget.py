@@ -61,10 +61,16 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
         else:
             orphaned.update(guideline.supported_by)
     # A survivor that another guideline still carries has lost nothing.
-    orphaned -= {key for guideline in kept for key in guideline.supported_by}
-    # What waits in a touched shard waits for a new reason: the old one may stem from an answer that saw lost words.
+    carried = {key for guideline in kept for key in guideline.supported_by}
+    orphaned -= carried
+    # A touched shard is distilled again from its survivors. One from which no rule was drawn may have been found
+    # covered by what is lost now; one that waits does so for a reason that may stem from lost words.
     beside = {key for shard in memory.shards if not lost.isdisjoint(shard.keys) for key in shard.keys}
-    orphaned |= {voice.key for voice in memory.voices() if voice.state == "pending" and voice.key in beside}
+    orphaned |= {
+        voice.key
+        for voice in memory.voices()
+        if voice.key in beside and (voice.state == "pending" or (voice.state == "learned" and voice.key not in carried))
+    }
     return replace(
         memory,
         guidelines=tuple(kept),

@@ -47,7 +47,7 @@ replace = msgspec.structs.replace
 class MemAlign:
     """The optimizer and its knobs.
 
-    `reflection_model` distils (None: the judge's model). `embedding_model` None is the in-process embedder.
+    `reflection_model` distils (None: the judge's model). `embedding_model` None is the judge's own, or the in-process one.
     `retrieval_k` is how many examples a judgment sees (None: as the judge has it). `shard_size` is how many pieces of
     feedback one distillation call holds (None: what the model can take). `authority` names the sources whose label
     decides, first one first. `seed` is kept with what it produced; every stage is deterministic so far.
@@ -83,7 +83,7 @@ class MemAlign:
         in memory is such a row. A model call that fails leaves named feedback pending instead.
         """
         started = time.perf_counter()
-        judge = self._configured(judge)
+        given, judge = judge, self._configured(judge)
         before = judge.memory
 
         # Validate: unchanged rows cost nothing, changed ones replace what they said before.
@@ -94,9 +94,12 @@ class MemAlign:
         # Voices: all are kept; the policy says which of them count.
         memory = settle(add_voices(before, news))
 
-        # Learn, from what is new and from what still waits.
-        memory, usage = await self._learn(judge, memory, progress)
-        return self._result(judge, memory, file=file, status=status, usage=usage, started=started)
+        # Learn, from what is new and from what still waits. The judge that is probed knows nothing of what was replaced.
+        replaced = [key for key, what in status.items() if what == "changed"]
+        learner = judge.replace(memory=settle(forget(before, replaced))) if replaced else judge
+        memory, usage = await self._learn(learner, memory, progress)
+        learned = judge.replace(memory=memory)
+        return self._result(given, learned, file=file, status=status, usage=usage, started=started)
 
     async def unalign(
         self, judge: Judge, *selectors: str, source: str | None = None, progress: Progress | None = None
@@ -107,15 +110,17 @@ class MemAlign:
         forgetting needs no model: when none answers, the survivors' lessons are pending.
         """
         started = time.perf_counter()
-        judge = self._configured(judge)
+        given, judge = judge, self._configured(judge)
         keys = judge.memory.keys(*selectors, source=source)
-        memory = settle(forget(judge.memory, keys))
-        memory, usage = await self._learn(judge, memory, progress)
-        return self._result(judge, memory, status={}, usage=usage, started=started, removed=keys)
+        # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
+        judge = judge.replace(memory=settle(forget(judge.memory, keys)))
+        memory, usage = await self._learn(judge, judge.memory, progress)
+        learned = judge.replace(memory=memory)
+        return self._result(given, learned, status={}, usage=usage, started=started, removed=keys)
 
     async def _learn(self, judge: Judge, memory: Memory, progress: Progress | None) -> tuple[Memory, Usage]:
         """Embed what is new, probe, distil what is pending, consolidate. The judge is as it was before learning."""
-        memory = await self._embed(memory, progress)
+        memory = await self._embed(judge, memory, progress)
         usage = Usage()
         waiting = any(voice.state == "pending" for voice in memory.voices())
         if waiting and "probe" in self.stages:
@@ -124,13 +129,14 @@ class MemAlign:
         if waiting and "distil" in self.stages:
             model = resolve(self.reflection_model or judge.model)
             size = self.shard_size or model.limits.shard_size
-            memory, spent = await distil(judge, memory, model, shard_size=size, progress=progress)
+            contrast = "probe" in self.stages
+            memory, spent = await distil(judge, memory, model, shard_size=size, contrast=contrast, progress=progress)
             usage += spent
         return consolidate(memory), usage
 
-    async def _embed(self, memory: Memory, progress: Progress | None) -> Memory:
+    async def _embed(self, judge: Judge, memory: Memory, progress: Progress | None) -> Memory:
         """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""
-        model = resolve_embedding(self.embedding_model)
+        model = resolve_embedding(judge.embedding_model)
         kept = memory.embedding_model == model.name
         missing = [case for case in memory.cases if not (kept and case.vector)]
         if not missing:
@@ -192,8 +198,8 @@ class MemAlign:
 
     def _result(
         self,
-        judge: Judge,
-        memory: Memory,
+        given: Judge,
+        learned: Judge,
         *,
         file: FeedbackFile = NO_ROWS,
         status: Mapping[str, Any],
@@ -201,8 +207,8 @@ class MemAlign:
         started: float,
         removed: Sequence[str] = (),
     ) -> AlignResult:
-        before, after = ({g.id: g for g in m.guidelines} for m in (judge.memory, memory))
-        ledger = {entry.key: entry for entry in memory.ledger()}
+        before, after = ({g.id: g for g in judge.memory.guidelines} for judge in (given, learned))
+        ledger = {entry.key: entry for entry in learned.memory.ledger()}
         rows = [
             RowReport(
                 line=line,
@@ -218,15 +224,15 @@ class MemAlign:
         ]
         written: tuple[Guideline, ...] = tuple(g for name, g in after.items() if name not in before)
         return AlignResult(
-            judge=judge.replace(memory=memory),
+            judge=learned,
             rows=tuple(sorted(rows, key=lambda row: row.line)),
             guidelines=written,
             forgotten=tuple(g for name, g in before.items() if name not in after),
             removed=tuple(removed),
-            conflicts=conflicts(memory),
+            conflicts=conflicts(learned.memory),
             usage=usage,
             seconds=time.perf_counter() - started,
-            changed=memory != judge.memory,
+            changed=learned != given,
         )
 
 

@@ -75,9 +75,9 @@ def settle(memory: Memory) -> Memory:
     memory = forget_lessons(memory, silenced, why="to be derived again without disputed feedback")
 
     def settled(case: Case) -> Case:
-        label = memory.label(case)
         voices = tuple(
-            replace(voice, state="disputed", reason=f"the case's label is {label}; this voice gave {voice.value}")
+            # Not the label that counts instead: it may be another person's free text, and outlive their feedback here.
+            replace(voice, state="disputed", reason=f"this voice gave {voice.value}, and another label counts")
             if voice.key in silenced
             else replace(voice, state="pending", reason="no longer disputed")
             if voice.key in restored
