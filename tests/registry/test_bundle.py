@@ -20,7 +20,7 @@ MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"))
 
 
 @given(memory=memories())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_a_judge_comes_back_from_its_bundle_as_it_went_in(memory: Memory):
     kept = judge(memory, model="openai:gpt-4.1-mini", embedding_model="wordllama", parameters={"seed": 7})
     document = bundle_of(kept)
@@ -107,7 +107,8 @@ def test_a_bundle_that_is_damaged_or_too_new_is_refused(registry: Registry, docu
 def test_a_signed_bundle_that_holds_no_judge_is_refused():
     from memalign.registry.bundle import _checksum
 
-    for change in ({"judge": {}}, {"name": None}, {"memory": {"cases": [1]}}):
+    changes: list[dict[str, Any]] = [{"judge": {}}, {"name": None}, {"memory": {"cases": [1]}}]
+    for change in changes:
         document = {k: v for k, v in bundle_of(judge(MEMORY)).items() if k != "checksum"} | change
         with pytest.raises(InputError, match="damaged"):
             load_bundle(document | {"checksum": _checksum(document)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import tempfile
 from pathlib import Path
@@ -86,7 +87,10 @@ def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Reg
     assert [v.number for v in receipt.versions] == [2, 3]
     restored = learned.rollback("helpfulness", 2)
     assert keys_of(restored) == {"t-1@ana", "t-8@bob"}
-    assert {voice.key: voice.state for voice in restored.memory.voices()} == {"t-1@ana": "pending", "t-8@bob": "learned"}
+    assert {voice.key: voice.state for voice in restored.memory.voices()} == {
+        "t-1@ana": "pending",
+        "t-8@bob": "learned",
+    }
 
 
 def test_a_head_that_never_held_it_gets_no_new_version(registry: Registry, path: Path):
@@ -122,12 +126,13 @@ def test_all_of_one_person_can_be_erased(registry: Registry, path: Path):
         registry.erase("helpfulness", source="bob")
 
 
-words = st.lists(st.text(st.characters(min_codepoint=97, max_codepoint=1500, categories=("L",)), min_size=4, max_size=9), min_size=2, max_size=14)
+letters = st.characters(min_codepoint=97, max_codepoint=1500, categories=["L"])
+words = st.lists(st.text(letters, min_size=4, max_size=9), min_size=2, max_size=14)
 sentences = words.map(" ".join) | st.text(st.characters(exclude_categories=()), min_size=12, max_size=40)
 
 
 @given(memory=memories(), secret=sentences, told=sentences)
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_no_random_text_that_was_erased_is_left_in_the_file(memory: Memory, secret: str, told: str):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "r.db"
@@ -138,21 +143,21 @@ def test_no_random_text_that_was_erased_is_left_in_the_file(memory: Memory, secr
         cases = tuple(sorted((*memory.cases, taught), key=lambda c: c.id))
         registry.create(judge(memory))
         registry.save(
-            judge(replace(memory, cases=cases, guidelines=(*memory.guidelines, rule), next_guideline=int(rule.id[1:]) + 1))
+            judge(
+                replace(memory, cases=cases, guidelines=(*memory.guidelines, rule), next_guideline=int(rule.id[1:]) + 1)
+            )
         )
         registry.save(judge(memory), action="unalign")
         registry.erase("helpfulness", ["ÿ-secret"], rederive=False)
-        assert nowhere(path, *(text for text in (voice.key, "ÿ-secret")))
+        assert nowhere(path, voice.key, "ÿ-secret")
         for text in (secret, told):
-            spelled = msgspec_json(text)
-            assert spelled.strip() in msgspec_json("") or spelled not in bytes_of(path)
+            assert text in str(memory) or spelled(text) not in bytes_of(path)
         assert registry.load("helpfulness", 1).memory == memory
         assert registry.load("helpfulness").memory.hash == memory.hash
 
 
-def msgspec_json(text: str) -> bytes:
-    import json
-
+def spelled(text: str) -> bytes:
+    """`text` as the file would spell it."""
     try:
         return json.dumps(text, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -298,7 +303,10 @@ def test_withdrawn_feedback_of_somebody_else_on_the_same_case_stays_withdrawn(re
     memory = memory_of(secret_case("ana", "bob"))
     registry.create(judge(forget(memory, ["t-7@bob"])))
     registry.erase("helpfulness", ["t-7@ana"], rederive=False)
-    assert [(e.key[:7], e.state) for e in registry.ledger("helpfulness")] == [("t-7@bob", "withdrawn"), ("erased:", "erased")]
+    assert [(e.key[:7], e.state) for e in registry.ledger("helpfulness")] == [
+        ("t-7@bob", "withdrawn"),
+        ("erased:", "erased"),
+    ]
 
 
 def test_short_words_that_survivors_use_too_are_no_trace(registry: Registry):
@@ -309,7 +317,9 @@ def test_short_words_that_survivors_use_too_are_no_trace(registry: Registry):
         voice = Voice(id=name, source="ana", value=True, rationale=text, meta={"kind": "voice"})
         return Case(example=Example(id=name, conversation=content), voices=(voice,))
 
-    registry.create(judge(Memory(cases=tuple(small(f"t-{n}", text) for n, text in enumerate(("id", "key", "cold", ":"))))))
+    registry.create(
+        judge(Memory(cases=tuple(small(f"t-{n}", text) for n, text in enumerate(("id", "key", "cold", ":")))))
+    )
     registry.erase("helpfulness", ["t-0", "t-2"], rederive=False)
     registry.erase("helpfulness", ["t-1", "t-3"], rederive=False)
     assert keys_of(registry.load("helpfulness")) == set()
@@ -341,7 +351,11 @@ def test_what_is_not_there_cannot_be_erased(learned: Registry):
 
 def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
     receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
-    for shown in ("1 pieces of feedback erased: t-7@ana", "version 2: 1 feedback, 1 cases, 1 guidelines", "exported bundles"):
+    for shown in (
+        "1 pieces of feedback erased: t-7@ana",
+        "version 2: 1 feedback, 1 cases, 1 guidelines",
+        "exported bundles",
+    ):
         assert shown in str(receipt)
     plain = msgspec.json.decode(msgspec.json.encode(receipt.to_dict()))
     assert plain["versions"][0] == {"number": 2, "feedback": 1, "cases": 1, "guidelines": 1}

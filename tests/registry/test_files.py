@@ -16,13 +16,13 @@ from tests.support.registry import case, judge, memory_of
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path):
     path = tmp_path / "notes.txt"
     path.write_text("these are notes, and they are long enough to be no SQLite header " * 20)
-    with pytest.raises(RegistryError, match="notes.txt is not a registry: the file is no SQLite database"):
+    with pytest.raises(RegistryError, match=r"notes\.txt is not a registry: the file is no SQLite database"):
         Registry(f"sqlite:///{path}")
     assert path.read_text().startswith("these are notes")
 
 
 def test_a_missing_folder_is_named(tmp_path: Path):
-    with pytest.raises(RegistryError, match="the folder .*/no/where does not exist; create it first"):
+    with pytest.raises(RegistryError, match=r"the folder .*/no/where does not exist; create it first"):
         Registry(f"sqlite:///{tmp_path}/no/where/memalign.db")
 
 
@@ -42,7 +42,9 @@ def test_a_read_only_registry_can_be_read_and_says_that_it_cannot_be_written(pat
     Registry(f"sqlite:///{path}").create(judge())
     registry = Registry(f"sqlite:///file:{path}?mode=ro&uri=true")
     assert registry.load("helpfulness") == judge()
-    with pytest.raises(RegistryError, match=r"cannot write to the registry .*memalign.db: .* read-only; nothing was changed"):
+    with pytest.raises(
+        RegistryError, match=r"cannot write to the registry .*memalign.db: .* read-only; nothing was changed"
+    ):
         registry.save(judge(model="openai:gpt-5"))
 
 
@@ -53,7 +55,9 @@ def test_a_registry_written_by_a_newer_memalign_says_both_versions(path: Path):
     connection.commit()
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade memalign"):
+    with pytest.raises(
+        RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade memalign"
+    ):
         Registry(f"sqlite:///{path}")
     assert path.read_bytes() == before
 

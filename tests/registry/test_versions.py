@@ -27,7 +27,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Registry:
 
 
 @given(memory=memories())
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_a_judge_comes_back_from_the_registry_as_it_went_in(scratch: Registry, memory: Memory):
     kept = judge(memory, model="openai:gpt-4.1-mini", retrieval_k=3, parameters={"temperature": 0.5, "seed": 7})
     scratch.create(kept)
@@ -39,7 +39,7 @@ def test_a_judge_comes_back_from_the_registry_as_it_went_in(scratch: Registry, m
 
 
 @given(first=memories(), second=memories())
-@settings(max_examples=10)
+@settings(max_examples=8)
 def test_every_version_stays_what_it_was_and_can_be_rolled_back_to(scratch: Registry, first: Memory, second: Memory):
     scratch.create(judge(first))
     number = scratch.save(judge(second))
@@ -87,7 +87,11 @@ def test_a_version_that_adds_one_voice_adds_a_handful_of_rows(registry: Registry
     cases = {c.id: c for c in grown.cases}
     first = registry.load("helpfulness").memory
     registry.save(
-        judge(replace(first, cases=tuple(cases[n] for n in sorted(cases)), shards=(*first.shards, Shard(keys=("t-050@bob",)))))
+        judge(
+            replace(
+                first, cases=tuple(cases[n] for n in sorted(cases)), shards=(*first.shards, Shard(keys=("t-050@bob",)))
+            )
+        )
     )
     assert row_count(path) - before == 2  # the voice and its shard
 
@@ -111,7 +115,9 @@ def test_history_says_what_made_each_version(registry: Registry):
     registry.save(judge(memory_of(*CASES)), action="align", note="first feedback")
     registry.update("helpfulness", lambda j: j.replace(model="openai:gpt-5"))
     registry.rollback("helpfulness", 1)
-    lines = [(v.number, v.parent, v.action, v.summary, v.note, v.cases, v.feedback) for v in registry.history("helpfulness")]
+    lines = [
+        (v.number, v.parent, v.action, v.summary, v.note, v.cases, v.feedback) for v in registry.history("helpfulness")
+    ]
     assert lines == [
         (1, None, "create", "created", None, 0, 0),
         (2, 1, "align", "4 feedback added, 2 guidelines added (G1, G2)", "first feedback", 3, 4),
@@ -218,7 +224,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(registry: Registr
 
 
 def test_erased_tombstones_and_odd_names_survive_like_the_rest(registry: Registry):
-    memory = Memory(tombstones=(Tombstone(key="ünï 🦆@o'brien \"x\"", state="erased"),))
+    memory = Memory(tombstones=(Tombstone(key='ünï 🦆@o\'brien "x"', state="erased"),))
     registry.create(judge(memory, name='a judge; DROP TABLE "x" --'))
     assert registry.load('a judge; DROP TABLE "x" --').memory == memory
     assert issubclass(JudgeNotFound, MemalignError)

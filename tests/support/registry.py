@@ -97,7 +97,7 @@ json_values = st.recursive(
     max_leaves=6,
 )
 metas = st.dictionaries(text, json_values, max_size=2)
-states = st.sampled_from(["learned", "merged", "pending", "disputed", "rejected"])
+states: st.SearchStrategy[Any] = st.sampled_from(["learned", "merged", "pending", "disputed", "rejected"])
 
 
 @st.composite

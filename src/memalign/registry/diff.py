@@ -143,8 +143,12 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
             for name in sorted(rules[0].keys() | rules[1].keys(), key=lambda name: int(name[1:]))
             if rules[0].get(name) != rules[1].get(name)
         ),
-        added=tuple(FeedbackChange(key=k, before=None, after=voices[1][k]) for k in sorted(voices[1].keys() - voices[0])),
-        removed=tuple(FeedbackChange(key=k, before=voices[0][k], after=None) for k in sorted(voices[0].keys() - voices[1])),
+        added=tuple(
+            FeedbackChange(key=k, before=None, after=voices[1][k]) for k in sorted(voices[1].keys() - voices[0])
+        ),
+        removed=tuple(
+            FeedbackChange(key=k, before=voices[0][k], after=None) for k in sorted(voices[0].keys() - voices[1])
+        ),
         reworded=tuple(change for change in both if said[change.key]),
         states=tuple(change for change in both if not said[change.key]),
     )
@@ -152,7 +156,11 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
 
 def summary(before: Contents, after: Contents) -> str:
     """One line of counts, setting names and guideline ids: what may be kept for ever, whatever is erased later."""
-    parts = [f"{name} changed" for kind, name in after if kind == "judge" and before.get((kind, name), b"") != after[kind, name]]
+    parts = [
+        f"{name} changed"
+        for kind, name in after
+        if kind == "judge" and before.get((kind, name), b"") != after[kind, name]
+    ]
     if not before:
         parts = []
     for kind, what in (("voice", "feedback"), ("guideline", "guidelines")):

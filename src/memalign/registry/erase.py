@@ -130,15 +130,15 @@ class _Eraser:
     def erase(self, selectors: tuple[str, ...], source: str | None) -> Erasure:
         keys = self._selected(selectors, source)
         before = {number: self._at(number) for number in self._touched(keys)}
-        after = {number: self._without(contents, keys, None) for number, contents in before.items()}
+        after = {number: self._without(contents, keys, Traces(keys=keys)) for number, contents in before.items()}
         lost = Lost.of(self.codec, before.values(), after.values(), keys)
         traces, elsewhere = self._traces(lost, before, after, keys)
         # A guideline may repeat the words without having been learned from them: a person wrote it, or a model chanced.
         copied = self._copies(traces, keys)
-        touched = self._touched(keys, copied)
-        before = {number: self._at(number) for number in touched}
-        after = {number: self._without(contents, keys, traces, copied) for number, contents in before.items()}
-        lost = Lost.of(self.codec, before.values(), after.values(), keys)
+        if copied or self._telling(after, traces):
+            before = {number: self._at(number) for number in self._touched(keys, copied)}
+            after = {number: self._without(contents, keys, traces, copied) for number, contents in before.items()}
+            lost = Lost.of(self.codec, before.values(), after.values(), keys)
         learned = Traces(lost.guidelines.values())
         learned.share(self._surviving(before, after, (*_WORDED, "guideline")))
         self._rewrite(before, after)
@@ -214,6 +214,15 @@ class _Eraser:
             if traces.copied(self.codec.decode(kind, body).text) and not self._tainted(kind, key, body, named)
         )
 
+    def _telling(self, after: dict[int, Contents], traces: Traces) -> bool:
+        """Whether a reason still repeats what was erased."""
+        return any(
+            traces.in_sentence(self.codec.decode(kind, body).reason)
+            for contents in after.values()
+            for (kind, _), body in contents.items()
+            if kind in ("voice", "tombstone")
+        )
+
     # -- what a version is without it ------------------------------------------------------------------------------
 
     def _at(self, number: int) -> Contents:
@@ -222,7 +231,7 @@ class _Eraser:
         }
 
     def _without(
-        self, contents: Contents, keys: Collection[str], traces: Traces | None, copied: Collection[str] = ()
+        self, contents: Contents, keys: Collection[str], traces: Traces, copied: Collection[str] = ()
     ) -> Contents:
         """The version's rows after forgetting, by the rules that an unalign follows, and without a tombstone."""
         gone = frozenset(keys)
@@ -232,7 +241,7 @@ class _Eraser:
             guidelines=tuple(g for g in memory.guidelines if g.id not in copied and gone.isdisjoint(g.exposed_to)),
             tombstones=tuple(stone for stone in memory.tombstones if stone.key not in gone),
         )
-        memory = _silent(consolidate(settle(memory)), Traces(keys=gone) if traces is None else traces)
+        memory = _silent(consolidate(settle(memory)), traces)
         settings = {key: body for key, body in contents.items() if key[0] == "judge"}
         return settings | self.codec.memory_contents(memory, contents)
 

@@ -24,10 +24,9 @@ class Lost:
     texts: list[str]
 
     @classmethod
-    def of(
-        cls, codec: Codec, before: Iterable[Contents], after: Iterable[Contents], keys: Collection[str]
-    ) -> Lost:
+    def of(cls, codec: Codec, before: Iterable[Contents], after: Iterable[Contents], keys: Collection[str]) -> Lost:
         """What the rows `before` held and `after`, version by version, hold no longer; voices of `keys` among it."""
+        wanted = frozenset(keys)
         voices: dict[bytes, tuple[str | None, Voice]] = {}
         examples: dict[bytes, Example] = {}
         guidelines: dict[bytes, str] = {}
@@ -35,7 +34,7 @@ class Lost:
         texts: dict[str, None] = {}
         for old, new in zip(before, after, strict=True):
             for (kind, key), body in old.items():
-                if kind == "voice" and key in keys:
+                if kind == "voice" and key in wanted:
                     voice = codec.decode(kind, body)
                     case = old.get(("case", voice.id))
                     content = None if case is None else codec.decode("case", case).content_hash

@@ -269,9 +269,7 @@ class Registry:
         """Rewrite the file without its free pages; `erase` does it by itself."""
         self._database.compact()
 
-    def _rederived(
-        self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None
-    ) -> Receipt:
+    def _rederived(self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None) -> Receipt:
         try:
             result = self.align(name, (), optimizer=optimizer, progress=progress)
         except MemalignError as error:  # the erase stands; what waits is named, and the next align tries again
@@ -350,9 +348,13 @@ class Registry:
                     raise
                 number, head = versions.add_judge(connection, judge.name), 0
             if new and head:
-                raise JudgeExists(f"a judge {judge.name!r} is in the registry already; save or edit it, or take another name")
+                raise JudgeExists(
+                    f"a judge {judge.name!r} is in the registry already; save or edit it, or take another name"
+                )
             if parent is not None and parent != head:
-                raise VersionConflict(f"judge {judge.name!r} is at version {head}, no longer at {parent}; load it again")
+                raise VersionConflict(
+                    f"judge {judge.name!r} is at version {head}, no longer at {parent}; load it again"
+                )
             before: Contents = versions.read(connection, number, head, name=judge.name) if head else {}
             after = codec.contents(judge, before)
             if after == before:
@@ -364,7 +366,14 @@ class Registry:
                 faults = [RowError(line=n, id=r.key, reason=r.reason) for n, r in enumerate(refused, 1)]
                 raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults)
             return versions.add_version(
-                connection, number, parent=head, before=before, after=after, memory=judge.memory, action=action, note=note
+                connection,
+                number,
+                parent=head,
+                before=before,
+                after=after,
+                memory=judge.memory,
+                action=action,
+                note=note,
             )
 
 

@@ -2,7 +2,7 @@
 
 A row of memory is one case's content, one voice, one guideline, …; it belongs to every version from `since` up to, not
 including, `until` (NULL: still). So a version costs as much as it changed, no version is ever rewritten by a later one,
-and erasing is deleting rows. See docs/decisions/0002-registry-rows.md.
+and erasing is deleting rows. See docs/decisions/0003-registry-rows.md.
 """
 
 from __future__ import annotations

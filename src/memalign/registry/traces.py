@@ -40,11 +40,14 @@ class Traces:
                 self._long.append(text)
             elif text.strip():
                 self.short.add(text.strip())
+        self._phrases = {normalised(text) for text in self.short}
+        self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
         self._finder = _Keys(self.keys)
 
     def __or__(self, other: Traces) -> Traces:
         both = Traces(keys=self.keys | other.keys)
-        both.runs, both.short, both._long = self.runs | other.runs, self.short | other.short, self._long + other._long
+        both.runs, both.short = self.runs | other.runs, self.short | other.short
+        both._long, both._phrases = self._long + other._long, self._phrases | other._phrases
         return both
 
     def share(self, texts: Iterable[str]) -> None:
@@ -53,7 +56,10 @@ class Traces:
             words = normalised(text).split()
             if len(words) >= RUN:
                 self.runs.difference_update(_windows(words))
-            self.short.discard(text.strip())
+            if text.strip() in self.short:
+                self.short.discard(text.strip())
+                self._phrases.discard(normalised(text))
+        self._judged.clear()
 
     def copied(self, text: str) -> bool:
         """Whether a field repeats an erased text: eight words of it, or all of a shorter one."""
@@ -66,18 +72,18 @@ class Traces:
 
     def in_sentence(self, text: str) -> bool:
         """Whether a reason or note, which memalign or a person wrote, repeats an erased text or names an erased key."""
-        if not text:
-            return False
-        words = normalised(text).split()
-        grams = {" ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1)}
-        return (
-            self.copied(text)
-            or any(
-                not _NOT_BEFORE.search(text[:at]) and not _NOT_AFTER.search(text[at + len(key) :])
-                for key, at in self._finder.found(text)
+        if text not in self._judged:
+            words = normalised(text).split()
+            phrases = (" ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1))
+            self._judged[text] = (
+                self.copied(text)
+                or any(
+                    not _NOT_BEFORE.search(text[:at]) and not _NOT_AFTER.search(text[at + len(key) :])
+                    for key, at in self._finder.found(text)
+                )
+                or not self._phrases.isdisjoint(phrases)
             )
-            or any(normalised(short) in grams for short in self.short)
-        )
+        return self._judged[text]
 
     def in_files(self, files: Iterable[Path], live: Iterable[bytes]) -> tuple[int, list[str]]:
         """How many bytes of `files` were searched, and the traces found there that `live` rows do not account for.
