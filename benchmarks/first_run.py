@@ -1,24 +1,63 @@
 """One judge before and after alignment on a real data set: `docs/results/first-run.md` was made with this.
 
-    python benchmarks/first_run.py DATA.jsonl OUT_FOLDER [--model local:qwen2.5-coder-1.5b] [-k 5]
+    python benchmarks/first_run.py DATA.jsonl OUT_FOLDER [--model local:qwen2.5-coder-1.5b] [-k 5] [--tag NAME]
 
 50 rows teach, 100 others test, drawn with a fixed seed and split by `group`. Stopped, it resumes from OUT_FOLDER.
-Only ids, verdicts and figures are written there, never a judged text.
+The folder also holds a memo of model calls, so that a changed stage repeats no other; it is not for publication.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 import memalign as ma
+from memalign.models import ChatModel, ChatReply, ChatRequest, Limits, resolve
 
 INSTRUCTIONS = "Given only the evidence (question-answer pairs), is the claim supported?\nEvidence: {{ inputs }}\nClaim: {{ outputs }}"
 VALUES = "Supported|Refuted|Not Enough Evidence|Conflicting Evidence/Cherrypicking"
+
+
+class Memo:
+    """A ChatModel that never asks the same twice: answers are kept in a folder, by the hash of the request.
+
+    The usage of a remembered answer is that of the call that was made once, its seconds included under "answer".
+    """
+
+    def __init__(self, model: ChatModel, folder: Path) -> None:
+        self._model = model
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._model.name
+
+    @property
+    def limits(self) -> Limits:
+        """The model's own limits."""
+        return self._model.limits
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """The remembered answer, else the model's."""
+        key = hashlib.sha256(self.name.encode() + msgspec.json.encode(request)).hexdigest()[:32]
+        file = self._folder / f"{key}.json"
+        if file.exists():
+            return msgspec.json.decode(file.read_bytes(), type=ChatReply)
+        started = time.perf_counter()
+        reply = await self._model.complete(request)
+        usage = reply.usage + ma.Usage(seconds={"answer": time.perf_counter() - started})
+        reply = msgspec.structs.replace(reply, usage=usage)
+        file.write_bytes(msgspec.json.encode(reply))
+        return reply
 
 
 def main() -> None:
@@ -28,6 +67,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="local:qwen2.5-coder-1.5b")
     parser.add_argument("-k", type=int, default=5)
+    parser.add_argument("--tag", default="run", help="names what an alignment is kept under")
     parser.add_argument("--train", type=int, default=50)
     parser.add_argument("--test", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -35,20 +75,19 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     train, test = split(args.data, args.train, args.test, args.seed)
 
-    judge = ma.Judge(
-        name="averitec", instructions=INSTRUCTIONS, feedback_value_type=VALUES, model=args.model, retrieval_k=args.k
-    )
+    model = Memo(resolve(args.model), args.out / "memo")
+    judge = ma.Judge(name="averitec", instructions=INSTRUCTIONS, feedback_value_type=VALUES, model=model)
     bare = ma.evaluate(judge, test, out=args.out / "bare.jsonl", progress=show)
     report("bare", bare, args.out)
 
-    registry = ma.Registry(f"sqlite:///{args.out / 'registry.db'}")
+    registry = ma.Registry(f"sqlite:///{args.out / args.tag}.db")
     if "averitec" not in {summary.name for summary in registry.list()}:
         result = judge.align(train, progress=show)
         registry.save(result.judge)
-        (args.out / "align.json").write_text(json.dumps(result.to_dict(), indent=1, ensure_ascii=False))
+        (args.out / f"align-{args.tag}.json").write_text(json.dumps(result.to_dict(), indent=1, ensure_ascii=False))
         print(f"\n{result}", flush=True)
-    aligned = registry.load("averitec").replace(retrieval_k=args.k)
-    name = f"aligned-k{args.k}"
+    aligned = registry.load("averitec").replace(model=model, retrieval_k=args.k)
+    name = f"aligned-{args.tag}-k{args.k}"
     after = ma.evaluate(aligned, test, out=args.out / f"{name}.jsonl", progress=show)
     report(name, after, args.out)
     comparison = ma.compare(bare, after)
