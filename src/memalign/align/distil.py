@@ -9,39 +9,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from memalign import aio
+from memalign.align.deltas import ONE_RULE, Delta, deltas_of, deltas_schema, rule_of
 from memalign.errors import ModelError
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, Shard, Voice
-from memalign.memory.guard import guideline_fault, tidy
+from memalign.memory.guard import guideline_fault
 from memalign.memory.retrieval import embedding_text, stumbled
 from memalign.memory.working import shorten
-from memalign.models.base import ChatModel, ChatReply, ChatRequest
+from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import DistilRecord, encode, render_distil, render_distil_one
 from memalign.records import Guideline, Usage
 
-__all__ = ["Delta", "assign_shards", "distil", "has_lesson"]
+__all__ = ["assign_shards", "distil", "has_lesson"]
 
 replace = msgspec.structs.replace
 
 RECORD_TOKENS = {True: 400, False: 3000}  # of one case in a distillation prompt, for a brief model and for others
-MAX_TEXT = 420  # characters a weak model may write: about 60 words
-
-
-class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """One typed change to a shard's guidelines, as a model proposed it (ACE, arXiv 2510.04618).
-
-    `feedback` are the keys it states; `guideline` the id that SUPPORT and REVISE are about.
-    """
-
-    action: str
-    text: str = ""
-    feedback: tuple[str, ...] = ()
-    guideline: str | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +146,7 @@ async def _distil_shard(
         system, user = render_distil_one(
             instructions=judge.instructions, value_type=judge.value_type, record=records[waiting[0]]
         )
-        schema, name = _ONE_RULE, "rule"
+        schema, name = ONE_RULE, "rule"
     else:
         system, user = render_distil(
             instructions=judge.instructions,
@@ -168,7 +155,7 @@ async def _distil_shard(
             known=known,
             records=new,
         )
-        schema, name = _deltas_schema([r.label for r in new], [g.id for g in guidelines]), "changes"
+        schema, name = deltas_schema([r.label for r in new], [g.id for g in guidelines]), "changes"
     request = ChatRequest(
         system=system,
         user=user,
@@ -184,8 +171,11 @@ async def _distil_shard(
         return Outcome(
             shard=shard, waiting=tuple(waiting), fault=f"{type(error).__name__}: {error}", usage=error.usage or Usage()
         )
-    labels = {record.label: key for key, record in records.items()}
-    deltas = _one_rule(reply, waiting[0]) if alone else _deltas(reply, labels)
+    if alone:
+        voice, case = _voice_and_case(memory, waiting[0])
+        deltas: tuple[Delta, ...] = (rule_of(reply, voice=voice, case=case, value_type=judge.value_type),)
+    else:
+        deltas = deltas_of(reply, {record.label: key for key, record in records.items()})
     return Outcome(shard=shard, waiting=tuple(waiting), deltas=deltas, usage=reply.usage)
 
 
@@ -202,10 +192,7 @@ def _carried(guidelines: Sequence[Guideline], key: str) -> bool:
 
 def _record(judge: Judge, memory: Memory, key: str, label: str, *, brief: bool) -> DistilRecord:
     """A voice as a distillation prompt shows it: the case, the judge's verdict and the expert's own words."""
-    voice = memory.voice(key)
-    case = memory.case(voice.id) if voice else None
-    if voice is None or case is None:  # shards hold live keys only; anything else is a defect of ours
-        raise LookupError(key)
+    voice, case = _voice_and_case(memory, key)
     content = [(name, case.example.content[name]) for name in judge.fields if name in case.example.content]
     room = RECORD_TOKENS[brief] // max(len(content), 1)
     probe = case.probe
@@ -219,77 +206,18 @@ def _record(judge: Judge, memory: Memory, key: str, label: str, *, brief: bool) 
     )
 
 
+def _voice_and_case(memory: Memory, key: str) -> tuple[Voice, Case]:
+    voice = memory.voice(key)
+    case = memory.case(voice.id) if voice else None
+    if voice is None or case is None:  # shards hold live keys only; anything else is a defect of ours
+        raise LookupError(key)
+    return voice, case
+
+
 def shorten_if_long(value: object, tokens: int) -> str:
     """`value` encoded, cut to about `tokens` only when it is longer."""
     encoded = encode(value)
     return encoded if len(encoded) <= tokens * 3 else shorten(value, tokens)
-
-
-_ONE_RULE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "when": {"type": "string", "maxLength": MAX_TEXT // 2},
-        "then": {"type": "string", "maxLength": MAX_TEXT // 2},
-    },
-    "required": ["when", "then"],
-    "additionalProperties": False,
-}
-
-
-def _one_rule(reply: ChatReply, key: str) -> tuple[Delta, ...]:
-    when, then = (tidy(str(reply.data.get(part) or "")).rstrip(".,;: ") for part in ("when", "then"))
-    if not then:
-        return (Delta(action="NOOP", text="the model found no rule in it", feedback=(key,)),)
-    when = when.removeprefix("When ").removeprefix("when ")
-    text = f"When {when}: {then}." if when else f"{then[0].upper()}{then[1:]}."
-    return (Delta(action="ADD", text=text, feedback=(key,)),)
-
-
-def _deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[str, Any]:
-    actions = ["ADD", "SUPPORT", "REVISE", "NOOP"] if guideline_ids else ["ADD", "NOOP"]
-    change = {
-        "action": {"type": "string", "enum": actions},
-        "feedback": {"type": "array", "items": {"type": "string", "enum": list(labels)}},
-        "text": {"type": "string"},
-        "guideline": {"type": "string", "enum": ["", *guideline_ids]},
-    }
-    return {
-        "type": "object",
-        "properties": {
-            "changes": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": change,
-                    "required": list(change),
-                    "additionalProperties": False,
-                },
-            }
-        },
-        "required": ["changes"],
-        "additionalProperties": False,
-    }
-
-
-def _deltas(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
-    """The model's changes with labels turned into keys; a label it invented stays as it is, and is rejected later."""
-    deltas = []
-    changes = reply.data.get("changes")
-    for change in changes if isinstance(changes, list) else ():
-        if not isinstance(change, dict):
-            continue
-        named = change.get("feedback")
-        deltas.append(
-            Delta(
-                action=str(change.get("action")),
-                text=tidy(str(change.get("text") or "")),
-                feedback=tuple(labels.get(str(label), str(label)) for label in named)
-                if isinstance(named, list)
-                else (),
-                guideline=str(change.get("guideline")) if change.get("guideline") else None,
-            )
-        )
-    return tuple(deltas)
 
 
 def _apply(memory: Memory, outcome: Outcome) -> Memory:
