@@ -68,6 +68,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         names = tuple(str(choice) for choice in choices)
         if len(names) < 2 or len(set(names)) != len(names):
             raise InvalidValueType(f"choices must be two or more different strings, got {names!r}")
+        if odd := [name for name in names if "|" in name or name != name.strip()]:
+            # A file writes A|B: such a choice would come back from it as another.
+            raise InvalidValueType(f"choice {odd[0]!r} holds '|', or white space at its ends")
         return cls(kind="choice", choices=names)
 
     @classmethod
@@ -98,6 +101,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     def _parse(cls, spec: str) -> ValueType:
         if spec in ("bool", "str"):
             return cls(kind=spec)  # type: ignore[arg-type]  # narrowed to the two literals by the test above
+        if "|" in spec:
+            return cls._choice(tuple(choice.strip() for choice in spec.split("|")))
         kind, colon, bounds = spec.partition(":")
         if kind in ("int", "float") and colon:
             low, dots, high = bounds.partition("..")
@@ -109,8 +114,6 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 if isinstance(error, InvalidValueType):
                     raise
                 raise InvalidValueType(f"{spec!r}: bounds look like {kind}:1..5") from None
-        if "|" in spec:
-            return cls._choice(tuple(choice.strip() for choice in spec.split("|")))
         raise InvalidValueType(f"unknown value type {spec!r}; one of: {type_names}")
 
     @property
@@ -119,7 +122,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "choice":
             return "|".join(self.choices)
         if self.kind in ("int", "float"):
-            return f"{self.kind}:{self.low:g}..{self.high:g}"
+            return f"{self.kind}:{_plain(self.low)}..{_plain(self.high)}"
         return self.kind
 
     @property
@@ -148,7 +151,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return "any text"
             case _:
                 article = "a whole number" if self.kind == "int" else "a number"
-                return f"{article} from {self.low:g} to {self.high:g}"
+                return f"{article} from {_plain(self.low)} to {_plain(self.high)}"
 
     @property
     def labels(self) -> tuple[Value, ...]:
@@ -236,6 +239,12 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return {"type": "number", "minimum": self.low, "maximum": self.high}
             case _:
                 return {"type": "string"}
+
+
+def _plain(bound: float | None) -> str:
+    """A bound as people write it, with every digit that it has: 5, 0.5, 1000001."""
+    number = bound or 0.0
+    return str(int(number)) if number == int(number) else repr(number)
 
 
 def _shorten(raw: object, limit: int = 60) -> str:
