@@ -1,0 +1,188 @@
+"""Value types: every one of the design's, however it is written, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import annotated_types
+import pydantic
+import pytest
+from annotated_types import Ge, Gt, Le
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign.errors import InvalidValue, InvalidValueType
+from memalign.models.answers import misfit
+from memalign.values import ValueType
+
+TYPES = [
+    (bool, "bool"),
+    (str, "str"),
+    (Literal["A", "B", "tie"], "A|B|tie"),
+    (Annotated[int, Ge(1), Le(5)], "int:1..5"),
+    (Annotated[float, Ge(-1), Le(1)], "float:-1..1"),
+    (Annotated[float, Ge(0), Le(0.5)], "float:0..0.5"),
+]
+
+
+class TestReading:
+    @pytest.mark.parametrize(("annotation", "spec"), TYPES)
+    def test_every_type_has_a_spelling_for_python_and_one_for_files(self, annotation: object, spec: str) -> None:
+        assert ValueType.of(annotation) == ValueType.of(spec) == ValueType.of(ValueType.of(spec))
+        assert ValueType.of(annotation).spec == spec
+        assert ValueType.of(ValueType.of(spec).annotation) == ValueType.of(spec)
+
+    @pytest.mark.parametrize(
+        "spelling",
+        [
+            Annotated[int, annotated_types.Interval(ge=1, le=5)],
+            Annotated[int, pydantic.Field(ge=1, le=5)],
+            "int:1-5",
+            " int:1..5 ",
+        ],
+    )
+    def test_bounds_may_be_written_in_other_ways(self, spelling: object) -> None:
+        assert ValueType.of(spelling).spec == "int:1..5"
+
+    @pytest.mark.parametrize(
+        ("bad", "why"),
+        [
+            (int, "int needs bounds"),
+            (float, "float needs bounds"),
+            (list, "unknown value type"),
+            (None, "unknown value type"),
+            (7, "unknown value type"),
+            ("stars", "unknown value type 'stars'"),
+            ("", "unknown value type"),
+            ("int", "unknown value type"),
+            ("int:", "bounds look like int:1..5"),
+            ("int:a..b", "bounds look like"),
+            ("int:-3--1", "bounds look like"),
+            ("int:5..1", "below the upper"),
+            (Literal["A|B", "C"], "holds"),
+            (Literal[" A", "B"], "white space"),
+            ("int:1..1", "below the upper"),
+            ("int:1.5..3", "whole numbers"),
+            ("float:0..inf", "both finite"),
+            ("float:nan..1", "both finite"),
+            ("A|A", "different"),
+            ("A|", "non-empty"),
+            (Literal["A"], "two or more"),
+            (Literal[1, 2], "non-empty strings"),
+            (Annotated[str, Ge(1)], "only int and float"),
+            (Annotated[int, Ge(1)], "both bounds"),
+            (Annotated[int, Gt(1), Le(5)], "both bounds"),
+            (bool | None, "unknown value type"),
+        ],
+    )
+    def test_anything_else_is_refused_with_its_reason(self, bad: object, why: str) -> None:
+        with pytest.raises(InvalidValueType, match=why):
+            ValueType.of(bad)
+
+    @given(st.integers(-(10**6), 10**6), st.integers(1, 10**6))
+    def test_whole_bounds_survive_their_spelling(self, low: int, width: int) -> None:
+        kind = ValueType.of(Annotated[int, Ge(low), Le(low + width)])
+        assert ValueType.of(kind.spec) == kind
+
+    @given(st.floats(-1e9, 1e9), st.floats(1e-3, 1e9))
+    def test_bounds_of_any_size_survive_their_spelling(self, low: float, width: float) -> None:
+        kind = ValueType.of(Annotated[float, Ge(low), Le(low + width)])
+        assert ValueType.of(kind.spec) == kind
+
+    @given(st.sets(st.text(min_size=1, max_size=6), min_size=2, max_size=4))
+    def test_choices_survive_their_spelling_or_are_refused(self, choices: set[str]) -> None:
+        try:
+            kind = ValueType.of(Literal[tuple(sorted(choices))])
+        except InvalidValueType:
+            assert any("|" in choice or choice != choice.strip() for choice in choices)
+        else:
+            assert ValueType.of(kind.spec) == kind
+            assert [kind.parse(label) for label in kind.labels] == list(kind.labels)
+
+    @pytest.mark.parametrize("spec", ["int:1|int:2", "bool|str", "float:|x"])
+    def test_choices_may_look_like_other_types(self, spec: str) -> None:
+        assert ValueType.of(spec).choices == tuple(spec.split("|"))
+
+
+class TestParsing:
+    @pytest.mark.parametrize(
+        ("spec", "raw", "value"),
+        [
+            ("bool", True, True),
+            ("bool", "Yes", True),
+            ("bool", " FALSE ", False),
+            ("bool", 0, False),
+            ("bool", "pass", True),
+            ("A|B|tie", "A", "A"),
+            ("A|B|tie", " TIE ", "tie"),
+            ("1|2", 1, "1"),
+            ("int:1..5", "4", 4),
+            ("int:1..5", 4.0, 4),
+            ("float:-1..1", 1, 1.0),
+            ("float:-1..1", "-0.5", -0.5),
+            ("str", " as it is ", " as it is "),
+        ],
+    )
+    def test_the_usual_spellings_are_understood(self, spec: str, raw: object, value: object) -> None:
+        parsed = ValueType.of(spec).parse(raw)
+        assert parsed == value
+        assert type(parsed) is type(value)
+
+    @pytest.mark.parametrize(
+        ("spec", "raw"),
+        [
+            ("bool", "maybe"),
+            ("bool", 2),
+            ("bool", 1.0),
+            ("bool", None),
+            ("A|B", "C"),
+            ("A|B", True),
+            ("a|A", "á"),
+            ("int:1..5", 6),
+            ("int:1..5", 4.5),
+            ("int:1..5", True),
+            ("int:1..5", "4.5"),
+            ("int:1..5", "nan"),
+            ("int:1..5", float("inf")),
+            ("int:1..5", [3]),
+            ("float:-1..1", "1e999"),
+            ("float:-1..1", False),
+            ("str", ""),
+            ("str", "  "),
+            ("str", 5),
+            ("str", None),
+        ],
+    )
+    def test_a_value_outside_the_type_is_refused_with_what_is_allowed(self, spec: str, raw: object) -> None:
+        kind = ValueType.of(spec)
+        with pytest.raises(InvalidValue) as caught:
+            kind.parse(raw)
+        assert kind.allowed in str(caught.value)
+
+    def test_choices_that_differ_by_case_only_must_be_given_exactly(self) -> None:
+        kind = ValueType.of("a|A")
+        assert kind.parse("A") == "A"
+        assert ValueType.of("ok|OK|no").parse("NO") == "no"
+        with pytest.raises(InvalidValue):
+            ValueType.of("ok|OK|no").parse("Ok")
+
+    def test_a_long_wrong_value_is_shown_short(self) -> None:
+        with pytest.raises(InvalidValue, match=r"… \(1000002 characters\)") as caught:
+            ValueType.of("bool").parse("x" * 1_000_000)
+        assert len(str(caught.value)) < 200
+
+
+class TestSchemas:
+    @pytest.mark.parametrize(("annotation", "spec"), TYPES)
+    def test_the_schema_takes_every_label_and_nothing_beside(self, annotation: object, spec: str) -> None:
+        kind = ValueType.of(annotation)
+        for label in kind.labels:
+            assert misfit(label, kind.json_schema()) is None
+            assert kind.parse(label) == label
+        wrong: dict[str, Any] = {"bool": "yes", "choice": "C", "int": 6, "float": 7.5, "str": 5}
+        assert misfit(wrong[kind.kind], kind.json_schema())
+
+    def test_a_long_scale_has_bounds_instead_of_a_list(self) -> None:
+        schema = ValueType.of("int:0..1000").json_schema()
+        assert schema == {"type": "integer", "minimum": 0, "maximum": 1000}
+        assert ValueType.of("int:0..100").json_schema()["enum"][-1] == 100
