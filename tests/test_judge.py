@@ -463,13 +463,13 @@ class TestBudget:
     def test_five_megabytes_in_one_field_are_cut_with_a_note(self) -> None:
         one, model = judge(limits=Limits(context_tokens=8000))
         aligned = one.align([{"id": "t", "inputs": "q", "outputs": "é" * 100_000, "value": True}]).judge
-        judgment = aligned(inputs="short question", outputs="début " + "é<|\n" * 1_250_000 + " fin")
+        judgment = aligned(inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin")
         asked = model.requests[-1]
         assert len((asked.system + asked.user).encode()) / 3 < 8000
         assert "short question" in asked.user
         assert "début" in asked.user
         assert " fin" in asked.user
-        assert any(note.startswith("outputs truncated from 12,") for note in judgment.notes), judgment.notes
+        assert any(note.startswith("outputs truncated from 5,000,010 to ") for note in judgment.notes), judgment.notes
         assert "characters left out" in asked.user
 
     def test_what_fits_is_not_touched(self) -> None:

@@ -216,6 +216,8 @@ def _voice_and_case(memory: Memory, key: str) -> tuple[Voice, Case]:
 
 def shorten_if_long(value: object, tokens: int) -> str:
     """`value` encoded, cut to about `tokens` only when it is longer."""
+    if isinstance(value, str) and len(value) > tokens * 3:
+        return shorten(value, tokens)
     encoded = encode(value)
     return encoded if len(encoded) <= tokens * 3 else shorten(value, tokens)
 

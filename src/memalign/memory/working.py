@@ -112,8 +112,10 @@ def _show(memory: Memory, hit: Hit, fields: Sequence[str], tokens: int) -> tuple
 
 def _fit(content: Mapping[str, object], tokens: int) -> tuple[dict[str, str], list[str]]:
     """Encode every field; when together they exceed `tokens`, cut the longest down to an equal share."""
-    encoded = {name: encode(value) for name, value in content.items()}
-    sizes = {name: estimate_tokens(text) for name, text in encoded.items()}
+    # A text over the whole budget is cut in any case: to encode megabytes of it first would hold everybody up.
+    vast = {name: len(value) for name, value in content.items() if isinstance(value, str) and len(value) > tokens * 3}
+    encoded = {name: encode(value) for name, value in content.items() if name not in vast}
+    sizes = {name: tokens + 1 if name in vast else estimate_tokens(encoded[name]) for name in content}
     if sum(sizes.values()) <= tokens:
         return encoded, []
     notes = []
@@ -121,11 +123,11 @@ def _fit(content: Mapping[str, object], tokens: int) -> tuple[dict[str, str], li
     for position, name in enumerate(names):
         share = left // (len(names) - position)
         if sizes[name] > share:
-            whole = len(encoded[name])
+            whole = vast.get(name) or len(encoded[name])
             encoded[name] = shorten(content[name], share)
             notes.append(f"{name} truncated from {whole:,} to {len(encoded[name]):,} characters")
         left -= min(sizes[name], share)
-    return encoded, notes
+    return {name: encoded[name] for name in content}, notes
 
 
 def shorten(value: object, tokens: int) -> str:
