@@ -274,10 +274,13 @@ class Judge:
         items = read_examples(examples) if isinstance(examples, str | Path) else check_examples(examples)
         if concurrency is not None and concurrency < 1:
             raise InputError("concurrency must be 1 or more")
-        limit = concurrency or resolve(self.model).limits.concurrency
+        model = resolve(self.model)
+        limit = concurrency or model.limits.concurrency
         if out is None:
             return await self._judge_all(items, {}, limit, progress, None)
-        with JudgmentWriter.open(Path(out), judge=f"{self.name}@{self.fingerprint}", examples=items) as writer:
+        # By the model that judges: one that is left to the environment may be another one when `out` is resumed.
+        signature = f"{self.name}@{self.replace(model=model).fingerprint}"
+        with JudgmentWriter.open(Path(out), judge=signature, examples=items) as writer:
             return await self._judge_all(items, writer.done, limit, progress, writer)
 
     async def _judge_all(
