@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from memalign.align import AlignResult
 from memalign.records import Feedback, Judgment, Usage
+from memalign.terminal import plain
 
 if TYPE_CHECKING:
     from memalign.demo.story import Act
@@ -24,16 +26,16 @@ class Screen:
     """Everything the demo prints. With `quiet` it goes to stderr, so that stdout holds JSON alone."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._console = Console(stderr=quiet, highlight=False)
+        self._console = Console(stderr=quiet, highlight=False, markup=False, emoji=False)
 
     def say(self, text: str) -> None:
         """One line."""
-        self._console.print(text, markup=False)
+        self._console.print(plain(text))
 
     def chapter(self, number: str, title: str) -> None:
         """A heading."""
         self._console.print()
-        self._console.rule(f"[bold]{number}. {title}[/]", align="left", style="dim")
+        self._console.rule(Text(f"{number}. {title}", style="bold"), align="left", style="dim")
 
     def no_provider(self, model: EmbeddedModel) -> None:
         """Say that the embedded model is used, and what it is."""
@@ -42,7 +44,7 @@ class Screen:
             "process and without a network. A weak model: a provider's will be better (set OPENAI_API_KEY, or --model)."
         )
         if not model.present:
-            self.say(f"It is pulled once: {model.megabytes:,} MB, into {model.path.parent}")
+            self.say(f"It is pulled once: {model.megabytes}, into {model.path.parent}")
 
     def opening(self, name: str, *, local: bool) -> None:
         """Say what is going to happen."""
@@ -90,7 +92,7 @@ class Screen:
         for row in rows:
             case, voice = memory.case(row.id), memory.voice(row.key)
             probe = case.probe if case else None
-            said = "-" if probe is None else _mark(_word(probe.value), right=probe.value == row.value)
+            said = Text("-") if probe is None else _mark(_word(probe.value), right=probe.value == row.value)
             state = voice.state if voice else "-"
             table.add_row(row.key, str(row.outputs), said, _word(row.value), row.rationale or "-", state)
         self._console.print(table)
@@ -101,7 +103,7 @@ class Screen:
         memory = result.judge.memory
         table = _table("", "guideline learned", "from")
         for guideline in memory.semantic:
-            table.add_row(guideline.id, guideline.text, ", ".join(memory.sources_of(guideline)))
+            table.add_row(guideline.id, plain(guideline.text), ", ".join(memory.sources_of(guideline)))
         self._console.print(table)
 
     def side_by_side(
@@ -136,7 +138,7 @@ class Screen:
     def costs(self, acts: Sequence[Act]) -> None:
         """Calls, tokens, seconds and cost of each stage, and in all."""
         table = Table(box=None, pad_edge=False, header_style="dim")
-        table.add_column("stage")
+        table.add_column("stage", no_wrap=True)
         for name in ("calls", "tokens in", "of them cached", "tokens out", "seconds", "cost"):
             table.add_column(name, justify="right")
         for act in acts:
@@ -164,20 +166,18 @@ def _word(value: object) -> str:
     return {True: "send", False: "don't"}.get(value, str(value)) if isinstance(value, bool) else "-"
 
 
-def _mark(word: str, *, right: bool) -> str:
-    return f"[green]{word}[/]" if right else f"[red]{word} ✗[/]"
+def _mark(word: str, *, right: bool) -> Text:
+    return Text(word, style="green") if right else Text(f"{word} ✗", style="red")
 
 
-def _verdict(judgment: Judgment, row: Feedback) -> str:
+def _verdict(judgment: Judgment, row: Feedback) -> Text:
     if judgment.error is not None:
-        return "[red]failed[/]"
+        return Text("failed", style="red")
     return _mark(_word(judgment.value), right=judgment.value == row.value)
 
 
 def _reason(judgment: Judgment) -> str:
-    from rich.markup import escape  # a model's words are no markup
-
-    return escape(judgment.error or judgment.rationale or "-")
+    return plain(judgment.error or judgment.rationale or "-")
 
 
 def _costs(name: str, usage: Usage, seconds: float) -> tuple[str, ...]:

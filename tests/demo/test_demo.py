@@ -1,0 +1,97 @@
+"""The demo on a model over loopback: a judge of tone learns, and forgets."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from memalign.demo import run_demo
+from memalign.errors import ConfigurationError
+from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
+
+
+def attentive(body: dict[str, Any]) -> dict[str, Any]:
+    """A model that passes everything until guidelines tell it about tone; it distils the expert's own words."""
+    system, user = system_of(body), user_of(body)
+    if body["response_format"]["json_schema"]["name"] == "changes":
+        labels = re.findall(r"^(F\d+) <<<$", user, re.MULTILINE)
+        text = {label: f"When a customer writes, mind lesson {label}" for label in labels}
+        changes = [{"action": "ADD", "feedback": [f], "text": text[f], "guideline": ""} for f in labels]
+        return {"changes": changes}
+    item = user.rpartition("<<<")[2]
+    upset = re.search("furious|cry|sick|disappointed|upset", item)
+    taught = "# Guidelines from experts" in system
+    passes = "password" not in item and (not upset or "sorry" in item)
+    return {"rationale": "By the guidelines." if taught else "At face value.", "value": passes or not taught}
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with Endpoint(answer=attentive) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        yield server
+
+
+def test_the_demo_shows_a_judge_that_learns_and_forgets(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_demo(model="openai:test") == 0
+    shown = capsys.readouterr().out
+    for chapter in (
+        "1. The judge before",
+        "2. Five pieces of feedback",
+        "3. The same judge",
+        "4. t-1 is withdrawn",
+        "5. What",
+    ):
+        assert chapter in shown
+    assert "2 before, 5 after" in " ".join(shown.split())
+    assert "cold" in shown
+    assert "t-1@ana" in shown
+
+
+def test_its_json_holds_every_verdict_and_what_each_stage_took(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_demo(model="openai:test", json_output=True) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["agreement"] == {"n": 5, "unaligned": 2, "aligned": 5, "unalign": 5}
+    assert [stage["name"] for stage in report["stages"]] == [
+        "judge, unaligned",
+        "align",
+        "judge, aligned",
+        "unalign",
+        "judge, after unalign",
+    ]
+    calls = sum(stage["usage"]["calls"] for stage in report["stages"])
+    assert calls == len(endpoint.requests)
+    assert report["unalign"]["removed"] == ["t-1@ana"]
+    gone = {guideline["id"] for guideline in report["unalign"]["forgotten"]}
+    assert all("t-1@ana" not in guideline["exposed_to"] for guideline in report["unalign"]["guidelines"])
+    assert gone
+
+
+def test_nothing_of_the_withdrawn_case_is_in_a_later_prompt(endpoint: Endpoint) -> None:
+    run_demo(model="openai:test", json_output=True)
+    last = endpoint.requests[-5:]
+    assert not any("lamp" in system_of(body) + user_of(body) for body in last)
+
+
+def test_a_model_that_fails_is_said_and_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(body: dict[str, Any]) -> dict[str, Any] | Fault:
+        if body["response_format"]["json_schema"]["name"] == "changes":
+            return server_error(400)
+        return attentive(body)
+
+    with Endpoint(answer=broken) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        assert run_demo(model="openai:test") == 1
+    assert "pending" in capsys.readouterr().out
+
+
+def test_a_wrong_model_name_stops_the_demo_before_any_work() -> None:
+    with pytest.raises(ConfigurationError):
+        run_demo(model="nobody:knows")
