@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from memalign.demo.show import Screen
 from memalign.models.catalogue import DEFAULT, find
 from memalign.records import Feedback, Judgment
+
+if TYPE_CHECKING:
+    import pytest
 
 EVIL = "\x1b[2J[/bold] [red]done[/red] \u202eevil"
 

@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memalign.terminal import plain
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
     from memalign.records import Guideline, Usage
 
-__all__ = ["Output", "facts", "guideline_rows", "plain", "print_json", "shorten", "table", "usage_text"]
+__all__ = ["Output", "facts", "guideline_rows", "print_json", "shorten", "table", "usage_text"]
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,6 @@ def _text(line: str) -> RenderableType:
     from rich.text import Text
 
     return Text(plain(line))
-
-
-def plain(text: object) -> str:
-    """`text` without characters that a terminal would obey: judged outputs and models' words are anybody's words."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-        for character in str(text).replace("\r\n", "\n")
-    )
 
 
 def shorten(text: str | None, limit: int = 160) -> str:
