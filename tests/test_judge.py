@@ -247,6 +247,18 @@ class TestOneItem:
         assert judgment.guideline_ids == ("G1",)
         assert not embedding.texts
 
+    def test_an_identical_case_is_shown_even_when_no_similar_ones_are_wanted(self) -> None:
+        aligned = learn(bare(retrieval_k=0)[0], [row(n, "ana", "add") for n in range(3)]).judge
+        judgment = aligned(**{name: row(1, "ana", "add")[name] for name in ("inputs", "outputs")})
+        assert judgment.example_ids == ("t-1",)
+
+    def test_a_judge_that_does_not_say_how_many_examples_leaves_it_to_its_model(self) -> None:
+        rows = [row(n, "ana", "add") for n in range(9)]
+        assert len(learn(bare()[0], rows).judge(inputs="q", outputs="a").example_ids) == 5
+        weak = ScriptedChatModel(lambda _: {"rationale": "r", "value": True}, limits=Limits(examples=0))
+        aligned = learn(bare()[0], rows).judge.replace(model=weak)
+        assert aligned(inputs="q", outputs="a").example_ids == ()
+
 
 class TestMany:
     items = [{"id": f"i-{n}", "inputs": f"q{n}", "outputs": f"a{n}"} for n in range(12)]

@@ -61,7 +61,8 @@ class Judge:
     `{{ trace }}` in it name fields of the item and stay as written. `feedback_value_type` is bool, a Literal of strings,
     a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). `model` is a name
     such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
-    at the first call. `parameters` may hold temperature, max_tokens, seed, and timeout (seconds).
+    at the first call. `retrieval_k` is how many similar past cases a judgment sees: None means 5, and none for the embedded
+    models, which copy an example's words instead of weighing them; an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, and timeout (seconds).
 
     Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
     `replace` return a new judge.
@@ -72,7 +73,7 @@ class Judge:
     feedback_value_type: Any
     model: str | ChatModel | None = None
     embedding_model: str | EmbeddingModel | None = None
-    retrieval_k: int = 5
+    retrieval_k: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory, repr=False)
 
@@ -84,8 +85,9 @@ class Judge:
         if _HALF_PAIR.search(self.instructions):
             raise InvalidInstructions("the instructions hold half of a surrogate pair, which no model can be sent")
         named_fields(self.instructions)
-        if isinstance(self.retrieval_k, bool) or not isinstance(self.retrieval_k, int) or self.retrieval_k < 0:
-            raise InputError("retrieval_k is the number of examples to show: 0 or more")
+        k = self.retrieval_k
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
+            raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
         for key, value in self.parameters.items():
             if key not in PARAMETERS or isinstance(value, bool) or not isinstance(value, PARAMETERS[key]):
                 raise InputError(f"parameter {key}={value!r}: parameters are {', '.join(PARAMETERS)}, all numbers")
@@ -204,8 +206,9 @@ class Judge:
             brief=limits.brief,
         )
         guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines)
-        vector, notes = await self._embed(example)
-        hits = retrieve(memory, example, vector, self.retrieval_k, self.value_type)
+        k = limits.examples if self.retrieval_k is None else self.retrieval_k
+        vector, notes = await self._embed(example, k)
+        hits = retrieve(memory, example, vector, k, self.value_type)
         working = assemble(memory, hits, content=example.content, fields=self.fields, budget=budget)
         system = render_judge_system(
             instructions=self.instructions,
@@ -233,11 +236,11 @@ class Judge:
         }
         return request, receipt, time.perf_counter() - started
 
-    async def _embed(self, example: Example) -> tuple[Any, tuple[str, ...]]:
+    async def _embed(self, example: Example, k: int) -> tuple[Any, tuple[str, ...]]:
         """The example's vector, of length 0 where there is nothing to compare it with, and notes."""
         import numpy as np  # not at import: see retrieval
 
-        if not self.memory.cases or self.retrieval_k == 0:
+        if not self.memory.cases or k == 0:
             return np.zeros(0, dtype=np.float32), ()
         model = resolve_embedding(self.embedding_model)
         if self.memory.embedding_model not in (None, model.name):

@@ -172,7 +172,7 @@ def test_erased_feedback_is_refused_by_row_until_it_is_asked_for(registry: Regis
     rows = [row("t-7", "ana", SECRET), row("t-8", "bob", "too long")]
     registry.align("helpfulness", rows, optimizer=learner)
     registry.erase("helpfulness", ["t-7"], optimizer=learner)
-    with pytest.raises(InvalidRows, match=r"line 1 \(t-7@ana\): this feedback was erased on .* allow_erased"):
+    with pytest.raises(InvalidRows, match=r"line 1 \(t-7@ana\): this feedback was erased on (.|\n)*--allow-erased"):
         registry.align("helpfulness", rows, optimizer=learner)
     # The same case under another id, and the same words of the same person on it.
     again = row("t-99", "eva", "another comment", inputs="question t-7", outputs="answer t-7")
@@ -189,6 +189,15 @@ def test_erased_feedback_is_refused_by_row_until_it_is_asked_for(registry: Regis
     assert "t-7@ana" in keys_of(registry.load("helpfulness"))
     assert not any(entry.state == "erased" for entry in registry.ledger("helpfulness"))
     assert not registry.align("helpfulness", rows, optimizer=learner).changed
+
+
+def test_after_an_erase_a_bad_row_is_still_named_by_its_file_and_line(learned: Registry, tmp_path: Path):
+    learned.erase("helpfulness", ["t-7"], rederive=False)
+    file = tmp_path / "more.jsonl"
+    bad = {"id": "t-9", "inputs": "a question without an answer", "value": True}
+    file.write_text(f"\n\n{json.dumps(bad)}\n", "utf-8")
+    with pytest.raises(InvalidRows, match=r"more\.jsonl: 1 invalid row(.|\n)*line 3 \(t-9\)"):
+        learned.align("helpfulness", file)
 
 
 def test_a_judge_from_before_the_erase_cannot_bring_it_back(learned: Registry):

@@ -172,5 +172,4 @@ def test_two_processes_may_create_and_save_at_once(url: str):
     )
     running = [subprocess.Popen([sys.executable, "-c", script, url, name]) for name in ("one", "two")]
     assert [process.wait(timeout=60) for process in running] == [0, 0]
-    # retrieval_k=5 is what a judge starts with; each of the others is a version.
     assert [(j.name, j.versions) for j in Registry(url).list()] == [("one", 6), ("two", 6)]

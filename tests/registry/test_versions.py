@@ -49,8 +49,9 @@ def test_every_version_stays_what_it_was_and_can_be_rolled_back_to(scratch: Regi
     differs = scratch.diff("helpfulness", 1, scratch.history("helpfulness")[-1].number)
     scratch.delete("helpfulness")
     assert loaded == (first, second)
-    assert restored == first
-    assert after == (first, second)
+    assert restored.hash == first.hash
+    assert restored == replace(first, next_guideline=max(first.next_guideline, second.next_guideline))
+    assert after == (restored, second)
     assert not differs
 
 
@@ -135,6 +136,16 @@ def test_a_rollback_may_bring_back_unaligned_feedback(registry: Registry):
     registry.rollback("helpfulness", to=1)
     assert {e.key: e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "learned"
     assert {e.key: e.state for e in registry.ledger("helpfulness", version=2)}["t-1@ana"] == "withdrawn"
+
+
+def test_a_rollback_gives_no_guidelines_id_a_second_time(registry: Registry):
+    memory = memory_of(*CASES)
+    registry.create(judge(memory_of(CASES[0])))
+    registry.save(judge(memory), action="align")
+    taken = {guideline.id for guideline in memory.guidelines}
+    registry.rollback("helpfulness", 1)
+    written = registry.update("helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana"))
+    assert written.memory.guidelines[-1].id not in taken
 
 
 def test_a_rollback_to_the_head_adds_no_version(registry: Registry):

@@ -80,8 +80,8 @@ class Imp:
     def _rule(self, request: ChatRequest) -> Answer:
         order = _order(request.user)
         if order in ("noop", "silent", "empty"):
-            return {"when": "", "then": ""}
-        return {"when": "", "then": _text(order, request.user)}
+            return {"when": "", "because": ""}
+        return {"when": "", "because": _text(order, request.user)}
 
     def _changes(self, request: ChatRequest) -> list[Any]:
         old, _, new = request.user.rpartition("New feedback:")

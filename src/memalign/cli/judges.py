@@ -107,7 +107,7 @@ def show(
         ("answers", f"{judge.value_type.spec} ({judge.value_type.allowed})"),
         ("model", judge.model_name),
         ("embedding model", judge.embedding_model_name or "in this process"),
-        ("examples shown", judge.retrieval_k),
+        ("examples shown", "as many as suit the model" if judge.retrieval_k is None else judge.retrieval_k),
         *judge.parameters.items(),
         ("memory", f"{_counts(judge)}, hash {judge.memory.hash}"),
         ("instructions", judge.instructions),

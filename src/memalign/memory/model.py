@@ -161,6 +161,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The case of that id, or None."""
         return self._cases_by_id.get(example_id)
 
+    def twins(self, example: Example) -> tuple[Case, ...]:
+        """The cases of the same content as `example`, by id."""
+        return self._groups.get(example.content_hash, ())
+
     def voices_on(self, case: Case) -> tuple[Voice, ...]:
         """All voices on the case's content: identical content under two ids is one case."""
         return tuple(voice for twin in self._groups[case.example.content_hash] for voice in twin.voices)

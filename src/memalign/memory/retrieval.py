@@ -76,36 +76,30 @@ def retrieve(
 ) -> tuple[Hit, ...]:
     """Up to `k` cases for `example`, the most useful first. `vector` is its embedding, of shape (d,).
 
-    An identical case comes first and always; then, among the nearest 2k, the ones that the judge once misjudged; then
-    by similarity. Cases of identical content share one slot. Ties are broken by id, so the result is deterministic.
+    An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge once
+    misjudged; then by similarity. Cases of identical content share one slot. Ties are broken by id, so the result is
+    deterministic. A vector of another width than memory's compares to nothing: only an identical case is found.
     """
     import numpy as np  # a quarter of a second that `import memalign` should not cost
 
-    if k <= 0 or not memory.cases:
-        return ()
-    matrix = memory.matrix
-    comparable = matrix.shape[1] == vector.shape[0]
-    similarity = matrix @ vector if comparable else np.zeros(len(memory.cases), dtype=np.float32)
-    # A stable sort over cases that are ordered by id: equal similarity, lower id first.
-    ranked = np.argsort(-similarity, kind="stable")
-    content = example.content_hash
-    seen: set[str] = set()
     hits: list[Hit] = []
-    for index in ranked:
-        case = memory.cases[int(index)]
-        identical = case.example.content_hash == content
-        if case.example.content_hash in seen or not (identical or comparable):
-            continue
-        if len(hits) >= k * CANDIDATES_PER_SLOT and not identical:
-            continue
+    seen: set[str] = set()
+
+    def take(case: Case, similarity: float, *, identical: bool = False) -> None:
         seen.add(case.example.content_hash)
-        hits.append(
-            Hit(
-                case=case,
-                similarity=float(similarity[index]),
-                identical=identical,
-                misjudged=stumbled(memory, case, value_type),
-            )
-        )
+        misjudged = stumbled(memory, case, value_type)
+        hits.append(Hit(case=case, similarity=similarity, identical=identical, misjudged=misjudged))
+
+    for twin in memory.twins(example)[:1]:
+        take(twin, 1.0, identical=True)
+    if k > 0 and memory.cases and memory.matrix.shape[1] == vector.shape[0]:
+        similarity = memory.matrix @ vector
+        # A stable sort over cases that are ordered by id: equal similarity, lower id first.
+        for index in np.argsort(-similarity, kind="stable"):
+            if len(hits) >= k * CANDIDATES_PER_SLOT:
+                break
+            case = memory.cases[int(index)]
+            if case.example.content_hash not in seen:
+                take(case, float(similarity[index]))
     hits.sort(key=lambda hit: (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id))
-    return tuple(hits[:k])
+    return tuple(hits[: max(k, 1)])

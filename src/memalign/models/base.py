@@ -21,12 +21,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     `context_tokens`: prompt and answer together. `shard_size`: how many pieces of feedback one distillation call may
     hold without losing lessons (1 for a weak model, up to about 20 for a strong one). `concurrency`: calls in flight.
-    `brief`: whether to ask for very short rationales and show few, short examples (a slow or weak model).
+    `examples`: how many similar past cases a judgment profits from, where the judge does not say. `brief`: whether to ask
+    for very short rationales and show short examples (a slow or weak model).
     """
 
     context_tokens: int = 128_000
     shard_size: int = 10
     concurrency: int = 16
+    examples: int = 5
     brief: bool = False
 
 

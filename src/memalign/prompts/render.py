@@ -99,7 +99,8 @@ def encode(value: object) -> str:
     # A lone surrogate cannot be sent as UTF-8.
     text = re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
     text = _CONTROL.sub(lambda match: f"\\u{ord(match[0][0]):04x}{match[0][1:]}", text)
-    return text.replace("<<<", "\\u003c<<").replace(">>>", "\\u003e>>")
+    # Every bracket that two more follow: of four in a row, three would be left of a plain replacement.
+    return re.sub(r"<(?=<<)|>(?=>>)", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def values_in_words(value_type: ValueType) -> str:

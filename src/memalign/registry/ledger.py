@@ -18,7 +18,10 @@ from memalign.memory import LedgerEntry, Memory, Voice
 from memalign.records import Example
 from memalign.registry.schema import erasures
 
-__all__ = ["Erasures", "Refusal"]
+__all__ = ["ALLOW", "Erasures", "Refusal"]
+
+ALLOW = "take it back all the same: --allow-erased, allow_erased=True in Python"
+"""What to do about feedback that is refused because it was erased once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,9 +59,7 @@ class Erasures:
             ("words", _words(content, rationale), "these words on this case"),
         ):
             if text is not None and (at := self._known.get((kind, self.digest(kind, text)))):
-                return Refusal(
-                    key=key, reason=f"{what} was erased on {_day(at)}; allow_erased=True learns it all the same"
-                )
+                return Refusal(key=key, reason=f"{what} was erased on {_day(at)}")
         return None
 
     def refusals(self, memory: Memory, before: Memory | None) -> tuple[Refusal, ...]:

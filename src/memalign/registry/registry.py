@@ -19,7 +19,7 @@ from memalign.registry import bundle, versions
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback, verified
-from memalign.registry.ledger import Erasures
+from memalign.registry.ledger import ALLOW, Erasures
 from memalign.registry.receipt import Receipt
 from memalign.registry.screen import screened
 from memalign.registry.store import Codec, judge_of, models_by_name, settings_of
@@ -115,6 +115,8 @@ class Registry:
         with self._database.write() as connection:
             judge, head = versions.find(connection, name)
             before, after = (versions.read(connection, judge, number, name=name) for number in (head, to))
+            number = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
+            after[number] = max(before[number], after[number], key=lambda body: int(body))
             restored = judge_of(name, after, models=self._models)
             if before != after:
                 versions.add_version(
@@ -164,11 +166,12 @@ class Registry:
 
         async def learn(judge: Judge) -> AlignResult:
             erased = await asyncio.to_thread(self._erased, name)
-            given, finish = screened(judge, source, None if allow_erased else erased, skip_invalid=skip_invalid)
-            result = await learner.align(
-                judge, given, skip_invalid=skip_invalid, must_exist=must_exist, progress=progress
-            )
-            return finish(result)
+            given = screened(judge, source, None if allow_erased else erased, skip_invalid=skip_invalid)
+            with given.learning():
+                result = await learner.align(
+                    judge, given.feedback, skip_invalid=skip_invalid, must_exist=must_exist, progress=progress
+                )
+            return given.reported(result)
 
         return await self._optimistic(name, learn, action="align", attempts=attempts, allow_erased=allow_erased)
 
@@ -364,7 +367,7 @@ class Registry:
                 self._erasures(connection, number).readmit(connection, judge.memory)
             elif refused := erased.refusals(judge.memory, codec.memory(before) if before else None):
                 faults = [RowError(line=n, id=r.key, reason=r.reason) for n, r in enumerate(refused, 1)]
-                raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults)
+                raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults, hint=ALLOW)
             return versions.add_version(
                 connection,
                 number,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,49 @@ from memalign.errors import InvalidRows, RowError
 from memalign.files import check_feedback, read_feedback
 from memalign.judge import Judge
 from memalign.records import Feedback
-from memalign.registry.ledger import Erasures
+from memalign.registry.ledger import ALLOW, Erasures
 
-__all__ = ["screened"]
+__all__ = ["Screened", "screened"]
 
 Given = str | Path | Iterable[Feedback | Mapping[str, Any]]
 
 
-def screened(
-    judge: Judge, feedback: Given, erased: Erasures | None, *, skip_invalid: bool
-) -> tuple[Given, Callable[[AlignResult], AlignResult]]:
-    """Feedback without what was erased, and a function that adds to the result the rows that were turned away.
+@dataclass(frozen=True, kw_only=True)
+class Screened:
+    """Feedback that may be learned, and what to add to a report on it: rows turned away, and lines of the source.
 
-    Raises InvalidRows for them instead, unless `skip_invalid`. Without any erasure the feedback passes untouched.
+    Where nothing was ever erased `feedback` is what was given, and its lines are right as they are (`lines` is None).
     """
+
+    feedback: Given
+    source: str = ""
+    lines: tuple[int, ...] | None = None
+    bad: tuple[RowError, ...] = ()
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """Inside, an InvalidRows about `feedback` becomes one about the file or list that it was taken from."""
+        try:
+            yield
+        except InvalidRows as error:
+            if self.lines is None:
+                raise
+            rows = [RowError(line=self.lines[row.line - 1], id=row.id, reason=row.reason) for row in error.rows]
+            raise InvalidRows(self.source, rows) from None
+
+    def reported(self, result: AlignResult) -> AlignResult:
+        """The result with the lines of the source, and with the rows that were turned away."""
+        if self.lines is None:
+            return result
+        rows = [msgspec.structs.replace(row, line=self.lines[row.line - 1]) for row in result.rows]
+        rows += [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.bad]
+        return replace(result, rows=tuple(sorted(rows, key=lambda row: row.line)))
+
+
+def screened(judge: Judge, feedback: Given, erased: Erasures | None, *, skip_invalid: bool) -> Screened:
+    """Feedback without what was erased. Raises InvalidRows for that instead, unless `skip_invalid`."""
     if not erased or feedback == ():
-        return feedback, lambda result: result
+        return Screened(feedback=feedback)
     known = {case.id: case.example.content_hash for case in judge.memory.cases}
     if isinstance(feedback, str | Path):
         name = str(feedback)
@@ -48,12 +76,10 @@ def screened(
         else:
             refused.append(RowError(line=line, id=row.key, reason=reason.reason))
     if refused and not skip_invalid:
-        raise InvalidRows(name, refused)
-    bad = [*file.invalid, *refused]
-
-    def finish(result: AlignResult) -> AlignResult:
-        rows = [msgspec.structs.replace(row, line=kept[row.line - 1][0]) for row in result.rows]
-        rows += [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in bad]
-        return replace(result, rows=tuple(sorted(rows, key=lambda row: row.line)))
-
-    return tuple(row for _, row in kept), finish
+        raise InvalidRows(name, refused, hint=ALLOW)
+    return Screened(
+        feedback=tuple(row for _, row in kept),
+        source=name,
+        lines=tuple(line for line, _ in kept),
+        bad=(*file.invalid, *refused),
+    )
