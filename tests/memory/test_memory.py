@@ -1,0 +1,215 @@
+"""Memory: what it says of itself, which cases it calls to mind, and whose label counts."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Example, Feedback
+from memalign.errors import UnknownKey
+from memalign.memory import Case, Memory, Probe, Tombstone, Voice, policy_label
+from memalign.memory.retrieval import embedding_text, retrieve, stumbled
+from memalign.memory.shown import shown_once
+from memalign.memory.working import estimate_tokens, fit_guidelines, shorten
+from memalign.records import Guideline
+from memalign.values import Value, ValueType
+
+BOOL = ValueType.of(bool)
+
+
+def case(
+    name: str,
+    vector: list[float] | None = None,
+    *,
+    content: str | None = None,
+    label: Value = True,
+    probe: Value = True,
+) -> Case:
+    return Case(
+        example=Example(id=name, inputs=content or f"content {name}"),
+        voices=(Voice(id=name, source="ana", value=label, state="learned"),),
+        probe=Probe(value=probe, judge="x"),
+        vector=None if vector is None else np.array(vector, dtype=np.float32).tobytes(),
+    )
+
+
+def memory(*cases: Case, **fields: Any) -> Memory:
+    return Memory(cases=tuple(sorted(cases, key=lambda each: each.id)), **fields)
+
+
+def ids(found: Memory, item: Example, vector: list[float], k: int) -> list[str]:
+    return [hit.case.id for hit in retrieve(found, item, np.array(vector, dtype=np.float32), k, BOOL)]
+
+
+class TestRetrieval:
+    near, far = [1.0, 0.0], [0.0, 1.0]
+    item = Example(id="new", inputs="something new")
+
+    def test_the_nearest_come_first_and_ties_go_by_id(self) -> None:
+        found = memory(case("c", self.near), case("a", self.far), case("b", self.near))
+        assert ids(found, self.item, self.near, 2) == ["b", "c"]
+        assert ids(found, self.item, self.near, 9) == ["b", "c", "a"]
+
+    def test_a_case_that_the_judge_got_wrong_goes_before_nearer_ones(self) -> None:
+        found = memory(case("a", self.near), case("b", [0.8, 0.6], probe=False))
+        assert ids(found, self.item, self.near, 2) == ["b", "a"]
+
+    def test_but_not_from_too_far_away(self) -> None:
+        found = memory(*(case(f"a{n}", self.near) for n in range(4)), case("z", self.far, probe=False))
+        assert "z" not in ids(found, self.item, self.near, 2)
+
+    def test_an_identical_case_is_always_in_and_first_also_without_a_vector(self) -> None:
+        item = Example(id="new", inputs="content z")
+        others = [case(f"a{n}", self.near, probe=False) for n in range(9)]
+        assert ids(memory(*others, case("z", self.far)), item, self.near, 2)[0] == "z"
+        assert ids(memory(*others, case("z", self.far)), item, self.near, 1) == ["z"]
+        assert ids(memory(*others, case("z", self.far)), item, [], 5) == ["z"]
+
+    def test_identical_content_under_two_ids_takes_one_place(self) -> None:
+        found = memory(case("a", self.near, content="same"), case("b", self.near, content="same"), case("c", self.far))
+        assert ids(found, self.item, self.near, 2) == ["a", "c"]
+
+    def test_nothing_comes_from_an_empty_memory_or_with_no_places(self) -> None:
+        assert ids(Memory(), self.item, self.near, 5) == []
+        assert ids(memory(case("a", self.near)), self.item, self.near, 0) == []
+
+    def test_the_reference_is_compared_only_when_there_is_nothing_else(self) -> None:
+        assert embedding_text(Example(id="a", inputs={"q": ["x", 1, True, None]}, expectations="ref")) == "x\n1"
+        assert embedding_text(Example(id="a", expectations=["ref"])) == "ref"
+
+    @pytest.mark.parametrize(
+        ("spec", "label", "verdict", "wrong"),
+        [
+            ("bool", True, False, True),
+            ("bool", True, True, False),
+            ("A|B", "A", "B", True),
+            ("int:1..5", 4, 5, True),
+            ("float:0..10", 4.0, 4.9, False),
+            ("float:0..10", 4.0, 5.1, True),
+            ("str", "a", "b", False),
+        ],
+    )
+    def test_a_judge_stumbled_where_its_verdict_was_another(
+        self, spec: str, label: Value, verdict: Value, wrong: bool
+    ) -> None:
+        one = case("a", label=label, probe=verdict)
+        assert stumbled(memory(one), one, ValueType.of(spec)) is wrong
+
+
+class TestPolicy:
+    @staticmethod
+    def voice(source: str, value: Value | None, at: str | None = None) -> Feedback:
+        return Feedback(id="t", source=source, value=value, rationale="x", created_at=at)
+
+    def test_authority_then_majority_then_recency(self) -> None:
+        ana, ben, cleo = self.voice("ana", True), self.voice("ben", True), self.voice("cleo", False, "2026-01-01")
+        assert policy_label([ana, ben, cleo]) is True
+        assert policy_label([ana, ben, cleo], ["dora", "cleo"]) is False
+        assert policy_label([ana, cleo]) is False, "the one with a time is the later one"
+        assert policy_label([ana, self.voice("ben", None)]) is True
+        assert policy_label([self.voice("ben", None)], ["ben"]) is None
+        assert policy_label([]) is None
+
+    @given(
+        st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 3), st.none() | st.just("2026-01-01")), max_size=5)
+    )
+    def test_the_order_of_voices_does_not_matter(self, said: list[tuple[str, int, str | None]]) -> None:
+        voices = [self.voice(*each) for each in said]
+        labels = {policy_label(list(order)) for order in permutations(voices)}
+        assert len(labels) == 1
+        assert labels <= {value for _, value, _ in said} | {None}
+
+
+class TestKeys:
+    found = memory(case("t-1"), case("t-2"), tombstones=(Tombstone(key="t-0@ana"),))
+
+    def test_an_id_names_all_its_voices_and_a_key_one(self) -> None:
+        both = msgspec.structs.replace(
+            self.found.cases[0], voices=(*self.found.cases[0].voices, Voice(id="t-1", source="ben", value=True))
+        )
+        found = memory(both, self.found.cases[1])
+        assert found.keys("t-1") == ("t-1@ana", "t-1@ben")
+        assert found.keys("t-1@ben", "t-2") == ("t-1@ben", "t-2@ana")
+        assert found.keys(source="ben") == ("t-1@ben",)
+        assert found.keys("t-1", source="ana") == ("t-1@ana",)
+
+    @pytest.mark.parametrize("selector", ["t-3", "t-0@ana", "ana", "", "t-1@"])
+    def test_what_names_nothing_is_an_error(self, selector: str) -> None:
+        with pytest.raises(UnknownKey):
+            self.found.keys(selector)
+
+    def test_the_ledger_has_the_living_and_the_withdrawn(self) -> None:
+        assert [(entry.key, entry.state) for entry in self.found.ledger()] == [
+            ("t-0@ana", "withdrawn"),
+            ("t-1@ana", "learned"),
+            ("t-2@ana", "learned"),
+        ]
+
+
+class TestHash:
+    def test_what_can_change_a_verdict_changes_the_hash_and_what_explains_does_not(self) -> None:
+        found = memory(case("a"), case("b"))
+        replace = msgspec.structs.replace
+        voice = found.cases[0].voices[0]
+
+        def with_voice(**changes: Any) -> Memory:
+            return replace(found, cases=(replace(found.cases[0], voices=(replace(voice, **changes),)), found.cases[1]))
+
+        same = [replace(found, tombstones=(Tombstone(key="x@y"),)), with_voice(reason="explained"), replace(found)]
+        other = [
+            with_voice(value=False),
+            with_voice(rationale="x"),
+            with_voice(state="disputed"),
+            replace(found, authority=("ana",)),
+            replace(found, cases=found.cases[:1]),
+            replace(found, guidelines=(Guideline(id="G1", text="x"),)),
+        ]
+        assert {each.hash for each in same} == {found.hash}
+        assert len({each.hash for each in other} | {found.hash}) == len(other) + 1
+
+    def test_a_memory_comes_back_from_json_with_the_same_hash(self) -> None:
+        found = memory(case("a", [1.0, 0.5]), guidelines=(Guideline(id="G1", text="Be kind."),))
+        back = msgspec.json.decode(msgspec.json.encode(found), type=Memory)
+        assert back == found
+        assert back.hash == found.hash
+        np.testing.assert_array_equal(back.matrix, found.matrix)
+
+
+class TestGuidelines:
+    def test_the_budget_keeps_pinned_then_supported_then_old_in_their_order(self) -> None:
+        rules = [
+            Guideline(id=f"G{n}", text="word " * 20, pinned=n == 5, supported_by=("a",) * (n == 4)) for n in range(1, 6)
+        ]
+        cost = estimate_tokens(rules[0].text) + 2
+        kept, left = fit_guidelines(rules, cost * 3)
+        assert [g.id for g in kept] == ["G1", "G4", "G5"]
+        assert left == ("G2", "G3")
+        assert [g.id for g in fit_guidelines(rules, 0)[0]] == ["G5"]
+
+    @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
+    def test_each_text_is_shown_once_and_deciding_again_changes_nothing(
+        self, texts: list[str], dice: random.Random
+    ) -> None:
+        rules = [Guideline(id=f"G{n}", text=text, pinned=dice.random() < 0.3) for n, text in enumerate(texts, 1)]
+        shown = shown_once(rules)
+        assert shown_once(shown) == shown
+        active = [g.text.strip("!").casefold() for g in shown if g.status == "active"]
+        assert sorted(active) == sorted({text.strip("!").casefold() for text in texts})
+
+
+@given(
+    st.text(st.characters(exclude_categories=()), min_size=1, max_size=3), st.integers(1, 5000), st.integers(50, 900)
+)
+def test_a_shortened_text_keeps_its_ends_and_fits(part: str, repeats: int, tokens: int) -> None:
+    text = "BEGIN" + part * repeats + "END"
+    cut = shorten(text, tokens)
+    assert estimate_tokens(cut) <= max(tokens, 130)
+    assert cut.startswith('"BEGIN')
+    assert cut.endswith('END"')
