@@ -14,7 +14,7 @@ from memalign import aio
 from memalign.errors import InputError, InvalidInstructions, InvalidOutput, InvalidValue, ModelError
 from memalign.files import JudgmentWriter, check_examples, read_examples
 from memalign.memory.model import Memory
-from memalign.memory.retrieval import embedding_text, retrieve
+from memalign.memory.retrieval import embedding_text, misjudged_keys, retrieve
 from memalign.memory.working import Budget, assemble, estimate_tokens, fit_guidelines
 from memalign.models.base import ChatModel, ChatRequest, EmbeddingModel
 from memalign.models.resolve import resolve, resolve_embedding
@@ -205,7 +205,8 @@ class Judge:
             answer_tokens=answer_tokens,
             brief=limits.brief,
         )
-        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines)
+        corrective = misjudged_keys(memory, self.value_type)
+        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=corrective)
         k = limits.examples if self.retrieval_k is None else self.retrieval_k
         vector, notes = await self._embed(example, k)
         hits = retrieve(memory, example, vector, k, self.value_type)

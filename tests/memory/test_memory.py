@@ -193,6 +193,16 @@ class TestGuidelines:
         assert left == ("G2", "G3")
         assert [g.id for g in fit_guidelines(rules, 0)[0]] == ["G5"]
 
+    def test_before_others_come_guidelines_of_people_and_of_cases_that_the_judge_got_wrong(self) -> None:
+        rules = [
+            Guideline(id="G1", text="word " * 20, supported_by=("a@x",)),
+            Guideline(id="G2", text="word " * 20, supported_by=("b@x",)),
+            Guideline(id="G3", text="word " * 20, origin="ana"),
+        ]
+        cost = estimate_tokens(rules[0].text) + 2
+        assert [g.id for g in fit_guidelines(rules, cost, corrective={"b@x"})[0]] == ["G3"]
+        assert [g.id for g in fit_guidelines(rules, cost * 2, corrective={"b@x"})[0]] == ["G2", "G3"]
+
     @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
     def test_each_text_is_shown_once_and_deciding_again_changes_nothing(
         self, texts: list[str], dice: random.Random

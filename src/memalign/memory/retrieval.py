@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Hit", "embedding_text", "retrieve", "stumbled"]
+__all__ = ["Hit", "embedding_text", "misjudged_keys", "retrieve", "stumbled"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -69,6 +69,16 @@ def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
         scale = (value_type.high or 0.0) - (value_type.low or 0.0)
         return abs(float(label) - float(probe.value)) > FLOAT_TOLERANCE * scale
     return probe.value != label
+
+
+def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[str]:
+    """The keys of all feedback on cases that the judge got wrong before it learned."""
+    # Asked for every judgment; a memory never changes, so the answer is kept with it.
+    kept: dict[str, frozenset[str]] = memory.__dict__.setdefault("_misjudged_keys", {})
+    if value_type.spec not in kept:
+        stumbles = (case for case in memory.cases if stumbled(memory, case, value_type))
+        kept[value_type.spec] = frozenset(voice.key for case in stumbles for voice in case.voices)
+    return kept[value_type.spec]
 
 
 def retrieve(

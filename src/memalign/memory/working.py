@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -33,11 +33,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, *, context_tokens: int, system_tokens: int, answer_tokens: int, brief: bool) -> Budget:
         """Divide what the context leaves after `system_tokens` and the answer: half for the item, a third for examples.
 
-        A weak or slow model (`brief`) gets short examples: it reads 30 tokens a second and follows few of them.
+        A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well
+        a model follows instructions falls with their number (IFScale, arXiv 2507.11538).
         """
         free = max(context_tokens - system_tokens - answer_tokens - 64, 256)
         return cls(
-            guidelines=min(context_tokens // 8, 4000),
+            guidelines=min(context_tokens // 8, 500 if brief else 4000),
             example=min(200 if brief else 1500, free // 6),
             examples=min(600, free // 3) if brief else free // 3,
             item=free // 2,
@@ -53,15 +54,24 @@ class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
+def fit_guidelines(
+    guidelines: Sequence[Guideline], tokens: int, *, corrective: Collection[str] = ()
+) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
 
-    Pinned ones go first, then the best supported, then the oldest; the choice depends on the memory only, so the
-    prompt's prefix stays the same for every item.
+    Pinned ones go first, then those that a person wrote, then those that stem from `corrective` feedback (the judge had
+    been wrong there), then the best supported, then the oldest. The choice depends on the memory only, so the prompt's
+    prefix stays the same for every item.
     """
+
+    def rank(guideline: Guideline) -> tuple[bool, bool, bool, int, int]:
+        corrects = not set(corrective).isdisjoint(guideline.supported_by)
+        written = guideline.origin != "distilled"
+        return (not guideline.pinned, not written, not corrects, -len(guideline.supported_by), guideline.number)
+
     kept: set[str] = set()
     used = 0
-    for guideline in sorted(guidelines, key=lambda g: (not g.pinned, -len(g.supported_by), g.number)):
+    for guideline in sorted(guidelines, key=rank):
         cost = estimate_tokens(guideline.text) + 2
         if used + cost <= tokens or guideline.pinned:
             kept.add(guideline.id)
