@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, Run, jsonl
-from tests.support.endpoint import Endpoint, system_of
+from memalign import Registry
+from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, RULE, Run, answer, jsonl
+from tests.support.endpoint import Answer, Endpoint, bad_request, system_of, user_of
 
 
 def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedback: Path) -> None:
@@ -243,3 +245,46 @@ def test_the_demo_takes_a_model_by_name(memalign: Run) -> None:
     lost = memalign("demo", "--model", "nonsense:x")
     assert lost.code == 2
     assert "nonsense" in lost.err
+
+
+def test_a_resumed_run_counts_no_call_twice(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
+    first = memalign("judge", aligned, held_out, "-o", "judged.jsonl", "--json").json
+    assert (first["resumed"], first["usage"]["calls"]) == (0, 3)
+    again = memalign("judge", aligned, held_out, "-o", "judged.jsonl")
+    assert "0 judged into judged.jsonl, 3 there already, 0 calls" in again.out
+    assert len(endpoint.requests) == 3
+
+
+def test_the_version_that_is_named_is_the_one_that_judged(
+    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
+) -> None:
+    def meanwhile(body: dict[str, Any]) -> Answer:
+        Registry().update(aligned, lambda judge: judge.replace(retrieval_k=len(endpoint.requests)))
+        return answer(body)
+
+    endpoint.answer = meanwhile
+    assert memalign("judge", aligned, held_out, "--concurrency", "1", "--json").json["version"] == 2
+    assert memalign("evaluate", aligned, held_out, "--concurrency", "1", "--json").json["version"] == 5
+
+
+def test_a_comparison_names_what_failed_on_either_side(
+    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
+) -> None:
+    def fails_once_bare(body: dict[str, Any]) -> Answer:
+        taught = RULE[:40] in system_of(body)
+        return bad_request("no") if not taught and "Lovely shop" in user_of(body) else answer(body)
+
+    endpoint.answer = fails_once_bare
+    ran = memalign("evaluate", aligned, held_out, "--against", "bare")
+    assert ran.code == 1
+    assert "failed: h-2: ModelRejected" in ran.err
+
+
+def test_an_import_that_changes_nothing_says_so(memalign: Run, aligned: str) -> None:
+    memalign("export", aligned, "-o", "bundle.json")
+    assert "so already, version 2" in memalign("import", "bundle.json").out
+    assert "imported tone as version 3" not in memalign("import", "bundle.json").out
+
+
+def test_align_without_a_file_says_that_nothing_waits(memalign: Run, tone: str) -> None:
+    assert "nothing is pending" in memalign("align", tone).out

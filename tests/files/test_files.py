@@ -221,7 +221,7 @@ def test_broken_csv_lines_are_named_where_they_begin(write):
         (4, "broken CSV: 4 cells, but the header has 3"),
         (5, "not UTF-8: byte 8 is 0xe9; save the file as UTF-8"),
         (6, "broken CSV: ',' expected after '\"'"),
-        (8, "broken CSV: a quote is opened and never closed"),
+        (8, "broken CSV: a quote is opened and never closed, so that it takes in all up to line 9"),
     ]
 
 

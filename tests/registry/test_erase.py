@@ -361,7 +361,7 @@ def test_what_is_not_there_cannot_be_erased(learned: Registry):
 def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
     receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
     for shown in (
-        "1 pieces of feedback erased: t-7@ana",
+        "1 piece of feedback erased: t-7@ana",
         "version 2: 1 feedback, 1 cases, 1 guidelines",
         "exported bundles",
     ):

@@ -11,6 +11,7 @@ from annotated_types import Ge, Le
 from hypothesis import given, settings
 
 from memalign import Judge, MemalignError, Memory, Registry
+from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InputError, JudgeExists, JudgeNotFound, VersionConflict
 from memalign.memory import Case, Shard, Tombstone, Voice
@@ -57,7 +58,7 @@ def test_every_version_stays_what_it_was_and_can_be_rolled_back_to(scratch: Regi
 
 @pytest.mark.parametrize(
     "value_type",
-    [bool, str, Literal["A|B", "tie "], Annotated[int, Ge(1), Le(5)], Annotated[float, Ge(-0.123456789), Le(1)]],
+    [bool, str, Literal["A or B", "tie-"], Annotated[int, Ge(1), Le(5)], Annotated[float, Ge(-0.123456789), Le(1)]],
 )
 def test_every_value_type_survives_the_registry(registry: Registry, value_type: object):
     registry.create(judge(feedback_value_type=value_type))

@@ -13,9 +13,11 @@ import typer
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, RowError
 
 if TYPE_CHECKING:
+    from memalign.judge import Judge
     from memalign.registry import Registry
 
 __all__ = [
+    "COMMON",
     "DEFAULT_REGISTRY",
     "DONE",
     "FAILURES",
@@ -33,6 +35,7 @@ __all__ = [
     "confirmed",
     "head_of",
     "interruptible",
+    "loaded",
     "open_registry",
     "read_input",
 ]
@@ -41,16 +44,16 @@ DONE, FAILURES, WRONG, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done; done, with failures that are named; wrong use or bad input; Ctrl-C."""
 
 DEFAULT_REGISTRY = "sqlite:///memalign.db"
-_COMMON = "Every command"
+COMMON = "Every command"
 
 _registry_help = "Where judges are kept; the default is a file in the working directory."
 RegistryUrl = Annotated[
     str,
-    typer.Option("--registry", metavar="URL", envvar="MEMALIGN_REGISTRY", help=_registry_help, rich_help_panel=_COMMON),
+    typer.Option("--registry", metavar="URL", envvar="MEMALIGN_REGISTRY", help=_registry_help, rich_help_panel=COMMON),
 ]
 UnusedRegistryUrl = Annotated[str, typer.Option("--registry", envvar="MEMALIGN_REGISTRY", hidden=True)]
 JsonOutput = Annotated[
-    bool, typer.Option("--json", metavar="", help="JSON on stdout; all else on stderr.", rich_help_panel=_COMMON)
+    bool, typer.Option("--json", metavar="", help="JSON on stdout; all else on stderr.", rich_help_panel=COMMON)
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.", show_default=False)]
 Version = Annotated[
@@ -118,7 +121,10 @@ def confirmed(question: str, *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise InputError(f"{question} Nobody is there to answer: give --yes to go ahead")
-    return typer.confirm(question, default=False, err=True)
+    try:
+        return typer.confirm(question, default=False, err=True)
+    except typer.Abort:  # Ctrl-C, or the end of the input
+        raise Interrupted("interrupted; nothing was done") from None
 
 
 class Interrupted(KeyboardInterrupt):
@@ -137,3 +143,9 @@ def interruptible(left: Callable[[], str]) -> Iterator[None]:
 def head_of(registry: Registry, name: str) -> int:
     """The newest version of a judge."""
     return registry.history(name)[-1].number
+
+
+def loaded(registry: Registry, name: str, version: int | None) -> tuple[int, Judge]:
+    """A version, or the newest: its number and the judge. A later version of somebody else's changes neither."""
+    number = version or head_of(registry, name)
+    return number, registry.load(name, number)

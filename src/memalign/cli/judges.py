@@ -18,6 +18,7 @@ from memalign.cli.common import (
     Version,
     confirmed,
     head_of,
+    loaded,
     open_registry,
 )
 from memalign.cli.output import Output, facts, guideline_rows, table
@@ -98,9 +99,7 @@ def show(
     json_output: JsonOutput = False,
 ) -> int:
     """Show a judge: its instructions, its guidelines with the feedback they come from, what is pending."""
-    opened = open_registry(registry)
-    judge = opened.load(name, version)
-    number = version or head_of(opened, name)
+    number, judge = loaded(open_registry(registry), name, version)
     settings = [
         ("name", judge.name),
         ("version", number),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,8 +19,8 @@ from memalign.cli.common import (
     Name,
     RegistryUrl,
     Version,
-    head_of,
     interruptible,
+    loaded,
     open_registry,
     read_input,
 )
@@ -61,22 +61,24 @@ def judge(
     """
     from memalign.files import check_examples, read_examples
 
-    opened = open_registry(registry)
-    chosen = opened.load(name, version)
+    number, chosen = loaded(open_registry(registry), name, version)
     given = read_input(examples)
     items = read_examples(given) if isinstance(given, str) else check_examples(given, name="stdin")
     printer = Output(json=json_output)
+    earlier = _earlier(out)
     started = time.perf_counter()
     with interruptible(lambda: _judged_so_far(out)), printer.progress() as progress:
         judgments = chosen.judge_many(items, concurrency=concurrency, out=out, progress=progress)
     from memalign.records import Usage
 
     failed = [(item.id, made.error) for item, made in zip(items, judgments, strict=True) if made.error is not None]
-    usage = sum((made.usage for made in judgments), Usage())
+    fresh = [made for item, made in zip(items, judgments, strict=True) if earlier.get(item.id) != made]
+    usage = sum((made.usage for made in fresh), Usage())
     data: dict[str, Any] = {
         "judge": name,
-        "version": version or head_of(opened, name),
+        "version": number,
         "n": len(items),
+        "resumed": len(items) - len(fresh),
         "errors": [{"id": key, "error": error} for key, error in failed],
         "usage": usage,
     }
@@ -84,10 +86,10 @@ def judge(
         data["judgments"] = [{"id": item.id, **_fields(made)} for item, made in zip(items, judgments, strict=True)]
     else:
         data["out"] = str(out)
-    done = f"{len(items) - len(failed)} judged" + (f" into {out}" if out else "")
-    line = ", ".join(
-        [done, *([f"{len(failed)} failed"] if failed else []), usage_text(usage, time.perf_counter() - started)]
-    )
+    done = [f"{len(fresh) - len(failed)} judged" + (f" into {out}" if out else "")]
+    done += [f"{len(items) - len(fresh)} there already"] if len(fresh) < len(items) else []
+    done += [f"{len(failed)} failed"] if failed else []
+    line = ", ".join([*done, usage_text(usage, time.perf_counter() - started)])
     printer.give(data, *([] if out else [_judgment_table(items, judgments)]), line)
     _say_failures(printer, failed)
     _say_notes(printer, items, judgments)
@@ -121,14 +123,13 @@ def evaluate(
     from memalign.evaluation import evaluate as measure
 
     opened = open_registry(registry)
-    chosen = opened.load(name, version)
+    number, chosen = loaded(opened, name, version)
     other = None if against is None else _other(opened, chosen, against)
     given = read_input(labelled)
     printer = Output(json=json_output)
     with interruptible(lambda: _judged_so_far(out)), printer.progress() as progress:
         found = measure(chosen, given, concurrency=concurrency, out=out, progress=progress)
         base = None if other is None else measure(other, given, concurrency=concurrency, progress=progress)
-    number = version or head_of(opened, name)
     data: dict[str, Any] = {"judge": name, "version": number, "seen": found.seen, "evaluation": found.to_dict()}
     parts: list[Any] = [f"{found}\n" if not found.disagreements else str(found), *_disagreements(found)]
     if base is not None:
@@ -139,15 +140,16 @@ def evaluate(
     usage = found.usage if base is None else found.usage + base.usage
     parts.append(f"{_seen_line(found)}\n{usage_text(usage)}")
     printer.give(data, *parts)
-    failed = [(case.id, case.error) for case in found.cases if case.error is not None]
+    cases = (*found.cases, *(base.cases if base is not None else ()))
+    failed = [(case.id, case.error) for case in cases if case.error is not None]
     _say_failures(printer, failed)
-    return FAILURES if failed or (base is not None and base.unscored) else DONE
+    return FAILURES if failed else DONE
 
 
 def _other(opened: Registry, chosen: Judge, against: str) -> Judge:
     if against == "bare":
         return chosen.without_memory()
-    if not against.isdigit():
+    if not against.isdecimal():
         raise InputError(f"--against {against}: a version's number, or bare (the judge without memory)")
     return opened.load(chosen.name, int(against))
 
@@ -198,6 +200,16 @@ def _say_notes(printer: Output, items: list[Example], judgments: list[Judgment])
         printer.say(f"note: {key}: {note}")
     if len(noted) > _SHOWN_NOTES:
         printer.say(f"note: … and {len(noted) - _SHOWN_NOTES} more; --json and -o have all")
+
+
+def _earlier(out: Path | None) -> Mapping[str, Judgment]:
+    """The judgments that an earlier run left in OUT; what is wrong with a file that is none of ours is said later."""
+    from memalign.files import read_judgments
+
+    try:
+        return read_judgments(out).judgments if out is not None else {}
+    except InputError:
+        return {}
 
 
 def _judged_so_far(out: Path | None) -> str:

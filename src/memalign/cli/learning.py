@@ -18,6 +18,7 @@ from memalign.cli.common import (
     RetrievalK,
     head_of,
     interruptible,
+    loaded,
     open_registry,
     read_input,
 )
@@ -132,9 +133,9 @@ def guideline(
             return write_guideline(judge, add, by=by or _user(), pinned=bool(pin))
 
     elif text is None and pin is None and retire is None:
-        judge = opened.load(name)
+        number, judge = loaded(opened, name, None)
         chosen = judge.memory.guidelines if guideline_id is None else (judge.memory.guideline(guideline_id),)
-        data = {"judge": name, "version": head_of(opened, name), "guidelines": chosen}
+        data = {"judge": name, "version": number, "guidelines": chosen}
         one = guideline_id is not None
         out.give(data, _card(judge, chosen[0]) if one else _all(chosen))
         return DONE
@@ -190,6 +191,8 @@ def report(result: AlignResult, out: Output, *, version: int, before: int) -> in
         rows = [(row.line, row.key, row.status, row.state, row.reason) for row in news[:_SHOWN_ROWS]]
         title = f"Feedback ({len(rows)} of {len(news)}; --json has all)" if len(news) > len(rows) else "Feedback"
         parts.append(table(("line", "key", "row", "state", "reason"), rows, title=title))
+    if not result.rows and not result.removed and not result.usage.calls:
+        parts.append("nothing was given and nothing is pending: name a file of FEEDBACK to learn from")
     if result.removed:
         parts.append(f"withdrawn: {', '.join(result.removed)}")
     columns = ("id", "", "guideline", "from")

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from memalign.cli.common import COMMON
+
 __all__ = ["main", "page", "reference"]
 
-_COMMON = "Every command"
 _HEAD = """\
 # Command line
 
@@ -98,7 +99,7 @@ def _placed(argument: Any) -> str:
 
 
 def _is_common(parameter: Any) -> bool:
-    return getattr(parameter, "rich_help_panel", None) == _COMMON
+    return getattr(parameter, "rich_help_panel", None) == COMMON
 
 
 def _row(parameter: Any) -> tuple[str, str]:

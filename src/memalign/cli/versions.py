@@ -38,14 +38,15 @@ def ledger(
     if state is not None and state not in get_args(LedgerState):
         raise InputError(f"--state {state}: there are {_STATES}")
     opened = open_registry(registry)
-    entries = opened.ledger(name, version)
+    number = version or head_of(opened, name)
+    entries = opened.ledger(name, number)
     chosen = [entry for entry in entries if state in (None, entry.state)]
     counts = Counter(entry.state for entry in entries)
     rows = [(entry.key, entry.state, ", ".join(entry.guideline_ids), entry.reason) for entry in chosen]
     line = ", ".join(f"{count} {each}" for each, count in counts.items()) or "no feedback yet"
     data = {
         "judge": name,
-        "version": version or head_of(opened, name),
+        "version": number,
         "counts": dict(counts),
         "entries": chosen,
     }
@@ -124,8 +125,8 @@ def export(
     An erase cannot reach exported files.
     """
     opened = open_registry(registry)
-    document = opened.export(name, out, version)
     number = version or head_of(opened, name)
+    document = opened.export(name, out, number)
     data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
     Output(json=json_output).give(data, f"wrote version {number} of {name} to {out}")
     return DONE
@@ -150,8 +151,10 @@ def import_(
         warnings.simplefilter("ignore")  # what it warns of is the version's note, shown below
         kept = name or load_bundle(file).name
     opened = open_registry(registry, create=True)
+    before = {each.name: each.head for each in opened.list()}.get(kept, 0)
     number = opened.import_bundle(file, name, allow_erased=allow_erased)
-    note = opened.history(kept)[-1].note
+    note = opened.history(kept)[number - 1].note
+    line = f"imported {kept} as version {number}" if number > before else f"{kept} is so already, version {number}"
     data = {"judge": kept, "version": number, "note": note}
-    Output(json=json_output).give(data, f"imported {kept} as version {number}", *([f"note: {note}"] if note else []))
+    Output(json=json_output).give(data, line, *([f"note: {note}"] if note else []))
     return DONE

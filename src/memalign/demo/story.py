@@ -115,7 +115,7 @@ def run_demo(*, model: str | None = None, json_output: bool = False) -> int:
     screen.costs(story.acts)
     screen.closing(before=story.correct(before), after=story.correct(after), of=len(story.held_out))
     if json_output:
-        sys.stdout.write(json.dumps(_report(story, before, after, last), ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(_report(story, before, after, last)) + "\n")
     failed = any(judgment.error for judgment in (*before, *after, *last)) or bool(result.pending or forgotten.pending)
     return 1 if failed else 0
 

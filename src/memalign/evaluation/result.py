@@ -108,7 +108,7 @@ class Evaluation:
     def __str__(self) -> str:
         total = self.n + self.unscored + self.unlabelled
         lines = [
-            f"{self.judge} ({self.value_type}) on {self.model or 'no model'}, memory {self.memory_hash[:12] or 'empty'}",
+            f"{self.judge} ({self.value_type}) on {self.model or 'a model that gave no verdict'}, memory {self.memory_hash[:12] or 'empty'}",
             f"n = {self.n} of {total} cases; {self.unscored} unscored (no verdict), {self.unlabelled} without a label",
         ]
         if self.seen:

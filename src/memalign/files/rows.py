@@ -124,7 +124,8 @@ def _csv(path: Path) -> Iterator[Row | RowError]:
         except StopIteration:
             return
         except csv.Error as error:
-            reason = "a quote is opened and never closed" if "end of data" in str(error) else str(error)
+            open_quote = f"a quote is opened and never closed, so that it takes in all up to line {reader.line_num}"
+            reason = open_quote if "end of data" in str(error) else str(error)
             if header is None:
                 raise InputError(f"{path}: broken header, line {line}: {reason}") from None
             yield RowError(line=line, reason=f"broken CSV: {reason}")

@@ -163,7 +163,7 @@ def summary(before: Contents, after: Contents) -> str:
     ]
     if not before:
         parts = []
-    for kind, what in (("voice", "feedback"), ("guideline", "guidelines")):
+    for kind, what in (("voice", "feedback"), ("guideline", "guideline")):
         old = {key: body for (of, key), body in before.items() if of == kind}
         new = {key: body for (of, key), body in after.items() if of == kind}
         for verb, names in (
@@ -172,8 +172,9 @@ def summary(before: Contents, after: Contents) -> str:
             ("removed", old.keys() - new.keys()),
         ):
             if names:
+                plural = "s" if kind == "guideline" and len(names) > 1 else ""
                 shown = f" ({', '.join(sorted(names, key=lambda g: int(g[1:]))[:8])})" if kind == "guideline" else ""
-                parts.append(f"{len(names)} {what} {verb}{shown}")
+                parts.append(f"{len(names)} {what}{plural} {verb}{shown}")
     return ", ".join(parts) or ("created" if not before else "bookkeeping only")
 
 

@@ -65,7 +65,8 @@ class Receipt:
 
     def __str__(self) -> str:
         verb = "would be erased" if self.dry_run else "erased"
-        lines = [f"{self.judge}: {len(self.keys)} pieces of feedback {verb}: {_some(self.keys)}"]
+        pieces = "1 piece" if len(self.keys) == 1 else f"{len(self.keys)} pieces"
+        lines = [f"{self.judge}: {pieces} of feedback {verb}: {_some(self.keys)}"]
         if self.cases:
             lines.append(f"  cases that nobody else spoke about: {_some(self.cases)}")
         lines.append(f"  guidelines learned with them in view: {_some(self.guidelines)}")

@@ -116,7 +116,7 @@ class Registry:
             judge, head = versions.find(connection, name)
             before, after = (versions.read(connection, judge, number, name=name) for number in (head, to))
             number = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
-            after[number] = max(before[number], after[number], key=lambda body: int(body))
+            after[number] = max(before[number], after[number], key=int)
             restored = judge_of(name, after, models=self._models)
             if before != after:
                 versions.add_version(
