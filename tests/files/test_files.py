@@ -398,6 +398,25 @@ def test_judging_goes_on_where_it_stopped_and_judges_failures_again(tmp_path):
     assert read_judgments(path).judgments["t-0"] == judged(False)
 
 
+def test_two_runs_do_not_write_one_file(tmp_path):
+    path = tmp_path / "out.jsonl"
+    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+        writer.write("t-1", judged())
+        with pytest.raises(InputError, match="is being written by another run"):
+            JudgmentWriter.open(path, judge="j", examples=EXAMPLES)
+        writer.write("t-0", judged())
+    assert list(read_judgments(path).judgments) == ["t-0", "t-1"]
+    assert list(tmp_path.iterdir()) == [path]
+    JudgmentWriter.open(path, judge="j", examples=EXAMPLES).close()
+
+
+@pytest.mark.parametrize("name", [".", "missing/out.jsonl"])
+def test_a_file_that_cannot_be_written_says_so(tmp_path, name):
+    with pytest.raises(InputError, match="cannot be"):
+        JudgmentWriter.open(name, judge="j", examples=EXAMPLES)
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_example_that_changed_since_is_judged_again(tmp_path):
     path = tmp_path / "out.jsonl"
     with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:

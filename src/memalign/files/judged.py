@@ -6,6 +6,7 @@ of another judge, or on an example that has changed since, is never taken for th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ from typing import Self
 import msgspec
 
 from memalign.errors import InputError
+from memalign.locks import try_lock
 from memalign.records import Example, Judgment
 
 __all__ = ["JudgmentFile", "JudgmentWriter", "read_judgments"]
@@ -59,7 +61,7 @@ class JudgmentWriter:
     made again. Opening an existing file removes lines with an error and a last line that a crash cut off. With
     `examples`, lines whose example has changed since are removed too, and closing leaves the lines in the order of the
     examples, those of other ids at the end. Raises InputError, and leaves the file as it is, when it was written by
-    another judge or by another program, or cannot be written.
+    another judge or by another program, is being written by another run, or cannot be written.
     """
 
     def __init__(self, path: str | Path, *, judge: str, examples: Iterable[Example] = ()) -> None:
@@ -70,10 +72,20 @@ class JudgmentWriter:
         self._ids: list[str] = []
         self._written: set[str] = set()
         self._done: dict[str, Judgment] = {}
+        # Beside the file, which is replaced at times. Two runs would take each other's lines away.
+        self._beside = self._path.parent / f".{self._path.name}.lock"
         try:
-            if self._path.exists():
-                self._take_up()
-            self._file = self._path.open("ab")
+            self._lock = self._beside.open("ab")
+            if not try_lock(self._lock.fileno()):
+                self._lock.close()
+                raise InputError(f"{path} is being written by another run; wait for it, or name another output file")
+            try:
+                if self._path.exists():
+                    self._take_up()
+                self._file = self._path.open("ab")
+            except BaseException:
+                self._unlock()
+                raise
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
@@ -102,11 +114,22 @@ class JudgmentWriter:
         if self._file.closed:
             return
         self._file.close()
+        try:
+            self._sort()
+        finally:
+            self._unlock()
+
+    def _sort(self) -> None:
         place = {example_id: number for number, example_id in enumerate(self._hashes)}
         places = [place.get(example_id, len(place)) for example_id in self._ids]
         if places != sorted(places):
             lines = [(place.get(head.id, len(place)), line) for line, head, _ in _read(self._path)]
             self._replace([line for _, line in sorted(lines, key=lambda pair: pair[0])])
+
+    def _unlock(self) -> None:
+        with contextlib.suppress(OSError):  # Windows removes no open file; what is left there is empty
+            self._beside.unlink(missing_ok=True)
+        self._lock.close()
 
     def __enter__(self) -> Self:
         """Give the writer itself; leaving the block closes it, whatever happened."""
@@ -174,3 +197,5 @@ def _read(path: Path) -> Iterator[tuple[bytes, _Head, Judgment]]:
                 yield line.rstrip(b"\r\n") + b"\n", head, judgment
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None

