@@ -148,12 +148,12 @@ class TestAnswering:
         assert all(set(rule) == {"when", "then"} for rule in data["rules"])
 
     async def test_two_prefixes_in_turn_both_stay_cached(self, model: LocalChatModel) -> None:
-        judge = "You judge replies. " + "Be fair and careful. " * 12
-        distil = "You write guidelines. " + "When this then that. " * 12
+        judge = "You judge replies. " + "Be fair and careful. " * 7
+        distil = "You write guidelines. " + "When this then that. " * 7
         first = [await model.complete(request("one", system=system)) for system in (judge, distil)]
         again = [await model.complete(request("two", system=system)) for system in (judge, distil)]
         assert all(reply.usage.cached_tokens < 20 for reply in first)
-        assert all(reply.usage.cached_tokens > 50 for reply in again)
+        assert all(reply.usage.cached_tokens > 30 for reply in again)
 
     async def test_a_prompt_longer_than_the_context_is_rejected_with_both_figures(self, model: LocalChatModel) -> None:
         with pytest.raises(ModelRejected, match=r"has 2,0\d\d tokens, the limit is 1,024.*MEMALIGN_LOCAL_CONTEXT"):
@@ -168,8 +168,10 @@ class TestAnswering:
         assert reply.usage.input_tokens == 2 * whole.usage.input_tokens
 
     async def test_an_answer_cut_twice_is_an_error(self, model: LocalChatModel) -> None:
-        with pytest.raises(InvalidOutput, match="cut at 1 tokens and again at 2"):
+        with pytest.raises(InvalidOutput, match="cut at 1 tokens and again at 2") as failed:
             await model.complete(request(max_tokens=1))
+        assert failed.value.usage is not None
+        assert failed.value.usage.calls == 2  # what was spent is counted
 
     async def test_a_schema_that_makes_no_grammar_gives_an_error_and_no_free_text(self, model: LocalChatModel) -> None:
         schema = {**YES_NO, "properties": {"value": {"$ref": "#/nowhere", "enum": ["yes", "no"]}}}

@@ -115,14 +115,16 @@ class LocalChatModel:
             answer = self._ask(request, max_tokens, given_up)
             usage += answer.usage
             if not answer.cut:
-                return ChatReply(data=self._data(answer.text, request), text=answer.text, usage=usage)
+                return ChatReply(data=self._data(answer.text, request, usage), text=answer.text, usage=usage)
             if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
                 raise ModelRejected(
                     f"{self._name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer in "
-                    f"a context of {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT"
+                    f"a context of {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT",
+                    usage=usage,
                 )
         raise InvalidOutput(
-            f"{self._name}: the answer was cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}"
+            f"{self._name}: the answer was cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}",
+            usage=usage,
         )
 
     def _ask(self, request: ChatRequest, max_tokens: int, given_up: threading.Event) -> _Answer:
@@ -145,12 +147,12 @@ class LocalChatModel:
         message = f"{self._name}: {error.get('message', error)}"
         return ModelRejected(message) if error.get("code") == 400 else ModelUnavailable(message)
 
-    def _data(self, text: str, request: ChatRequest) -> dict[str, Any]:
+    def _data(self, text: str, request: ChatRequest, usage: Usage) -> dict[str, Any]:
         # llama.cpp answers freely, without a word, when it cannot make a grammar of a schema.
         try:
             return parse_answer(text, request.schema)
         except InvalidOutput as error:
-            raise InvalidOutput(f"{self._name}: {error}") from error
+            raise InvalidOutput(f"{self._name}: {error}", usage=usage) from error
 
 
 class _Answer:
