@@ -28,7 +28,7 @@ def ledger(
     name: Name,
     *,
     version: Version = None,
-    state: Annotated[str | None, typer.Option(metavar="STATE", help=f"Only: {_STATES}.")] = None,
+    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only: {_STATES}.")] = None,
     registry: RegistryUrl = DEFAULT_REGISTRY,
     json_output: JsonOutput = False,
 ) -> int:
