@@ -135,7 +135,7 @@ def export(
 def import_(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A bundle that export wrote.", show_default=False)],
     *,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Keep it under another name.")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Keep it under another name.")] = None,
     allow_erased: Annotated[
         bool, typer.Option("--allow-erased", metavar="", help="Also what was erased here before.")
     ] = False,
