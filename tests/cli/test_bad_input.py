@@ -155,6 +155,7 @@ def test_a_server_that_is_down_costs_only_the_judgments(
     assert down.code == 1
     assert [each["id"] for each in down.json["errors"]] == ["h-1", "h-2", "t-2"]
     assert f"127.0.0.1:{port}" in down.err
+    assert down.err.count("failed: ") == 1  # one reason, told once
 
 
 def test_a_wrong_model_name_leaves_lessons_pending(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -72,17 +71,17 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     async def run(self, attempt: Callable[[], Awaitable[T]], *, subject: str) -> T:
         """What `attempt` returns, tried again for as long as it raises an AttemptFailed that may be retried.
 
-        Raises the failure's `error`, whose message names `subject` (model and address), the attempts and the time
-        spent. Every other exception passes through.
+        Raises the failure's `error`, whose message names `subject` (model and address) and the attempts. Every other
+        exception passes through.
         """
-        started = time.monotonic()
         number = 1
         while True:
             try:
                 return await attempt()
             except AttemptFailed as failed:
                 if not failed.retry or number >= self.attempts:
-                    spent = f" ({number} attempts in {time.monotonic() - started:.0f} s)" if number > 1 else ""
+                    # Not how long it took: a hundred items on a server that is down are one reason, told once.
+                    spent = f" ({number} attempts)" if number > 1 else ""
                     advice = f". {failed.advice}" if failed.advice else ""
                     raise failed.error(f"{subject}: {failed.reason}{spent}{advice}") from failed.__cause__
                 seconds = self.wait(number, failed.retry_after)
