@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +17,7 @@ from memalign.errors import InputError, InvalidOutput, InvalidRows, ModelUnavail
 from memalign.models.base import ChatRequest, Limits
 from memalign.records import Usage
 from memalign.testing import HashEmbedding, ScriptedChatModel
-from tests.support.learning import SETTINGS, Imp, bare, learn, row
+from tests.support.learning import LEFT, ORDERS, SETTINGS, TAKEN, Imp, bare, learn, own_words, prompts_of, row, words_in
 
 RULE = "Be kind to whoever has waited."
 
@@ -94,6 +98,28 @@ class TestWhatIsSaid:
         probe = model.requests[start]
         assert probe.schema_name == "judgment"
         assert "word1" not in probe.system + probe.user
+
+    def test_a_probe_that_comes_with_a_change_of_mind_does_not_see_what_was_said_before(self) -> None:
+        late = row(2, "ben", "add", value=False)
+        late["outputs"] += " probe:down"
+        imp = Imp()
+        judge, model = bare(imp)
+        ill = learn(judge, [row(1, "ana", "add"), late]).judge
+        imp.healed = True
+        start = len(model.requests)
+        learn(ill, [row(1, "ana", "add") | {"rationale": "word555 do:add"}])
+        assert model.requests[start].schema_name == "judgment"
+        old = own_words([row(1, "ana", "add")]) - {"case1"}
+        assert old
+        assert not old & set(words_in(prompts_of(model, start)))
+
+    @pytest.mark.parametrize("order", ORDERS)
+    def test_what_a_model_does_decides_whether_a_lesson_is_taken(self, order: str) -> None:
+        judge = learn(bare(shard_size=3)[0], [row(1, "ana", order)]).judge
+        assert states(judge)["t-1@ana"] == ("pending" if order in LEFT else "learned")
+        assert bool(judge.memory.semantic) == (order in TAKEN and order != "noop")
+        if order in LEFT:
+            assert reason(judge, "t-1@ana")
 
     def test_without_the_probe_stage_comments_are_learned_all_the_same(self) -> None:
         judge, model = bare()
@@ -547,3 +573,25 @@ def test_prompts_of_distillation_hold_one_shard_and_nothing_else() -> None:
     for asked in prompts:
         seen = {f"t-{n}@ana" for n in range(6) if f"case{n}" in asked.user}
         assert seen in shards
+
+
+def test_another_process_learns_the_same() -> None:
+    # Sets of text are ordered differently in every process; nothing may depend on it.
+    script = (
+        "from tests.support.learning import bare, learn, row, text_of\n"
+        "rows = [row(n, s, o) for n, o in enumerate(('add', 'same', 'revise', 'same', 'copy')) for s in ('ana', 'ben')]\n"
+        "print(text_of(learn(bare(shard_size=3)[0], rows).judge.memory))"
+    )
+    root = Path(__file__).parents[2]
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            check=True,
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(told) == 1
+    assert len(told.pop()) > 1000
