@@ -1,6 +1,6 @@
 """One judge before and after alignment on a real data set: `docs/results/first-run.md` was made with this.
 
-    python benchmarks/first_run.py DATA.jsonl OUT_FOLDER [--model local:qwen2.5-coder-1.5b] [-k 5] [--tag NAME]
+    python benchmarks/first_run.py DATA.jsonl OUT_FOLDER [--model local:qwen2.5-coder-1.5b] [-k N] [--tag NAME]
 
 50 rows teach, 100 others test, drawn with a fixed seed and split by `group`. Stopped, it resumes from OUT_FOLDER.
 The folder also holds a memo of model calls, so that a changed stage repeats no other; it is not for publication.
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default="local:qwen2.5-coder-1.5b")
-    parser.add_argument("-k", type=int, default=5)
+    parser.add_argument("-k", type=int, help="similar cases shown; the default is the model's own")
     parser.add_argument("--tag", default="run", help="names what an alignment is kept under")
     parser.add_argument("--train", type=int, default=50)
     parser.add_argument("--test", type=int, default=100)
@@ -87,7 +87,7 @@ def main() -> None:
         (args.out / f"align-{args.tag}.json").write_text(json.dumps(result.to_dict(), indent=1, ensure_ascii=False))
         print(f"\n{result}", flush=True)
     aligned = registry.load("averitec").replace(model=model, retrieval_k=args.k)
-    name = f"aligned-{args.tag}-k{args.k}"
+    name = f"aligned-{args.tag}" + (f"-k{args.k}" if args.k is not None else "")
     after = ma.evaluate(aligned, test, out=args.out / f"{name}.jsonl", progress=show)
     report(name, after, args.out)
     comparison = ma.compare(bare, after)

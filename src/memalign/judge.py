@@ -61,8 +61,8 @@ class Judge:
     `{{ trace }}` in it name fields of the item and stay as written. `feedback_value_type` is bool, a Literal of strings,
     a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). `model` is a name
     such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
-    at the first call. `retrieval_k` is how many similar past cases a judgment sees: None means 5, and none for the embedded
-    models, which copy an example's words instead of weighing them; an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, and timeout (seconds).
+    at the first call. `retrieval_k` is how many similar past cases a judgment sees: None means as
+    many as suit the model (5, for the embedded ones 3); an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, and timeout (seconds).
 
     Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
     `replace` return a new judge.

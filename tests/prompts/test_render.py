@@ -85,14 +85,14 @@ class TestJudgePrompts:
     def test_examples_come_before_the_item(self) -> None:
         shown = ShownExample(fields=(("outputs", '"old"'),), answer=render_answer("Too cold.", value=False))
         user = render_item({"outputs": '"new"'}, [shown])
-        assert user.index('"old"') < user.index('"value": false') < user.index('"new"')
+        assert user.index('"old"') < user.index("Expert: false.") < user.index('"new"')
         assert user.endswith(">>>")
         assert render_item({"outputs": '"new"'}, []) == '<<<\noutputs: "new"\n>>>'
 
     def test_an_answer_holds_what_the_expert_gave(self) -> None:
-        assert json.loads(render_answer("Too cold.", value=False)) == {"rationale": "Too cold.", "value": False}
-        assert json.loads(render_answer(None, value=0)) == {"value": 0}
-        assert json.loads(render_answer("Too cold.", value=None)) == {"rationale": "Too cold."}
+        assert render_answer("Too cold.", value=False) == 'Expert: false. Comment: "Too cold."'
+        assert render_answer(None, value=0) == "Expert: 0."
+        assert render_answer("Too\ncold.", value=None) == 'Expert: Comment: "Too\\ncold."'
 
     @pytest.mark.parametrize(
         ("spec", "words"),

@@ -81,7 +81,7 @@ class LocalChatModel:
     @property
     def limits(self) -> Limits:
         """Its context, and that it is weak and slow: one record a distillation, one call at a time, brief answers."""
-        return Limits(context_tokens=self._context, shard_size=1, concurrency=1, examples=0, brief=True)
+        return Limits(context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer in the worker thread, after the calls that came before.

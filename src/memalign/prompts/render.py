@@ -36,7 +36,7 @@ __all__ = [
 
 
 class ShownExample(msgspec.Struct, frozen=True, kw_only=True):
-    """A past case in a judge's prompt: encoded fields, and the expert's answer in the form the judge must use."""
+    """A past case in a judge's prompt: encoded fields, and what experts said of it."""
 
     fields: tuple[tuple[str, str], ...]
     answer: str
@@ -136,9 +136,12 @@ def render_item(fields: Mapping[str, str], examples: Sequence[ShownExample]) -> 
 
 
 def render_answer(rationale: str | None, value: Value | None) -> str:
-    """An expert's judgment in the form that a judge must answer in."""
-    answer = {"rationale": rationale} if rationale else {}
-    return encode(answer | ({} if value is None else {"value": value}))
+    """What experts said of a past case.
+
+    Not in the form in which the judge must answer: a weak model took an example's words for its own reason.
+    """
+    verdict = "Expert:" if value is None else f"Expert: {encode(value)}."
+    return f"{verdict} Comment: {encode(rationale)}" if rationale else verdict
 
 
 def render_distil_one(*, instructions: str, value_type: ValueType, record: DistilRecord) -> tuple[str, str]:
