@@ -41,7 +41,7 @@ class Screen:
         """Say that the embedded model is used, and what it is."""
         self.say(
             f"No provider's key is set, so the demo runs on the embedded model {model.name} ({model.licence}), in this\n"
-            "process and without a network. A weak model: a provider's will be better (set OPENAI_API_KEY, or --model)."
+            "process and without a network. It is a weak judge; set OPENAI_API_KEY or use --model for another one."
         )
         if not model.present:
             self.say(f"It is pulled once: {model.megabytes}, into {model.path.parent}")
