@@ -595,3 +595,12 @@ def test_another_process_learns_the_same() -> None:
     }
     assert len(told) == 1
     assert len(told.pop()) > 1000
+
+
+def test_forgetting_needs_no_model_and_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned = learn(bare(shard_size=3)[0], [row(n, "ana", "add") for n in range(3)]).judge
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = aligned.replace(model="openai:gpt-4.1-mini").unalign("t-1")
+    states = {entry.key: entry.state for entry in result.judge.memory.ledger()}
+    assert states == {"t-0@ana": "pending", "t-1@ana": "withdrawn", "t-2@ana": "pending"}
+    assert not any("t-1@ana" in guideline.exposed_to for guideline in result.judge.memory.guidelines)

@@ -20,7 +20,7 @@ from memalign.align.forget import forget
 from memalign.align.probe import probe
 from memalign.align.result import AlignResult, RowReport
 from memalign.align.voices import add_voices, conflicts, settle, sort_rows
-from memalign.errors import InputError, InvalidRows, RowError
+from memalign.errors import ConfigurationError, InputError, InvalidRows, RowError
 from memalign.files import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory
@@ -114,7 +114,11 @@ class MemAlign:
         keys = judge.memory.keys(*selectors, source=source)
         # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
         judge = judge.replace(memory=settle(forget(judge.memory, keys)))
-        memory, usage = await self._learn(judge, judge.memory, progress)
+        try:
+            memory, usage = await self._learn(judge, judge.memory, progress)
+        except ConfigurationError:
+            # No key, no model, no extra: the forgetting happens all the same, and the survivors' lessons wait.
+            memory, usage = consolidate(judge.memory), Usage()
         learned = judge.replace(memory=memory)
         return self._result(given, learned, status={}, usage=usage, started=started, removed=keys)
 

@@ -99,8 +99,14 @@ class LocalChatModel:
             raise
 
     def close(self) -> None:
-        """Wait for the call in flight and free the memory; the next call loads the file again."""
+        """Wait for the call in flight and free the memory; the next call loads the file again.
+
+        The next `open` of the file gives another object, with the settings of then.
+        """
         self._worker.submit(self._unload).result()
+        with self._open_lock:
+            if self._open.get(self._path) is self:
+                del self._open[self._path]
 
     def _unload(self) -> None:
         self._server = None
