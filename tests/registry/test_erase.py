@@ -80,6 +80,20 @@ def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, path:
     assert all(keys_of(version) <= {"t-1@ana", "t-8@bob"} for version in all_versions(registry).values())
 
 
+def test_an_interruption_while_lessons_are_derived_again_does_not_cost_the_receipt(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+):
+    registry.save(judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))))
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(registry, "align", interrupted)
+    receipt = registry.erase("helpfulness", ["t-7"])
+    assert receipt.pending == ("t-1@ana",)
+    assert "interrupted" in str(receipt)
+
+
 def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Registry, path: Path):
     assert not nowhere(path, SECRET)
     receipt = learned.erase("helpfulness", ["t-7@ana"], rederive=False)

@@ -275,8 +275,10 @@ class Registry:
     def _rederived(self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None) -> Receipt:
         try:
             result = self.align(name, (), optimizer=optimizer, progress=progress)
-        except MemalignError as error:  # the erase stands; what waits is named, and the next align tries again
-            return receipt.with_rederivation(pending=receipt.pending, problem=str(error))
+        # The erase stands whatever happens here; what waits is named, and the next align tries again. Ctrl-C stops the
+        # deriving only: the receipt is proof of what is done, and must not be lost with it.
+        except (MemalignError, KeyboardInterrupt) as error:
+            return receipt.with_rederivation(pending=receipt.pending, problem=str(error) or "interrupted")
         waiting = tuple(key for key, _ in result.pending)
         problem = "; ".join(dict.fromkeys(reason for _, reason in result.pending))
         return receipt.with_rederivation(
