@@ -40,7 +40,7 @@ class Screen:
     def no_provider(self, model: EmbeddedModel) -> None:
         """Say that the embedded model is used, and what it is."""
         self.say(
-            f"No provider's key is set, so the demo runs on the embedded model {model.name} ({model.licence}), in this\n"
+            f"No provider's key is set, so the demo runs on the embedded model {model.name} ({model.licence}), in this "
             "process and without a network. It is a weak judge; set OPENAI_API_KEY or use --model for another one."
         )
         if not model.present:
