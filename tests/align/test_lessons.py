@@ -604,3 +604,4 @@ def test_forgetting_needs_no_model_and_no_key(monkeypatch: pytest.MonkeyPatch) -
     states = {entry.key: entry.state for entry in result.judge.memory.ledger()}
     assert states == {"t-0@ana": "pending", "t-1@ana": "withdrawn", "t-2@ana": "pending"}
     assert not any("t-1@ana" in guideline.exposed_to for guideline in result.judge.memory.guidelines)
+    assert all("OPENAI_API_KEY" in reason for _, reason in result.pending)

@@ -24,7 +24,7 @@ from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import DistilRecord, encode, render_distil, render_distil_one
 from memalign.records import Guideline, Usage
 
-__all__ = ["assign_shards", "distil", "has_lesson"]
+__all__ = ["assign_shards", "distil", "has_lesson", "with_states"]
 
 replace = msgspec.structs.replace
 
@@ -130,7 +130,7 @@ def _learn_examples(judge: Judge, memory: Memory, ready: frozenset[str]) -> Memo
         for voice in case.voices
         if voice.key in ready and not has_lesson(judge, memory, case, voice)
     }
-    return _with_states(memory, changes)
+    return with_states(memory, changes)
 
 
 async def _distil_shard(
@@ -226,7 +226,7 @@ def _apply(memory: Memory, outcome: Outcome) -> Memory:
     """Carry out one shard's deltas, each checked first; what is not carried out leaves its voices pending."""
     waiting = outcome.waiting
     if outcome.fault is not None:
-        return _with_states(memory, dict.fromkeys(waiting, ("pending", outcome.fault)))
+        return with_states(memory, dict.fromkeys(waiting, ("pending", outcome.fault)))
     unnamed = "the model's answer did not mention it; it is asked again at the next align"
     states: dict[str, tuple[str, str]] = dict.fromkeys(waiting, ("pending", unnamed))
     settled: set[str] = set()
@@ -241,7 +241,7 @@ def _apply(memory: Memory, outcome: Outcome) -> Memory:
         memory, state = _carry_out(memory, outcome.shard, delta, tuple(sorted(fresh)))
         settled.update(fresh)
         states.update(dict.fromkeys(fresh, state))
-    return _with_states(memory, states)
+    return with_states(memory, states)
 
 
 def _fault(memory: Memory, shard: Shard, delta: Delta) -> str | None:
@@ -292,7 +292,8 @@ def _carry_out(memory: Memory, shard: Shard, delta: Delta, fresh: tuple[str, ...
     return grown, ("learned", "")
 
 
-def _with_states(memory: Memory, states: dict[str, tuple[str, str]]) -> Memory:
+def with_states(memory: Memory, states: dict[str, tuple[str, str]]) -> Memory:
+    """`memory` with the state and reason that `states` gives to some keys."""
     if not states:
         return memory
 

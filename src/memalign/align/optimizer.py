@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.align.consolidate import consolidate
-from memalign.align.distil import distil
+from memalign.align.distil import distil, with_states
 from memalign.align.forget import forget
 from memalign.align.probe import probe
 from memalign.align.result import AlignResult, RowReport
@@ -116,9 +116,11 @@ class MemAlign:
         judge = judge.replace(memory=settle(forget(judge.memory, keys)))
         try:
             memory, usage = await self._learn(judge, judge.memory, progress)
-        except ConfigurationError:
+        except ConfigurationError as error:
             # No key, no model, no extra: the forgetting happens all the same, and the survivors' lessons wait.
-            memory, usage = consolidate(judge.memory), Usage()
+            waiting = [voice.key for voice in judge.memory.voices() if voice.state == "pending"]
+            why = f"to be derived again without withdrawn feedback: {error}"
+            memory, usage = with_states(consolidate(judge.memory), dict.fromkeys(waiting, ("pending", why))), Usage()
         learned = judge.replace(memory=memory)
         return self._result(given, learned, status={}, usage=usage, started=started, removed=keys)
 
