@@ -13,7 +13,7 @@ from memalign.bench.config import Config, Peers, load_config
 from memalign.bench.data.folder import load_folder
 from memalign.bench.estimate import estimate_run
 from memalign.bench.plan import Plan, make_plan
-from memalign.bench.raw import Cell, Line, RawFolder
+from memalign.bench.raw import Cell, Fit, Line, RawFolder
 from memalign.bench.run import Outcome, run_benchmark
 from memalign.errors import InputError
 from tests.support.endpoint import Endpoint, bad_request
@@ -214,3 +214,21 @@ def test_the_estimate_covers_what_is_left_and_nothing_else(config: Path, endpoin
     assert estimate_run(plan_of(config), raw) == []
     more = estimate_run(plan_of(config, test=9), raw)
     assert sum(each.judgments for each in more) == 3 * 7
+
+
+@pytest.mark.parametrize("content", [b'{"id": "x", "cal', b"\xff", b"[]"])
+def test_a_broken_fit_is_named_and_how_to_mend_it(config: Path, content: bytes) -> None:
+    raw = RawFolder(config.parent / "raw")
+    raw.write_fit(cell("memalign", 8), Fit(id="x"))
+    (path,) = (config.parent / "raw").rglob("memalign@8.fit.json")
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"memalign@8\.fit\.json: .*delete that file"):
+        raw.fit(cell("memalign", 8))
+
+
+def test_a_file_that_is_no_cells_is_named(config: Path, endpoint: Endpoint) -> None:
+    go(config, arms=("bare",), stages=(0,))
+    path = config.parent / "raw" / cell("bare", 0).path
+    path.with_name("bare@old.jsonl").write_bytes(path.read_bytes())
+    with pytest.raises(InputError, match=r"bare@old\.jsonl is no cell's file"):
+        list(RawFolder(config.parent / "raw").cells(["openai:test"]))

@@ -6,18 +6,18 @@ and what its alignment took beside it, in `<arm>@<stage>.fit.json`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import msgspec
 
 from memalign.errors import InputError
-from memalign.records import Usage
 from memalign.values import Value
 
-__all__ = ["Cell", "Fit", "Line", "RawFolder", "View"]
+__all__ = ["Cell", "Fit", "Line", "RawFolder", "View", "model_folder"]
 
 View = Literal["unseen", "seen", "left-out"]
 """How a case stands to memory: never met; met, with its own example in view; met, but it and all exposed to it hidden."""
@@ -35,8 +35,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, order=True):
     @property
     def path(self) -> Path:
         """Where its lines lie inside the raw folder."""
-        slug = re.sub(r"[^\w.-]+", "-", self.model)
-        return Path(slug) / self.task / f"seed{self.seed}" / f"{self.arm}@{self.stage}.jsonl"
+        return Path(model_folder(self.model)) / self.task / f"seed{self.seed}" / f"{self.arm}@{self.stage}.jsonl"
 
     def __str__(self) -> str:
         return f"{self.task} seed {self.seed} {self.arm}@{self.stage}"
@@ -67,17 +66,6 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def key(self) -> tuple[str, View]:
         """What is judged once in a cell."""
         return self.id, self.view
-
-    def spent(self) -> Usage:
-        """The judgment's usage."""
-        return Usage(
-            calls=self.calls,
-            input_tokens=self.tokens_in,
-            cached_tokens=self.cached,
-            output_tokens=self.tokens_out,
-            cost=self.cost,
-            seconds={"model": self.seconds},
-        )
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,7 +106,7 @@ class RawFolder:
                 continue
             try:
                 line = msgspec.json.decode(text, type=Line)
-            except (msgspec.ValidationError, msgspec.DecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 if number == len(raw):  # stopped while writing: that case is judged again
                     continue
                 raise InputError(
@@ -131,41 +119,63 @@ class RawFolder:
         """Add lines at the end of the cell's file."""
         path = self.folder / cell.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            if (whole := _whole_length(path)) < file.tell():
-                file.truncate(whole)  # a line that a stop cut off: its case is judged again
+        with path.open("a+b") as file:
+            _drop_cut_line(file)
             file.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
 
     def replace(self, cell: Cell, lines: Iterable[Line]) -> None:
         """Write the cell's file anew, whole or not at all."""
-        path = self.folder / cell.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-        partial.replace(path)
+        _write(self.folder / cell.path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
     def fit(self, cell: Cell) -> Fit | None:
-        """What the cell's alignment took, or None."""
-        path = (self.folder / cell.path).with_suffix(".fit.json")
-        return msgspec.json.decode(path.read_bytes(), type=Fit) if path.exists() else None
+        """What the cell's alignment took, or None. Raises InputError for a file that is not one of ours."""
+        path = self._fit_path(cell)
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Fit)
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: {error}; delete that file, it is written again when its arm learns") from None
 
     def write_fit(self, cell: Cell, fit: Fit) -> None:
-        """Keep what the cell's alignment took."""
-        path = (self.folder / cell.path).with_suffix(".fit.json")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(fit), indent=1) + b"\n")
+        """Keep what the cell's alignment took, whole or not at all."""
+        _write(self._fit_path(cell), msgspec.json.format(msgspec.json.encode(fit), indent=1) + b"\n")
 
     def cells(self, models: Iterable[str]) -> Iterator[Cell]:
-        """Every cell of `models` that has lines, in the order of its path."""
+        """Every cell of `models` that has lines, in the order of its path.
+
+        Raises InputError for a file between them whose name is none of a cell.
+        """
         for model in models:
-            root = self.folder / Cell(model=model, task="", seed=0, arm="", stage=0).path.parts[0]
+            root = self.folder / model_folder(model)
             for path in sorted(root.glob("*/seed*/*@*.jsonl")):
                 arm, _, stage = path.stem.rpartition("@")
                 seed = path.parent.name.removeprefix("seed")
+                if not (seed.isdecimal() and stage.isdecimal()):
+                    raise InputError(f"{path} is no cell's file, seed<n>/<arm>@<stage>.jsonl: move it elsewhere")
                 yield Cell(model=model, task=path.parent.parent.name, seed=int(seed), arm=arm, stage=int(stage))
 
+    def _fit_path(self, cell: Cell) -> Path:
+        return (self.folder / cell.path).with_suffix(".fit.json")
 
-def _whole_length(path: Path) -> int:
-    """How many bytes of the file are whole lines."""
-    content = path.read_bytes()
-    return content.rfind(b"\n") + 1
+
+def model_folder(model: str) -> str:
+    """The name of the folder that holds the model's cells."""
+    return re.sub(r"[^\w.-]+", "-", model)
+
+
+def _drop_cut_line(file: BinaryIO) -> None:
+    """Cut off a line that a stop left without its end, so that the next one does not go on in it: its case is judged again."""
+    if file.seek(0, os.SEEK_END) == 0:
+        return
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) != b"\n":  # seldom: only then is the whole file read
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.replace(path)

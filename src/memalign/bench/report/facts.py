@@ -96,6 +96,6 @@ def read_facts(folder: Path) -> Facts:
             _ = task.value_type  # a value type that is none is found here, where its file can be named
     except FileNotFoundError:
         raise InputError(f"no {path}: `memalign bench run` writes it beside the raw judgments of a run") from None
-    except (msgspec.ValidationError, msgspec.DecodeError, InputError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, InputError) as error:
         raise InputError(f"{path}: {error}; run `memalign bench run` again, it writes this file anew") from None
     return facts

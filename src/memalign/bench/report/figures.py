@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memalign.bench.arms.floors import FLOORS
 from memalign.bench.config import BARE, PEERS
-from memalign.bench.raw import Cell
+from memalign.bench.raw import model_folder
 from memalign.bench.report.comparisons import ablation_arms
 from memalign.bench.report.costs import learns_more
 from memalign.bench.report.facts import TaskFacts
@@ -75,7 +75,7 @@ def draw(results: Results, folder: Path) -> tuple[Drawing, ...]:
     drawings = []
     with _style():
         for model in results.models:
-            slug = Cell(model=model, task="", seed=0, arm="", stage=0).path.parts[0]
+            slug = model_folder(model)
             for figure, make in _FIGURES.items():
                 drawn = make(results, model)
                 if drawn is None:

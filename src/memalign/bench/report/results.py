@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from memalign.bench.arms.floors import FLOORS
 from memalign.bench.arms.judges import JUDGES
 from memalign.bench.config import ARMS, BARE
-from memalign.bench.raw import Cell, Fit, Line, RawFolder, View
+from memalign.bench.raw import Cell, Fit, Line, RawFolder, View, model_folder
 from memalign.bench.report.facts import Facts, TaskFacts, read_facts
 from memalign.errors import InputError
 from memalign.evaluation.result import same_value
@@ -160,7 +160,7 @@ def load_results(folder: Path) -> Results:
     arms would then not have been measured against the same thing.
     """
     facts = read_facts(folder)
-    names = {Cell(model=model, task="", seed=0, arm="", stage=0).path.parts[0]: model for model in facts.models}
+    names = {model_folder(model): model for model in facts.models}
     found = sorted(path.name for path in folder.iterdir() if path.is_dir())
     raw = RawFolder(folder)
     cells = {cell: _in_order(raw.lines(cell)) for cell in raw.cells([names.get(slug, slug) for slug in found])}
