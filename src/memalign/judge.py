@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.errors import InputError, InvalidInstructions, InvalidOutput, InvalidValue, ModelError
 from memalign.files import JudgmentWriter, check_examples, read_examples
+from memalign.memory.budget import Budget, estimate_tokens, fit_guidelines
 from memalign.memory.model import Memory
-from memalign.memory.retrieval import embedding_text, misjudged_keys, retrieve
-from memalign.memory.working import Budget, assemble, estimate_tokens, fit_guidelines
-from memalign.models.base import ChatModel, ChatRequest, EmbeddingModel
+from memalign.memory.retrieval import embedding_text, retrieve
+from memalign.memory.working import assemble
+from memalign.models.base import ChatModel, ChatRequest, EmbeddingModel, Limits
 from memalign.models.resolve import resolve, resolve_embedding
 from memalign.prompts import render_item, render_judge_system
 from memalign.records import CONTENT_FIELDS, Example, Judgment, Usage, canonical_json
@@ -24,7 +25,7 @@ from memalign.values import ValueType
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
-    from memalign.records import Feedback
+    from memalign.records import Feedback, Guideline
 
 __all__ = ["Judge", "Progress"]
 
@@ -33,6 +34,9 @@ Progress = Callable[[str, int, int], None]
 
 PARAMETERS = {"temperature": (int, float), "max_tokens": (int,), "seed": (int,), "timeout": (int, float)}
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
+
+CALLED_FROM = 8
+"""Nearest cases whose demoted guidelines are shown beside those in force."""
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -197,20 +201,16 @@ class Judge:
     async def _prompt(self, example: Example, model: ChatModel) -> tuple[ChatRequest, dict[str, Any], float]:
         """The request for one item, what the judgment will say about it, and the seconds that retrieval took."""
         started = time.perf_counter()
-        limits, memory = model.limits, self.memory
-        answer_tokens = int(self.parameters.get("max_tokens", 160 if limits.brief else 1024))
-        budget = Budget.of(
-            context_tokens=limits.context_tokens,
-            system_tokens=estimate_tokens(self.instructions) + 400,
-            answer_tokens=answer_tokens,
-            brief=limits.brief,
-        )
-        corrective = misjudged_keys(memory, self.value_type)
-        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=corrective)
+        limits, memory, budget = model.limits, self.memory, self._budget(model.limits)
+        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=memory.corrective)
         k = limits.examples if self.retrieval_k is None else self.retrieval_k
-        vector, notes = await self._embed(example, k)
+        reach = max(k, CALLED_FROM if memory.demoted else 0)
+        vector, notes = await self._embed(example, reach)
         hits = retrieve(memory, example, vector, k, self.value_type)
-        working = assemble(memory, hits, content=example.content, fields=self.fields, budget=budget)
+        called: tuple[Guideline, ...] = ()
+        if memory.demoted:
+            called = memory.called_for(hit.case for hit in retrieve(memory, example, vector, reach, self.value_type))
+        working = assemble(memory, hits, called, content=example.content, fields=self.fields, budget=budget)
         system = render_judge_system(
             instructions=self.instructions,
             fields=self.fields,
@@ -220,22 +220,37 @@ class Judge:
         )
         request = ChatRequest(
             system=system,
-            user=render_item(working.fields, working.examples),
+            user=render_item(working.fields, working.examples, working.guidelines),
             schema=_answer_schema(self.value_type, brief=limits.brief),
             schema_name="judgment",
-            max_tokens=answer_tokens,
+            max_tokens=self._answer_tokens(limits),
             temperature=self.parameters.get("temperature", 0.0),
             seed=self.parameters.get("seed"),
             timeout=self.parameters.get("timeout"),
         )
         receipt = {
-            "guideline_ids": tuple(guideline.id for guideline in guidelines),
+            "guideline_ids": tuple(guideline.id for guideline in (*guidelines, *working.guidelines)),
             "example_ids": working.example_ids,
             "memory_hash": memory.hash,
             "model": model.name,
             "notes": (*notes, *working.notes, *(f"guideline {g} left out: over the token budget" for g in left_out)),
         }
         return request, receipt, time.perf_counter() - started
+
+    def budget(self) -> Budget:
+        """Tokens that each part of a prompt for the judge's model may take. Raises ConfigurationError without a model."""
+        return self._budget(resolve(self.model).limits)
+
+    def _budget(self, limits: Limits) -> Budget:
+        return Budget.of(
+            context_tokens=limits.context_tokens,
+            system_tokens=estimate_tokens(self.instructions) + 400,
+            answer_tokens=self._answer_tokens(limits),
+            brief=limits.brief,
+        )
+
+    def _answer_tokens(self, limits: Limits) -> int:
+        return int(self.parameters.get("max_tokens", 160 if limits.brief else 1024))
 
     async def _embed(self, example: Example, k: int) -> tuple[Any, tuple[str, ...]]:
         """The example's vector, of length 0 where there is nothing to compare it with, and notes."""

@@ -76,15 +76,16 @@ def check_whole(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert guideline_fault(guideline.text) is None
         assert {*guideline.supported_by, *guideline.exposed_to} <= set(keys)
-        assert (guideline.status == "superseded") == (guideline.shown_by is not None)
+        behind = guideline.shown_by is not None or guideline.outvoted_by is not None
+        assert (guideline.status == "superseded") == behind
         assert guideline.shown_by is None or guideline.shown_by in known
     carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
     for voice in memory.voices():
         if voice.state == "merged":
             assert voice.key in carried
-        if voice.state in ("pending", "disputed"):
+        if voice.state in ("pending", "disputed", "rejected"):
             assert voice.reason
-            assert voice.key not in carried
+            assert voice.state != "pending" or voice.key not in carried
         if voice.state == "learned":
             assert voice.key in carried or "kept as an example" in voice.reason
     assert consolidate(memory) == memory

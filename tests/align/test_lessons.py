@@ -556,7 +556,7 @@ class TestModels:
     def test_progress_names_the_phases_and_ends_complete(self) -> None:
         seen: list[tuple[str, int, int]] = []
         bare(shard_size=1)[0].align([row(n, "ana", "add") for n in range(3)], progress=lambda *step: seen.append(step))
-        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", "probe", "distil"]
+        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", "probe", "distil", "consolidate"]
         assert {(phase, done) for phase, done, total in seen if done == total} >= {("probe", 3), ("distil", 3)}
 
 

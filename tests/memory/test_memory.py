@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from memalign import Example, Feedback
 from memalign.errors import UnknownKey
 from memalign.memory import Case, Memory, Probe, Tombstone, Voice, policy_label
+from memalign.memory.budget import estimate_tokens, fit_guidelines
 from memalign.memory.retrieval import embedding_text, retrieve, stumbled
-from memalign.memory.shown import shown_once
-from memalign.memory.working import estimate_tokens, fit_guidelines, shorten
+from memalign.memory.standing import standing
+from memalign.memory.working import shorten
 from memalign.records import Guideline
 from memalign.values import Value, ValueType
 
@@ -204,12 +205,12 @@ class TestGuidelines:
         assert [g.id for g in fit_guidelines(rules, cost * 2, corrective={"b@x"})[0]] == ["G2", "G3"]
 
     @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
-    def test_each_text_is_shown_once_and_deciding_again_changes_nothing(
+    def test_each_text_is_standing_and_deciding_again_changes_nothing(
         self, texts: list[str], dice: random.Random
     ) -> None:
         rules = [Guideline(id=f"G{n}", text=text, pinned=dice.random() < 0.3) for n, text in enumerate(texts, 1)]
-        shown = shown_once(rules)
-        assert shown_once(shown) == shown
+        shown = standing(rules)
+        assert standing(shown) == shown
         active = [g.text.strip("!").casefold() for g in shown if g.status == "active"]
         assert sorted(active) == sorted({text.strip("!").casefold() for text in texts})
 

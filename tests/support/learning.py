@@ -40,6 +40,13 @@ ORDERS = TAKEN + LEFT
 _WORDS = re.compile(r"\b(?:word|case|label)\d+\b")
 _RECORD = re.compile(r"^(F\d+) <<<\n(.*?)\n>>>\n(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
 
+_PAIR = re.compile(r"^(P\d+)\n(1: .*\n2: .*)$", re.MULTILINE)
+
+
+def relation_of(texts: str) -> str:
+    """What the model says of a pair of rules: anything, but the same whenever it is asked."""
+    return ("same", "contradicts", "unrelated")[zlib.crc32(texts.encode()) % 3]
+
 
 def words_in(text: str) -> list[str]:
     """The unique words in a text, in order, once each."""
@@ -67,6 +74,8 @@ class Imp:
                 return self._verdict(request, body)
             case "rule":
                 return self._rule(request)
+            case "relations":
+                return {name: relation_of(texts) for name, texts in _PAIR.findall(request.user)}
             case _:
                 return {"changes": self._changes(request)}
 

@@ -1,7 +1,21 @@
 """Alignment: learning from experts' feedback, and forgetting it."""
 
-from memalign.align.edit import edit_guideline, write_guideline
+from memalign.align.edit import edit_guideline, lock, set_policy, write_guideline
 from memalign.align.optimizer import STAGES, MemAlign
-from memalign.align.result import AlignResult, Conflict, RowReport
+from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict, VerdictChange
 
-__all__ = ["STAGES", "AlignResult", "Conflict", "MemAlign", "RowReport", "edit_guideline", "write_guideline"]
+__all__ = [
+    "STAGES",
+    "AlignResult",
+    "Conflict",
+    "Impact",
+    "LockCheck",
+    "MemAlign",
+    "RowReport",
+    "RuleConflict",
+    "VerdictChange",
+    "edit_guideline",
+    "lock",
+    "set_policy",
+    "write_guideline",
+]

@@ -1,7 +1,7 @@
-"""Consolidation: guidelines that say the same are shown once; all are kept, with all their sources.
+"""Consolidation: of guidelines that say the same one is shown, and of two that contradict each other one counts.
 
-Deterministic and without a model: forgetting the one that is shown promotes the next. So far "the same" means the same
-words; verdicts on meaning across shards come with the memory engine.
+Deterministic and without a model: what pairs of guidelines are to each other is in memory (`relate` asks for it), so
+forgetting the one that stands in front promotes the next. Code applies it; no model rewrites the memory.
 """
 
 from __future__ import annotations
@@ -9,25 +9,36 @@ from __future__ import annotations
 import msgspec
 
 from memalign.memory import Memory, Voice
-from memalign.memory.shown import shown_once
+from memalign.memory.standing import left_out
 from memalign.records import Guideline
 
-__all__ = ["consolidate"]
+__all__ = ["consolidate", "in_canonical_order"]
 
 replace = msgspec.structs.replace
 
 
 def consolidate(memory: Memory) -> Memory:
-    """`memory` with one guideline shown for each text, and the voices behind it learned or merged accordingly."""
-    return _credited(replace(memory, guidelines=shown_once(memory.guidelines)))
+    """`memory` with every guideline in its place, and the voices behind them in the states that this gives them."""
+    known = {guideline.id for guideline in memory.guidelines}
+    relations = tuple(relation for relation in memory.relations if known.issuperset(relation.pair))
+    if len(relations) < len(memory.relations):
+        memory = replace(memory, relations=relations)
+    return _credited(memory.settled())
+
+
+def in_canonical_order(one: Guideline, other: Guideline) -> tuple[Guideline, Guideline]:
+    """The older one first."""
+    return (one, other) if one.number < other.number else (other, one)
 
 
 def _credited(memory: Memory) -> Memory:
-    """Voices in the state that their guidelines give them.
+    """Voices in the state that their guidelines give them; a voice without one, or that waits, keeps its own.
 
     Learned: a guideline in force was written from the voice. Merged: the guideline that carries it was there before,
-    or stands behind another of the same text. A voice without a guideline keeps its state.
+    or stands behind another that says the same. Disputed: its rule contradicts one that counts by the policy. Rejected:
+    its rule was left out because it made verdicts worse.
     """
+    by_id = {guideline.id: guideline for guideline in memory.guidelines}
     carried: dict[str, list[Guideline]] = {}
     for guideline in memory.guidelines:
         for key in guideline.supported_by:
@@ -35,13 +46,26 @@ def _credited(memory: Memory) -> Memory:
 
     def credit(voice: Voice) -> Voice:
         mine = carried.get(voice.key)
-        if not mine or voice.state not in ("learned", "merged"):
+        if not mine or voice.state == "pending":
             return voice
-        if any(g.status != "superseded" and voice.key in g.exposed_to for g in mine):
+        faces = {guideline.id: by_id.get(guideline.shown_by or "", guideline) for guideline in mine}
+        counting = [g for g in mine if faces[g.id].outvoted_by is None and not left_out(faces[g.id])]
+        if not counting:
+            face = faces[mine[0].id]
+            if face.outvoted_by is not None:
+                reason = f"its rule {face.id} contradicts {face.outvoted_by}, which counts by the policy"
+                return replace(voice, state="disputed", reason=reason)
+            return replace(voice, state="rejected", reason=f"its rule {face.id} was left out: it made verdicts worse")
+        if any(g.status != "superseded" and voice.key in g.exposed_to for g in counting):
             return replace(voice, state="learned", reason="")
-        return replace(voice, state="merged", reason=f"{mine[0].shown_by or mine[0].id} already says it")
+        return replace(voice, state="merged", reason=f"{faces[counting[0].id].id} already says it")
 
-    return replace(
-        memory,
-        cases=tuple(replace(case, voices=tuple(credit(voice) for voice in case.voices)) for case in memory.cases),
+    if not carried:
+        return memory
+    cases = tuple(
+        replace(case, voices=voices)
+        if (voices := tuple(credit(voice) for voice in case.voices)) != case.voices
+        else case
+        for case in memory.cases
     )
+    return replace(memory, cases=cases)

@@ -1,16 +1,21 @@
-"""What a person changes in semantic memory by hand: text, pin, retire. Always attributed."""
+"""What a person changes by hand: a guideline's text, pins, what is retired, locked cases, the policy."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
 from memalign.align.consolidate import consolidate
-from memalign.errors import InputError
+from memalign.align.forget import unbarred
+from memalign.align.voices import settle
+from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.memory.guard import guideline_fault, normalised, tidy
+from memalign.memory.voices import POLICY, Rule
 from memalign.records import Guideline
 
-__all__ = ["edit_guideline", "write_guideline"]
+__all__ = ["edit_guideline", "lock", "set_policy", "write_guideline"]
 
 replace = msgspec.structs.replace
 
@@ -35,14 +40,23 @@ def edit_guideline(
     if text is not None:
         changes |= {"text": _checked(text), "origin": by}
         if old.status == "superseded":
-            changes |= {"status": "active", "shown_by": None}  # with words of its own it stands behind no other
+            # With words of its own it stands behind no other, and against no other until they are compared again.
+            changes |= {"status": "active", "shown_by": None, "outvoted_by": None}
     if pinned is not None:
-        changes["pinned"] = pinned
+        changes |= {"pinned": pinned, "status_by": by}
     if retired is not None:
-        changes |= {"status": "retired" if retired else "active", "shown_by": None}
+        changes |= {
+            "status": "retired" if retired else "active",
+            "shown_by": None,
+            "outvoted_by": None,
+            "status_by": by,
+        }
     if not changes:
         raise InputError("nothing to change: give a text, or pin, or retire")
     guidelines = tuple(replace(old, **changes) if g.id == guideline_id else g for g in judge.memory.guidelines)
+    relations = judge.memory.relations
+    if text is not None:
+        relations = tuple(relation for relation in relations if guideline_id not in relation.pair)
     if retired is False:
         # One that says the same and was retired with it would retire it again.
         same = normalised(old.text)
@@ -50,7 +64,7 @@ def edit_guideline(
             replace(g, status="active", shown_by=None) if g.status == "retired" and normalised(g.text) == same else g
             for g in guidelines
         )
-    return judge.replace(memory=consolidate(replace(judge.memory, guidelines=guidelines)))
+    return judge.replace(memory=consolidate(replace(judge.memory, guidelines=guidelines, relations=relations)))
 
 
 def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -> Judge:
@@ -59,6 +73,51 @@ def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -
     new = Guideline(id=f"G{memory.next_guideline}", text=_checked(text), origin=_named(by), pinned=pinned)
     grown = replace(memory, guidelines=(*memory.guidelines, new), next_guideline=memory.next_guideline + 1)
     return judge.replace(memory=consolidate(grown))
+
+
+def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
+    """A judge whose corrected cases of these ids no later align may break (or, with `unlock`, may break again).
+
+    A locked case needs a label of an expert, and a value type whose answers can be compared. Raises UnknownKey,
+    InputError.
+    """
+    memory = judge.memory
+    if not ids:
+        raise InputError("name the cases by their ids")
+    if not unlock and not judge.value_type.closed:
+        raise InputError("free text has no right answer to hold on to; lock cases of judges with labels or numbers")
+    for name in ids:
+        case = memory.case(name)
+        if unlock and name not in memory.locks:
+            raise UnknownKey(f"case {name!r} is not locked; locked: {', '.join(memory.locks) or 'none'}")
+        if not unlock and case is None:
+            raise UnknownKey(f"no case {name!r} in memory; `memalign ledger` lists every key, as ID@SOURCE")
+        if not unlock and case is not None and memory.label(case) is None:
+            raise InputError(
+                f"case {name!r} has no label, so nobody can say when it breaks; align a value for it first"
+            )
+    left = set(memory.locks) - set(ids) if unlock else {*memory.locks, *ids}
+    memory = replace(memory, locks=tuple(sorted(left)))
+    if unlock:
+        memory = replace(memory, guidelines=tuple(unbarred(guideline, left) for guideline in memory.guidelines))
+    return judge.replace(memory=consolidate(memory))
+
+
+def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: Sequence[Rule] | None = None) -> Judge:
+    """A judge that weighs several people's labels another way; None leaves a setting as it is.
+
+    Voices whose label counts now are pending until the next align, those that no longer do are disputed, and what
+    they taught goes. Raises InputError.
+    """
+    memory = judge.memory
+    if policy is not None:
+        unknown = [rule for rule in policy if rule not in POLICY]
+        if unknown or len(set(policy)) < len(policy) or not policy:
+            raise InputError(f"a policy is an order of {', '.join(POLICY)}, each at most once")
+        memory = replace(memory, policy=tuple(policy))
+    if authority is not None:
+        memory = replace(memory, authority=tuple(dict.fromkeys(authority)))
+    return judge.replace(memory=consolidate(settle(memory)))
 
 
 def _named(by: str) -> str:

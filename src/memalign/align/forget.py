@@ -13,9 +13,10 @@ from typing import Literal
 import msgspec
 
 from memalign.memory import Memory, Shard, Tombstone, Voice
+from memalign.memory.standing import LOCK
 from memalign.records import Guideline
 
-__all__ = ["forget", "forget_lessons"]
+__all__ = ["forget", "forget_lessons", "unbarred"]
 
 replace = msgspec.structs.replace
 
@@ -38,8 +39,11 @@ def forget(
     shards = (Shard(keys=tuple(key for key in shard.keys if key not in gone)) for shard in memory.shards)
     stones = {stone.key: stone for stone in memory.tombstones}
     stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
+    there = {case.id for case in cases}
     return replace(
         memory,
+        locks=tuple(name for name in memory.locks if name in there),
+        guidelines=tuple(unbarred(guideline, there) for guideline in memory.guidelines),
         cases=tuple(cases),
         shards=tuple(shard for shard in shards if shard.keys),
         tombstones=tuple(stones[key] for key in sorted(stones)),
@@ -71,9 +75,11 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
         for voice in memory.voices()
         if voice.key in beside and (voice.state == "pending" or (voice.state == "learned" and voice.key not in carried))
     }
+    there = {guideline.id for guideline in kept}
     return replace(
         memory,
         guidelines=tuple(kept),
+        relations=tuple(relation for relation in memory.relations if there.issuperset(relation.pair)),
         cases=tuple(
             replace(
                 case, voices=tuple(_pending(voice, why) if voice.key in orphaned else voice for voice in case.voices)
@@ -83,6 +89,14 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
             for case in memory.cases
         ),
     )
+
+
+def unbarred(guideline: Guideline, there: Collection[str]) -> Guideline:
+    """The guideline in force again if it was left out for a locked case that is no longer there."""
+    by = guideline.status_by or ""
+    if not by.startswith(LOCK) or by.removeprefix(LOCK) in there:
+        return guideline
+    return replace(guideline, status="active", status_by=None)
 
 
 def _pending(voice: Voice, why: str) -> Voice:

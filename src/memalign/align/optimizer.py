@@ -14,17 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from memalign.align.admit import admit, keep_locks
 from memalign.align.consolidate import consolidate
 from memalign.align.distil import distil, with_states
 from memalign.align.forget import forget
 from memalign.align.probe import probe
-from memalign.align.result import AlignResult, RowReport
-from memalign.align.voices import add_voices, conflicts, settle, sort_rows
+from memalign.align.relate import candidates, relate
+from memalign.align.result import AlignResult, Impact, LockCheck, RowReport
+from memalign.align.voices import add_voices, conflicts, rule_conflicts, settle, sort_rows
 from memalign.errors import ConfigurationError, InputError, InvalidRows, RowError
 from memalign.files import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory
 from memalign.memory.retrieval import embedding_text
+from memalign.memory.voices import Rule
 from memalign.models import resolve, resolve_embedding
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.records import Feedback, Usage
@@ -34,13 +37,31 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "MemAlign"]
 
-STAGES = frozenset({"probe", "distil"})
-"""The stages that can be switched off, for ablations: without `probe` nothing is contrasted and no case ranks first as
-misjudged; without `distil` there are no guidelines, only examples."""
+STAGES = frozenset({"probe", "distil", "consolidate", "admit", "budget"})
+"""The stages that can be switched off, for ablations.
+
+Without `probe` nothing is contrasted and no case ranks first as misjudged; without `distil` there are no guidelines, only
+examples; without `consolidate` only guidelines of the same words are one; without `admit` nothing is tried before it
+counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out.
+"""
+
+FRUGAL = STAGES - {"consolidate", "admit"}
+"""What a slow, weak model does by default: see docs/decisions/0009-stages.md."""
 
 NO_ROWS = FeedbackFile(rows=(), lines=())
 
 replace = msgspec.structs.replace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What the stages made of a judge so far, and what they have to report."""
+
+    judge: Judge
+    usage: Usage = Usage()
+    impact: Impact | None = None
+    locks: tuple[LockCheck, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +70,10 @@ class MemAlign:
 
     `reflection_model` distils (None: the judge's model). `embedding_model` None is the judge's own, or the in-process one.
     `retrieval_k` is how many examples a judgment sees (None: as the judge has it). `shard_size` is how many pieces of
-    feedback one distillation call holds (None: what the model can take). `authority` names the sources whose label
-    decides, first one first. `seed` is kept with what it produced; every stage is deterministic so far.
+    feedback one distillation call holds (None: what the model can take). `policy` is by what several people's labels are
+    weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
+    `stages` are those that run (None: what suits the model). `seed` is kept for methods that draw; every stage is
+    deterministic.
     """
 
     reflection_model: str | ChatModel | None = None
@@ -59,10 +82,11 @@ class MemAlign:
     seed: int = 0
     shard_size: int | None = None
     authority: tuple[str, ...] | None = None
-    stages: frozenset[str] = STAGES
+    policy: tuple[Rule, ...] | None = None
+    stages: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.stages) - STAGES)
+        unknown = sorted(set(self.stages or ()) - STAGES)
         if unknown:
             raise InputError(f"unknown stage {unknown[0]!r}; stages: {', '.join(sorted(STAGES))}")
         if self.shard_size is not None and self.shard_size < 1:
@@ -97,9 +121,9 @@ class MemAlign:
         # Learn, from what is new and from what still waits. The judge that is probed knows nothing of what was replaced.
         replaced = [key for key, what in status.items() if what == "changed"]
         learner = judge.replace(memory=settle(forget(before, replaced))) if replaced else judge
-        memory, usage = await self._learn(learner, memory, progress)
-        learned = judge.replace(memory=memory)
-        return self._result(given, learned, file=file, status=status, usage=usage, started=started)
+        run = await self._learn(learner, memory, progress)
+        run = await self._admit(learner, run, progress)
+        return self._result(given, run, file=file, status=status, started=started)
 
     async def unalign(
         self, judge: Judge, *selectors: str, source: str | None = None, progress: Progress | None = None
@@ -115,30 +139,52 @@ class MemAlign:
         # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
         judge = judge.replace(memory=settle(forget(judge.memory, keys)))
         try:
-            memory, usage = await self._learn(judge, judge.memory, progress)
+            run = await self._learn(judge, judge.memory, progress)
         except ConfigurationError as error:
             # No key, no model, no extra: the forgetting happens all the same, and the survivors' lessons wait.
             waiting = [voice.key for voice in judge.memory.voices() if voice.state == "pending"]
             why = f"to be derived again without withdrawn feedback: {error}"
-            memory, usage = with_states(consolidate(judge.memory), dict.fromkeys(waiting, ("pending", why))), Usage()
-        learned = judge.replace(memory=memory)
-        return self._result(given, learned, status={}, usage=usage, started=started, removed=keys)
+            memory = with_states(consolidate(judge.memory), dict.fromkeys(waiting, ("pending", why)))
+            run = Run(judge=judge.replace(memory=memory))
+        return self._result(given, run, status={}, started=started, removed=keys)
 
-    async def _learn(self, judge: Judge, memory: Memory, progress: Progress | None) -> tuple[Memory, Usage]:
-        """Embed what is new, probe, distil what is pending, consolidate. The judge is as it was before learning."""
+    async def _learn(self, judge: Judge, memory: Memory, progress: Progress | None) -> Run:
+        """Embed what is new, probe, distil what is pending, consolidate, keep to the budget. The judge is as before."""
         memory = await self._embed(judge, memory, progress)
-        usage = Usage()
         waiting = any(voice.state == "pending" for voice in memory.voices())
-        if waiting and "probe" in self.stages:
+        if not waiting and not await candidates(memory):
+            return Run(judge=judge.replace(memory=consolidate(memory)))
+        usage, stages = Usage(), self._stages(judge)
+        notes: tuple[str, ...] = ()
+        if waiting and "probe" in stages:
             memory, spent = await probe(judge, memory, progress=progress)
             usage += spent
-        if waiting and "distil" in self.stages:
+        if waiting and "distil" in stages:
             model = resolve(self.reflection_model or judge.model)
             size = self.shard_size or model.limits.shard_size
-            contrast = "probe" in self.stages
+            contrast = "probe" in stages
             memory, spent = await distil(judge, memory, model, shard_size=size, contrast=contrast, progress=progress)
             usage += spent
-        return consolidate(memory), usage
+        if "consolidate" in stages:
+            model = resolve(self.reflection_model or judge.model)
+            memory, spent, notes = await relate(judge, memory, model, progress=progress)
+            usage += spent
+        memory = replace(memory, guideline_tokens=judge.budget().guidelines if "budget" in stages else None)
+        return Run(judge=judge.replace(memory=consolidate(memory)), usage=usage, notes=notes)
+
+    async def _admit(self, judge: Judge, run: Run, progress: Progress | None) -> Run:
+        """Try what was learned before it counts; `judge` is as it was, without what was replaced."""
+        learned, usage, impact = run.judge, run.usage, None
+        if run.usage.calls and "admit" in self._stages(judge):
+            learned, impact, spent = await admit(judge, learned, progress=progress)
+            usage += spent
+        learned, locks, spent = await keep_locks(judge, learned, progress=progress)
+        return Run(judge=learned, usage=usage + spent, impact=impact, locks=locks, notes=run.notes)
+
+    def _stages(self, judge: Judge) -> frozenset[str]:
+        if self.stages is not None:
+            return self.stages
+        return FRUGAL if resolve(judge.model).limits.brief else STAGES
 
     async def _embed(self, judge: Judge, memory: Memory, progress: Progress | None) -> Memory:
         """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""
@@ -163,8 +209,10 @@ class MemAlign:
             changes["retrieval_k"] = self.retrieval_k
         if self.embedding_model is not None:
             changes["embedding_model"] = self.embedding_model
-        if self.authority is not None:
-            changes["memory"] = replace(judge.memory, authority=self.authority)
+        if self.authority is not None or self.policy is not None:
+            authority = judge.memory.authority if self.authority is None else self.authority
+            policy = judge.memory.policy if self.policy is None else self.policy
+            changes["memory"] = replace(judge.memory, authority=authority, policy=policy)
         return judge.replace(**changes) if changes else judge
 
     def _validate(
@@ -205,14 +253,14 @@ class MemAlign:
     def _result(
         self,
         given: Judge,
-        learned: Judge,
+        run: Run,
         *,
         file: FeedbackFile = NO_ROWS,
         status: Mapping[str, Any],
-        usage: Usage,
         started: float,
         removed: Sequence[str] = (),
     ) -> AlignResult:
+        learned = run.judge
         before, after = ({g.id: g for g in judge.memory.guidelines} for judge in (given, learned))
         ledger = {entry.key: entry for entry in learned.memory.ledger()}
         rows = [
@@ -236,7 +284,11 @@ class MemAlign:
             forgotten=tuple(g for name, g in before.items() if name not in after),
             removed=tuple(removed),
             conflicts=conflicts(learned.memory),
-            usage=usage,
+            rule_conflicts=rule_conflicts(learned.memory),
+            impact=run.impact,
+            locks=run.locks,
+            notes=run.notes,
+            usage=run.usage,
             seconds=time.perf_counter() - started,
             changed=learned != given,
         )

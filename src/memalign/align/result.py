@@ -14,7 +14,7 @@ from memalign.values import Value
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-__all__ = ["AlignResult", "Conflict", "RowReport"]
+__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "RuleConflict", "VerdictChange"]
 
 
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +38,71 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     label: Value | None
 
 
+class RuleConflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Two guidelines that contradict each other: the one that counts by the judge's policy, and the one that does not.
+
+    `kept` is both where a person pinned both. `memalign guideline NAME GID --pin` or `--retire` settles it.
+    """
+
+    guideline_ids: tuple[str, str]
+    kept: tuple[str, ...]
+
+
+class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A past case of which the judge says something else than before, with the case itself hidden from it.
+
+    `effect` is fixed (right now), broken (was right), or moved (wrong before and after). `guideline_ids` names the new
+    guideline behind it where only one can be.
+    """
+
+    id: str
+    label: Value | None
+    before: Value
+    after: Value
+    effect: Literal["fixed", "broken", "moved"]
+    guideline_ids: tuple[str, ...] = ()
+
+
+class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A locked case after an align: whether it is still judged right, and which guidelines were left out for it."""
+
+    id: str
+    kept: bool
+    guideline_ids: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Impact(msgspec.Struct, frozen=True, kw_only=True):
+    """What the align changed on past cases: `checked` of them were judged by the judge before and after.
+
+    `failed` could not be asked. `reverted` are the new guidelines that were taken out of force because they broke
+    significantly more than they fixed.
+    """
+
+    checked: int = 0
+    failed: int = 0
+    changes: tuple[VerdictChange, ...] = ()
+    reverted: tuple[str, ...] = ()
+
+    @property
+    def fixed(self) -> int:
+        """How many verdicts are right now and were not."""
+        return sum(change.effect == "fixed" for change in self.changes)
+
+    @property
+    def broken(self) -> int:
+        """How many verdicts were right and are not."""
+        return sum(change.effect == "broken" for change in self.changes)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AlignResult:
     """A complete new judge, and what was learned or forgotten on the way.
 
     `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
-    `impact` is None: which verdicts changed is measured by comparing judgments (`memalign evaluate`) so far.
+    `conflicts` are labels of people that differ on one content; `rule_conflicts` guidelines that contradict each other.
+    `impact` is what changed on past cases, None where that was not checked; `locks` what became of each locked case.
+    `notes` say what else waits for the next align.
     """
 
     judge: Judge
@@ -52,7 +111,10 @@ class AlignResult:
     forgotten: tuple[Guideline, ...] = ()
     removed: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    impact: None = None
+    rule_conflicts: tuple[RuleConflict, ...] = ()
+    impact: Impact | None = None
+    locks: tuple[LockCheck, ...] = ()
+    notes: tuple[str, ...] = ()
     usage: Usage = Usage()
     seconds: float = 0.0
     changed: bool = True
@@ -80,8 +142,15 @@ class AlignResult:
             parts.append(f"forgot {_span(self.forgotten)}")
         if self.guidelines:
             parts.append(f"new {_span(self.guidelines)}")
-        if self.conflicts:
-            parts.append(f"{len(self.conflicts)} conflict{'s' if len(self.conflicts) > 1 else ''}")
+        if self.impact is not None and self.impact.checked:
+            impact = self.impact
+            parts.append(f"fixed {impact.fixed} and broke {impact.broken} of {impact.checked} checked")
+            if impact.reverted:
+                parts.append(f"so {len(impact.reverted)} new guidelines were left out")
+        if broken := [check.id for check in self.locks if not check.kept]:
+            parts.append(f"locked and not kept: {', '.join(broken)}")
+        if count := len(self.conflicts) + len(self.rule_conflicts):
+            parts.append(f"{count} conflict{'s' if count > 1 else ''}")
         parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
         parts.append("cost unknown" if self.usage.cost is None else f"${self.usage.cost:.2g}")
         return ", ".join(parts)
@@ -97,11 +166,20 @@ class AlignResult:
             "removed": list(self.removed),
             "pending": [{"key": key, "reason": reason} for key, reason in self.pending],
             "conflicts": msgspec.to_builtins(self.conflicts),
-            "impact": None,
+            "rule_conflicts": msgspec.to_builtins(self.rule_conflicts),
+            "impact": self._impact(),
+            "locks": msgspec.to_builtins(self.locks),
+            "notes": list(self.notes),
             "usage": msgspec.to_builtins(self.usage),
             "seconds": self.seconds,
             "memory_hash": self.judge.memory.hash,
         }
+
+    def _impact(self) -> dict[str, Any] | None:
+        if self.impact is None:
+            return None
+        counts = {"fixed": self.impact.fixed, "broken": self.impact.broken}
+        return {**msgspec.to_builtins(self.impact), **counts}
 
 
 def _span(guidelines: tuple[Guideline, ...]) -> str:

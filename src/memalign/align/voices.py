@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from memalign.align.consolidate import in_canonical_order
 from memalign.align.forget import forget_lessons
-from memalign.align.result import Conflict
+from memalign.align.result import Conflict, RuleConflict
 from memalign.errors import InputError
 from memalign.memory import Case, Memory, Voice
 from memalign.records import Example, Feedback
 
-__all__ = ["add_voices", "conflicts", "settle", "sort_rows"]
+__all__ = ["add_voices", "conflicts", "rule_conflicts", "settle", "sort_rows"]
 
 replace = msgspec.structs.replace
 
@@ -62,13 +63,15 @@ def settle(memory: Memory) -> Memory:
     are never disputed.
     """
     silenced, restored = set(), set()
+    # A voice whose label counts is disputed all the same when its rule lost against another: not for labels to settle.
+    carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
     for case in memory.cases:
         label = memory.label(case)
         for voice in case.voices:
             agrees = voice.value is None or voice.value == label
-            if not agrees and voice.state != "disputed":
+            if not agrees and (voice.state != "disputed" or voice.key in carried):
                 silenced.add(voice.key)
-            elif agrees and voice.state == "disputed":
+            elif agrees and voice.state == "disputed" and voice.key not in carried:
                 restored.add(voice.key)
     if not silenced and not restored:
         return memory
@@ -87,6 +90,21 @@ def settle(memory: Memory) -> Memory:
         return replace(case, voices=voices)
 
     return replace(memory, cases=tuple(settled(case) for case in memory.cases))
+
+
+def rule_conflicts(memory: Memory) -> tuple[RuleConflict, ...]:
+    """Every two guidelines in force, or held back only by each other, that contradict each other; the older first."""
+    by_id = {guideline.id: guideline for guideline in memory.guidelines}
+    found: dict[tuple[str, str], RuleConflict] = {}
+    for relation in memory.relations:
+        if relation.verdict != "contradicts" or not by_id.keys() >= set(relation.pair):
+            continue
+        faces = [by_id.get(by_id[name].shown_by or "", by_id[name]) for name in relation.pair]
+        one, other = in_canonical_order(*faces)
+        standing = tuple(g.id for g in (one, other) if g.status in ("active", "demoted"))
+        if standing and all(g.id in standing or g.outvoted_by is not None for g in (one, other)):
+            found[one.id, other.id] = RuleConflict(guideline_ids=(one.id, other.id), kept=standing)
+    return tuple(found[pair] for pair in sorted(found, key=lambda ids: [int(name[1:]) for name in ids]))
 
 
 def conflicts(memory: Memory) -> tuple[Conflict, ...]:

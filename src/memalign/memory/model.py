@@ -8,15 +8,15 @@ guideline can be exposed to. Withdrawn feedback leaves only its key behind.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from memalign.errors import UnknownKey
-from memalign.memory.shown import shown_once
-from memalign.memory.voices import policy_label
+from memalign.memory.standing import Relation, standing
+from memalign.memory.voices import POLICY, Rule, policy_label, policy_strength
 from memalign.records import Example, Feedback, Guideline, LedgerState, canonical_json, feedback_key
 from memalign.values import Value
 
@@ -115,16 +115,23 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
-    `cases` are ordered by id, `guidelines` (of every status) by number. `authority` are the sources whose label
-    decides, first one first. `embedding_model` names the model of the cases' vectors.
+    `cases` are ordered by id, `guidelines` (of every status) by number. `relations` are what a model said of pairs of
+    guidelines. `locks` are the ids of cases that no later align may break. `policy` says by what several people's
+    labels are weighed, first one first; `authority` are the sources whose label then decides, first one first.
+    `guideline_tokens` is how much of a prompt guidelines may take (None: no limit). `embedding_model` names the model
+    of the cases' vectors.
     """
 
     cases: tuple[Case, ...] = ()
     guidelines: tuple[Guideline, ...] = ()
     shards: tuple[Shard, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    locks: tuple[str, ...] = ()
     next_guideline: int = 1
     authority: tuple[str, ...] = ()
+    policy: tuple[Rule, ...] = POLICY
+    guideline_tokens: int | None = None
     embedding_model: str | None = None
 
     # -- what a judge uses ---------------------------------------------------------------------------------------
@@ -171,7 +178,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def label(self, case: Case) -> Value | None:
         """The case's effective label under the policy, or None when there are only comments."""
-        return policy_label(self.voices_on(case), self.authority)
+        return policy_label(self.voices_on(case), self.authority, self.policy)
 
     # -- what alignment and the registry use ---------------------------------------------------------------------
 
@@ -254,8 +261,56 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return msgspec.structs.replace(
             self,
             cases=tuple(case for case in self.cases if case.example.content_hash not in contents),
-            guidelines=shown_once(left),  # one that stood behind a hidden one steps in, as it would after forgetting
+            guidelines=tuple(left),
+        ).settled()  # one that stood behind a hidden one steps in, as it would after forgetting
+
+    # -- what is in force ----------------------------------------------------------------------------------------
+
+    def settled(self) -> Memory:
+        """This memory with every guideline in the status that it has beside the others; see `standing`."""
+        guidelines = standing(
+            self.guidelines,
+            relations=self.relations,
+            strength=self._strength,
+            tokens=self.guideline_tokens,
+            corrective=self.corrective,
         )
+        return self if guidelines == self.guidelines else msgspec.structs.replace(self, guidelines=guidelines)
+
+    def _strength(self, keys: Collection[str]) -> tuple[Any, ...]:
+        voices = [voice for key in sorted(keys) if (voice := self.voice(key))]
+        return policy_strength(voices, self.authority, self.policy)
+
+    @cached_property
+    def corrective(self) -> frozenset[str]:
+        """The keys of all feedback on cases of which the judge, before it learned, had said something else."""
+        return frozenset(
+            voice.key
+            for case in self.cases
+            if case.probe is not None and (label := self.label(case)) is not None and label != case.probe.value
+            for voice in case.voices
+        )
+
+    @cached_property
+    def demoted(self) -> tuple[Guideline, ...]:
+        """The guidelines beyond the budget, which a judgment sees only where a similar case calls for them."""
+        return tuple(guideline for guideline in self.guidelines if guideline.status == "demoted")
+
+    def called_for(self, cases: Iterable[Case]) -> tuple[Guideline, ...]:
+        """The demoted guidelines that stem from feedback on `cases`, the first case's first."""
+        found = {g.id: g for case in cases for voice in case.voices for g in self._demoted_by_key.get(voice.key, ())}
+        return tuple(found.values())
+
+    @cached_property
+    def _demoted_by_key(self) -> Mapping[str, tuple[Guideline, ...]]:
+        faces = {guideline.id: guideline for guideline in self.demoted}
+        found: dict[str, list[Guideline]] = {}
+        for guideline in self.guidelines:
+            face = faces.get(guideline.shown_by or guideline.id)
+            if face is not None:
+                for key in guideline.supported_by:
+                    found.setdefault(key, []).append(face)
+        return {key: tuple(several) for key, several in found.items()}
 
     @cached_property
     def hash(self) -> str:
@@ -265,6 +320,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         state: dict[str, Any] = {
             "authority": self.authority,
+            "policy": self.policy,
+            "guideline_tokens": self.guideline_tokens,
+            "relations": [(*relation.pair, relation.verdict) for relation in self.relations],
+            "locks": self.locks,
             "embedding_model": self.embedding_model,
             "cases": [
                 {

@@ -1,18 +1,22 @@
 """Several people on one case: which label counts.
 
-The policy is authority, then majority, then recency, then the canonical order of sources, so that the answer never
-depends on the order in which voices arrived.
+A judge's policy is an order of rules: by default authority, then majority, then recency. The canonical order of sources
+comes last, so that the answer never depends on the order in which voices arrived.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from memalign.values import Value
 
-__all__ = ["LabelledVoice", "policy_label"]
+__all__ = ["POLICY", "LabelledVoice", "Rule", "policy_label", "policy_strength"]
+
+Rule = Literal["authority", "majority", "recency"]
+
+POLICY: tuple[Rule, ...] = ("authority", "majority", "recency")
+"""By what several people's labels are weighed when the judge does not say otherwise."""
 
 
 class LabelledVoice(Protocol):
@@ -31,24 +35,40 @@ class LabelledVoice(Protocol):
         """When, as ISO 8601 in UTC."""
 
 
-def policy_label(voices: Sequence[LabelledVoice], authority: Sequence[str] = ()) -> Value | None:
+def policy_label(
+    voices: Sequence[LabelledVoice], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
+) -> Value | None:
     """The effective label of one case, or None when nobody gave one.
 
-    The first source of `authority` that labelled the case decides. Otherwise the most frequent label; between equally
-    frequent ones the label given last (a voice without a time counts as the oldest).
+    Under `authority` the label of the first of these sources that spoke; under `majority` the most frequent one; under
+    `recency` the one given last (a voice without a time counts as the oldest). A rule that leaves several labels hands
+    them on to the next.
     """
     labelled = [voice for voice in voices if voice.value is not None]
-    if not labelled:
+    by_label: dict[tuple[str, Value | None], list[LabelledVoice]] = {}
+    for voice in labelled:
+        # A bool and an int of equal value never meet in one judge; the type keeps them apart all the same.
+        by_label.setdefault((type(voice.value).__name__, voice.value), []).append(voice)
+    if not by_label:
         return None
-    for source in authority:
-        spoken = [voice for voice in labelled if voice.source == source]
-        if spoken:
-            return max(spoken, key=_recency).value
-    # A bool and an int of equal value never meet in one judge, so counting by equality is safe.
-    counts = Counter(voice.value for voice in labelled)
-    top = max(counts.values())
-    leading = [voice for voice in labelled if voice.value is not None and counts[voice.value] == top]
-    return max(leading, key=_recency).value
+    best = max(by_label.values(), key=lambda said: (policy_strength(said, authority, policy), max(map(_recency, said))))
+    return best[0].value
+
+
+def policy_strength(
+    voices: Sequence[LabelledVoice], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
+) -> tuple[Any, ...]:
+    """How much one side of a question weighs under a policy, as a tuple: the larger one counts.
+
+    `authority`: the rank of its best source; `majority`: its voices; `recency`: its last word.
+    """
+    ranks = {source: -place for place, source in enumerate(authority)}
+    weights = {
+        "authority": max((ranks.get(voice.source, -len(ranks)) for voice in voices), default=-len(ranks)),
+        "majority": len(voices),
+        "recency": max((voice.created_at or "" for voice in voices), default=""),
+    }
+    return tuple(weights[rule] for rule in policy)
 
 
 def _recency(voice: LabelledVoice) -> tuple[str, str, str]:

@@ -2,88 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from memalign.memory.budget import BYTES_PER_TOKEN, Budget, estimate_tokens
 from memalign.memory.model import Memory
 from memalign.memory.retrieval import Hit
 from memalign.prompts import ShownExample, encode, render_answer
 from memalign.records import Guideline
 
-__all__ = ["Budget", "WorkingMemory", "assemble", "estimate_tokens", "fit_guidelines", "shorten"]
-
-BYTES_PER_TOKEN = 3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
-
-
-def estimate_tokens(text: str) -> int:
-    """About how many tokens `text` takes, rather too many than too few; no tokenizer is loaded for it."""
-    return int(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN) + 1
-
-
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens that each part of a judge's prompt may take."""
-
-    guidelines: int
-    example: int
-    examples: int
-    item: int
-
-    @classmethod
-    def of(cls, *, context_tokens: int, system_tokens: int, answer_tokens: int, brief: bool) -> Budget:
-        """Divide what the context leaves after `system_tokens` and the answer: half for the item, a third for examples.
-
-        A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well
-        a model follows instructions falls with their number (IFScale, arXiv 2507.11538).
-        """
-        free = max(context_tokens - system_tokens - answer_tokens - 64, 256)
-        return cls(
-            guidelines=min(context_tokens // 8, 500 if brief else 4000),
-            example=min(200 if brief else 1500, free // 6),
-            examples=min(600, free // 3) if brief else free // 3,
-            item=free // 2,
-        )
+__all__ = ["WorkingMemory", "assemble", "shorten"]
 
 
 class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """The examples shown to one judgment, the item's encoded fields, and notes on what did not fit."""
+    """What one judgment is shown besides the stable prompt, and notes on what did not fit.
+
+    The examples, the demoted guidelines that the item calls for, and the item's encoded fields.
+    """
 
     examples: tuple[ShownExample, ...]
     example_ids: tuple[str, ...]
+    guidelines: tuple[Guideline, ...]
     fields: dict[str, str]
     notes: tuple[str, ...]
 
 
-def fit_guidelines(
-    guidelines: Sequence[Guideline], tokens: int, *, corrective: Collection[str] = ()
-) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
-    """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
-
-    Pinned ones go first, then those that a person wrote, then those that stem from `corrective` feedback (the judge had
-    been wrong there), then the best supported, then the oldest. The choice depends on the memory only, so the prompt's
-    prefix stays the same for every item.
-    """
-
-    def rank(guideline: Guideline) -> tuple[bool, bool, bool, int, int]:
-        corrects = not set(corrective).isdisjoint(guideline.supported_by)
-        written = guideline.origin != "distilled"
-        return (not guideline.pinned, not written, not corrects, -len(guideline.supported_by), guideline.number)
-
-    kept: set[str] = set()
-    used = 0
-    for guideline in sorted(guidelines, key=rank):
-        cost = estimate_tokens(guideline.text) + 2
-        if used + cost <= tokens or guideline.pinned:
-            kept.add(guideline.id)
-            used += cost
-    chosen = tuple(guideline for guideline in guidelines if guideline.id in kept)
-    return chosen, tuple(guideline.id for guideline in guidelines if guideline.id not in kept)
-
-
 def assemble(
-    memory: Memory, hits: Sequence[Hit], *, content: Mapping[str, object], fields: Sequence[str], budget: Budget
+    memory: Memory,
+    hits: Sequence[Hit],
+    called: Sequence[Guideline] = (),
+    *,
+    content: Mapping[str, object],
+    fields: Sequence[str],
+    budget: Budget,
 ) -> WorkingMemory:
     """Encode the item's `fields` and the retrieved cases, each cut to its budget; the most useful example comes last.
+
+    Of the `called` guidelines, the most useful first, as many as fit are shown.
 
     Last, next to the item, is where models weigh an example most (Lu et al. 2022, arXiv 2104.08786).
     """
@@ -104,9 +60,21 @@ def assemble(
     return WorkingMemory(
         examples=tuple(example for _, example in shown),
         example_ids=tuple(example_id for example_id, _ in shown),
+        guidelines=_affordable(called, budget.called),
         fields=item,
         notes=(*notes, *cut),
     )
+
+
+def _affordable(called: Sequence[Guideline], tokens: int) -> tuple[Guideline, ...]:
+    """The first of them that fit, in their own order: what is left out stays demoted, as the memory has it."""
+    kept, used = [], 0
+    for guideline in called:
+        used += estimate_tokens(guideline.text) + 2
+        if used > tokens:
+            break
+        kept.append(guideline)
+    return tuple(sorted(kept, key=lambda guideline: guideline.number))
 
 
 def _show(memory: Memory, hit: Hit, fields: Sequence[str], tokens: int) -> tuple[ShownExample, list[str]]:

@@ -10,6 +10,7 @@ from memalign.prompts.render import (
     render_distil_one,
     render_item,
     render_judge_system,
+    render_relate,
     values_in_words,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "render_distil_one",
     "render_item",
     "render_judge_system",
+    "render_relate",
     "values_in_words",
 ]

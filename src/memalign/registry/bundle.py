@@ -21,7 +21,8 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.judge import Judge
-from memalign.memory import Case, Memory, Probe, Shard, Tombstone, Voice
+from memalign.memory import Case, Memory, Probe, Relation, Shard, Tombstone, Voice
+from memalign.memory.voices import Rule
 from memalign.prompts import prompts_hash
 from memalign.records import Example, Guideline, canonical_json
 from memalign.registry.store import settings_of
@@ -46,6 +47,10 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
             "hash": memory.hash,
             "embedding_model": memory.embedding_model,  # of the vectors: float32, little-endian, base64
             "authority": list(memory.authority),
+            "policy": list(memory.policy),
+            "guideline_tokens": memory.guideline_tokens,
+            "locks": list(memory.locks),
+            "relations": [_plain(relation) for relation in memory.relations],
             "next_guideline": memory.next_guideline,
             "guidelines": [_plain(guideline) for guideline in memory.guidelines],
             "shards": [list(shard.keys) for shard in memory.shards],
@@ -161,6 +166,10 @@ def _judge(document: Mapping[str, Any]) -> Judge:
             tombstones=msgspec.convert(memory["tombstones"], tuple[Tombstone, ...]),
             next_guideline=memory["next_guideline"],
             authority=tuple(memory["authority"]),
+            policy=msgspec.convert(memory["policy"], tuple[Rule, ...]),
+            guideline_tokens=memory["guideline_tokens"],
+            locks=tuple(memory["locks"]),
+            relations=msgspec.convert(memory["relations"], tuple[Relation, ...]),
             embedding_model=memory["embedding_model"],
         ),
     )

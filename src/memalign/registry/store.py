@@ -13,7 +13,8 @@ import msgspec
 
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
-from memalign.memory import Case, Memory, Probe, Shard, Tombstone, Voice
+from memalign.memory import Case, Memory, Probe, Relation, Shard, Tombstone, Voice
+from memalign.memory.voices import POLICY
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.records import Example, Guideline
 from memalign.values import ValueType
@@ -31,10 +32,11 @@ _TYPES: dict[str, Any] = {
     "guideline": Guideline,
     "tombstone": Tombstone,
     "shard": tuple[str, ...],
+    "relation": Relation,
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
 _SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
-_STATE = ("next_guideline", "authority", "embedding_model")
+_STATE = ("next_guideline", "authority", "policy", "guideline_tokens", "locks", "embedding_model")
 _STEP = 1 << 20
 
 
@@ -85,8 +87,12 @@ class Codec:
             guidelines=tuple(sorted(by_kind.get("guideline", {}).values(), key=lambda guideline: guideline.number)),
             shards=tuple(Shard(keys=keys) for _, keys in sorted(by_kind.get("shard", {}).items())),
             tombstones=tuple(stone for _, stone in sorted(by_kind.get("tombstone", {}).items())),
+            relations=tuple(sorted(by_kind.get("relation", {}).values(), key=_pair_order)),
+            locks=tuple(state.get("locks", ())),
             next_guideline=state.get("next_guideline", 1),
             authority=tuple(state.get("authority", ())),
+            policy=tuple(state.get("policy", POLICY)),
+            guideline_tokens=state.get("guideline_tokens"),
             embedding_model=state.get("embedding_model"),
         )
 
@@ -108,6 +114,8 @@ class Codec:
                 contents["vector", case.id] = case.vector
         for guideline in memory.guidelines:
             contents["guideline", guideline.id] = self.encode(guideline)
+        for relation in memory.relations:
+            contents["relation", "-".join(relation.pair)] = self.encode(relation)
         for stone in memory.tombstones:
             contents["tombstone", _key(stone.key)] = self.encode(stone)
         for place, keys in _placed([shard.keys for shard in memory.shards], shards_in(before or {})):
@@ -208,6 +216,10 @@ def decoded(kind: str, body: bytes) -> Any:
             return msgspec.convert(json.loads(body), _TYPES[kind]) if decoder else json.loads(body)
     except (ValueError, msgspec.MsgspecError) as error:
         raise RegistryError(f"a row of kind {kind} is damaged: {error}; restore the registry from a copy") from None
+
+
+def _pair_order(relation: Relation) -> list[int]:
+    return [int(name[1:]) for name in relation.pair]
 
 
 def _key(key: str) -> str:

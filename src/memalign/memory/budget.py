@@ -1,0 +1,72 @@
+"""How many tokens the parts of a prompt may take, and which guidelines fit."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from memalign.records import Guideline
+
+__all__ = ["BYTES_PER_TOKEN", "Budget", "estimate_tokens", "fit_guidelines"]
+
+BYTES_PER_TOKEN = 3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens `text` takes, rather too many than too few; no tokenizer is loaded for it."""
+    return int(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN) + 1
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that each part of a judge's prompt may take."""
+
+    guidelines: int
+    called: int
+    example: int
+    examples: int
+    item: int
+
+    @classmethod
+    def of(cls, *, context_tokens: int, system_tokens: int, answer_tokens: int, brief: bool) -> Budget:
+        """Divide what the context leaves after `system_tokens` and the answer: half for the item, a third for examples.
+
+        A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well
+        a model follows instructions falls with their number (IFScale, arXiv 2507.11538).
+        """
+        free = max(context_tokens - system_tokens - answer_tokens - 64, 256)
+        guidelines = min(context_tokens // 8, 500 if brief else 4000)
+        return cls(
+            guidelines=guidelines,
+            called=guidelines // 4,
+            example=min(200 if brief else 1500, free // 6),
+            examples=min(600, free // 3) if brief else free // 3,
+            item=free // 2,
+        )
+
+
+def fit_guidelines(
+    guidelines: Sequence[Guideline], tokens: int, *, corrective: Collection[str] = ()
+) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
+    """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
+
+    Pinned ones go first and are never left out, then those that a person wrote, then those that stem from `corrective`
+    feedback (the judge had been wrong there), then the best supported, then the oldest. The choice depends on the
+    memory only, so the prompt's prefix stays the same for every item.
+    """
+    corrects = frozenset(corrective)
+
+    def rank(guideline: Guideline) -> tuple[bool, bool, bool, int, int]:
+        helped = not corrects.isdisjoint(guideline.supported_by)
+        written = guideline.origin != "distilled"
+        return (not guideline.pinned, not written, not helped, -len(guideline.supported_by), guideline.number)
+
+    kept: set[str] = set()
+    used = 0
+    for guideline in sorted(guidelines, key=rank):
+        cost = estimate_tokens(guideline.text) + 2
+        if used + cost <= tokens or guideline.pinned:
+            kept.add(guideline.id)
+            used += cost
+    chosen = tuple(guideline for guideline in guidelines if guideline.id in kept)
+    return chosen, tuple(guideline.id for guideline in guidelines if guideline.id not in kept)

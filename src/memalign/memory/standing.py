@@ -1,0 +1,159 @@
+"""Which guidelines are in force: one of those that say the same, one side of a contradiction, as many as fit.
+
+Nothing is thrown away: what does not stand steps in when that goes which stands before it. So forgetting promotes
+another without a model call, and the answer depends on the memory alone, never on the order in which it grew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from memalign.memory.budget import fit_guidelines
+from memalign.memory.guard import normalised
+from memalign.records import Guideline
+
+__all__ = ["ADMISSION", "LOCK", "Relation", "left_out", "revised", "standing"]
+
+replace = msgspec.structs.replace
+
+ADMISSION = "admission"
+"""What a guideline's `status_by` begins with when the judge's own checks left it out, not a person."""
+
+
+LOCK = f"{ADMISSION} for "
+"""What it is, before a case's id, where that was a locked case."""
+
+
+class Relation(msgspec.Struct, frozen=True, kw_only=True):
+    """What two guidelines are to each other, as a model judged; `pair` are their ids, the older one first."""
+
+    pair: tuple[str, str]
+    verdict: Literal["same", "contradicts", "unrelated"]
+
+
+def standing(
+    guidelines: Iterable[Guideline],
+    *,
+    relations: Sequence[Relation] = (),
+    strength: Callable[[Collection[str]], tuple[Any, ...]] = lambda keys: (len(keys),),
+    tokens: int | None = None,
+    corrective: Collection[str] = (),
+) -> tuple[Guideline, ...]:
+    """`guidelines`, each with the status that it has beside the others; deciding again changes nothing.
+
+    Of those that say the same, in words or by a verdict, one is active: a pinned one before others, then a person's,
+    then the oldest; the others are superseded by it. Where two contradict each other the weaker is superseded,
+    `outvoted_by` the stronger: `strength` weighs the feedback behind each side, a larger tuple wins; two pinned ones
+    both stand. Beyond `tokens` the least useful are demoted. What a person retired, and what was revised, stays.
+    """
+    known = tuple(guidelines)
+    group = _groups(known, relations)
+    stood = {guideline.id: _released(guideline, group) for guideline in known}
+    retired = {group[g.id] for g in known if g.status == "retired" and not left_out(g)}
+    members: dict[str, list[Guideline]] = {}
+    for guideline in stood.values():
+        if guideline.status != "active":
+            continue
+        if guideline.origin == "distilled" and not guideline.pinned and group[guideline.id] in retired:
+            # What a person retired does not come back because a later distillation writes it again.
+            stood[guideline.id] = replace(guideline, status="retired")
+        else:
+            members.setdefault(group[guideline.id], []).append(guideline)
+    shown = {root: min(several, key=_rank) for root, several in members.items()}
+    for root, several in members.items():
+        for guideline in several:
+            if guideline is not shown[root]:
+                stood[guideline.id] = replace(guideline, status="superseded", shown_by=shown[root].id)
+    for loser, winner in _outvoted(shown, members, group, relations, strength):
+        stood[loser] = replace(stood[loser], status="superseded", outvoted_by=winner)
+    if tokens is not None:
+        active = [guideline for guideline in stood.values() if guideline.status == "active"]
+        for name in fit_guidelines(active, tokens, corrective=corrective)[1]:
+            stood[name] = replace(stood[name], status="demoted")
+    return tuple(stood.values())
+
+
+def _groups(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> dict[str, str]:
+    """Id → the id that stands for all which say the same: in the same words, or by a verdict."""
+    parent = {guideline.id: guideline.id for guideline in guidelines}
+
+    def root(name: str) -> str:
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    first: dict[str, str] = {}
+    for guideline in guidelines:
+        parent[root(guideline.id)] = root(first.setdefault(normalised(guideline.text), guideline.id))
+    for relation in relations:
+        if relation.verdict == "same" and all(name in parent for name in relation.pair):
+            older, newer = (root(name) for name in relation.pair)
+            parent[newer] = older
+    return {name: root(name) for name in parent}
+
+
+def _released(guideline: Guideline, group: Mapping[str, str]) -> Guideline:
+    """Free of what earlier decisions said of it; only a revision keeps what it replaced out of sight."""
+    if guideline.status not in ("superseded", "demoted"):
+        return guideline
+    if _passed(guideline, group):
+        return guideline
+    return replace(guideline, status="active", shown_by=None, outvoted_by=None)
+
+
+def left_out(guideline: Guideline) -> bool:
+    """Whether the judge's own checks took the guideline out of force, because it made verdicts worse."""
+    return guideline.status == "retired" and (guideline.status_by or "").startswith(ADMISSION)
+
+
+def revised(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> frozenset[str]:
+    """The ids of guidelines that another one took the place of, with other words and another meaning."""
+    group = _groups(guidelines, relations)
+    return frozenset(g.id for g in guidelines if g.status == "superseded" and _passed(g, group))
+
+
+def _passed(guideline: Guideline, group: Mapping[str, str]) -> bool:
+    before = guideline.shown_by
+    return before is not None and before in group and group[before] != group[guideline.id]
+
+
+def _rank(guideline: Guideline) -> tuple[bool, bool, int]:
+    return (not guideline.pinned, guideline.origin == "distilled", guideline.number)
+
+
+def _outvoted(
+    shown: Mapping[str, Guideline],
+    members: Mapping[str, Sequence[Guideline]],
+    group: Mapping[str, str],
+    relations: Sequence[Relation],
+    strength: Callable[[Collection[str]], tuple[Any, ...]],
+) -> list[tuple[str, str]]:
+    """Loser and winner, by id, of every contradiction between guidelines that are shown."""
+    rivals: dict[str, set[str]] = {}
+    live = {guideline.id for several in members.values() for guideline in several}
+    for relation in relations:
+        if relation.verdict == "contradicts" and live.issuperset(relation.pair):
+            one, other = (group[name] for name in relation.pair)
+            if one != other:
+                rivals.setdefault(one, set()).add(other)
+                rivals.setdefault(other, set()).add(one)
+
+    def weight(root: str) -> tuple[Any, ...]:
+        face = shown[root]
+        keys = {key for guideline in members[root] for key in guideline.supported_by}
+        return (face.pinned, face.origin != "distilled", strength(keys), -face.number)
+
+    found: list[tuple[str, str]] = []
+    stands: dict[str, Guideline] = {}
+    for root in sorted(rivals, key=weight, reverse=True):
+        face = shown[root]
+        foes = [stands[foe] for foe in stands if foe in rivals[root] and not (face.pinned and stands[foe].pinned)]
+        if foes:
+            found.append((face.id, foes[0].id))
+        else:
+            stands[root] = face
+    return found
