@@ -16,7 +16,7 @@ from memalign.bench.arms.base import Fitted, Setting, Verdict
 from memalign.bench.arms.peer import SETUP, PeerArm
 from memalign.bench.tasks import Task, cases_of
 from memalign.errors import ConfigurationError, ModelUnavailable
-from memalign.records import Example, Feedback
+from memalign.records import Example, Feedback, Usage
 from memalign.values import Value
 from tests.bench.raw_models import Scripted
 
@@ -76,12 +76,14 @@ class TestAPeerInItsOwnProcess:
     async def test_learning_again_asks_nothing_anew_and_takes_as_long(self, tmp_path: Path) -> None:
         model = Scripted(lambda _: "true", "local:scripted")
         fits = []
+        paid: list[Usage] = []
         for _ in range(2):
-            fitted = await learn(tmp_path, model)
+            fitted = await learn(tmp_path, model, paid=paid.append)
             fits.append(fitted.fit)
             await fitted.close()
         assert len(model.bodies) == 1
         assert [fit.calls for fit in fits] == [1, 1]
+        assert [usage.calls for usage in paid] == [1]
         assert fits[1].seconds == fits[0].seconds + 2.5  # the call, which the worker's clock did not see this time
 
     async def test_rows_that_are_judged_at_once_do_not_mix(self, tmp_path: Path) -> None:

@@ -96,6 +96,19 @@ def test_judgments_of_another_state_of_an_arm_are_never_mixed_with_its_own(confi
     assert len({line.fit for line in found}) == 1
 
 
+def test_progress_ends_at_the_total_although_judgments_were_dropped_on_the_way(
+    config: Path, endpoint: Endpoint
+) -> None:
+    go(config, test=3)
+    path = config.parent / "raw" / cell("memalign", 8).path
+    path.write_text(path.read_text("utf-8").replace('"fit":"', '"fit":"0'), "utf-8")
+    told: list[tuple[str, int, int]] = []
+    raw = RawFolder(config.parent / "raw")
+    aio.run(run_benchmark(plan_of(config), raw, memo=config.parent / "memo", progress=lambda *at: told.append(at)))
+    assert [at for at in told if at[0] == "judging"][-1] == ("judging", 42, 42)
+    assert all(done <= total for _, done, total in told)
+
+
 def test_a_line_that_a_stop_cut_off_is_judged_again(config: Path, endpoint: Endpoint) -> None:
     go(config)
     path = config.parent / "raw" / cell("bare", 0).path
@@ -137,6 +150,17 @@ def test_a_run_stops_at_its_ceiling_and_goes_on_later(
     assert go(config, arms=("bare",), stages=(0,)).judged == 6 - judged
 
 
+def test_remembered_calls_are_not_spent_again(config: Path, endpoint: Endpoint) -> None:
+    first = go(config, arms=("memalign",), stages=(8,))
+    assert first.cost > 0
+    shutil.rmtree(config.parent / "raw")
+    again = go(config, arms=("memalign",), stages=(8,), ceiling=first.cost / 100)
+    assert (again.cost, again.stopped, again.judged) == (0.0, None, 6)
+    assert (
+        sum(line.cost or 0.0 for line in lines_of(config, "memalign", 8)) > 0
+    )  # a judgment's own cost is what it once was
+
+
 def test_a_ceiling_needs_to_know_what_calls_cost(config: Path, endpoint: Endpoint) -> None:
     outcome = go(config, arms=("bare",), stages=(0,), ceiling=1.0, prices=None)
     assert "prices" in (outcome.stopped or "")
@@ -166,6 +190,20 @@ def test_seen_cases_are_judged_in_view_and_left_out(config: Path, endpoint: Endp
     views = [line.view for line in lines_of(config, "memalign", 8)]
     assert [views.count(view) for view in ("unseen", "seen", "left-out")] == [6, 4, 4]
     assert [line.view for line in lines_of(config, "bare", 0)].count("left-out") == 0
+
+
+def test_a_run_with_seen_cases_ends_when_each_arm_has_judged_them_in_the_ways_that_it_can(
+    config: Path, endpoint: Endpoint
+) -> None:
+    raw = RawFolder(config.parent / "raw")
+    arms = ("majority", "bare", "memalign")
+    assert go(config, seen=2, arms=arms).judged == 2 * (6 + 2) + (6 + 2) + 2 * (6 + 2 + 2)
+    done, total = plan_of(config, seen=2, arms=arms).counts(raw)
+    assert done == total
+    assert estimate_run(plan_of(config, seen=2, arms=arms), raw) == []
+    assert {line.view for line in lines_of(config, "majority", 8)} == {"unseen", "left-out"}
+    peers = plan_of(config, seen=2, arms=("mlflow",))
+    assert {view for _, view in peers.todo(cell("mlflow", 8))} == {"unseen", "seen"}
 
 
 def test_a_left_out_case_is_judged_without_its_own_example_and_lesson(config: Path, endpoint: Endpoint) -> None:

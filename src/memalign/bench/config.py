@@ -28,20 +28,30 @@ python = "../.peers/bin/python"     # an interpreter that has mlflow and dspy
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
+from memalign.bench.arms.base import Arm
 from memalign.bench.arms.floors import FLOORS
 from memalign.bench.arms.judges import JUDGES
+from memalign.bench.arms.peer import PEERS, PeerArm
 from memalign.bench.prices import Prices
+from memalign.bench.raw import View
 from memalign.errors import InputError
 
-__all__ = ["ARMS", "PEERS", "Config", "Peers", "load_config"]
+__all__ = ["ARMS", "BARE", "OURS", "PEERS", "Config", "Peers", "load_config", "views_of"]
 
-PEERS = ("mlflow", "miprov2", "simba", "gepa")
-ARMS = (*FLOORS, *JUDGES, *PEERS)
+OURS: Mapping[str, Arm] = {**FLOORS, **JUDGES}
+"""The arms that live in this process, by their names."""
+ARMS = (*OURS, *PEERS)
 BARE = "bare"
+
+
+def views_of(arm: str) -> frozenset[View]:
+    """How the arm of that name can judge a case."""
+    return PeerArm.views if arm in PEERS else OURS[arm].views
 
 
 class Peers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import MappingProxyType
@@ -183,7 +183,8 @@ class Endpoint:
     """Serves a model, and an embedder, at `base_url` for as long as the context lasts.
 
     `prices` give the cost; without them it is 0.0 for an embedded model and unknown (None) for others. `defaults` are
-    the fields that a request gets when it leaves them out.
+    the fields that a request gets when it leaves them out. `paid` is told the usage of every call that was made, and not
+    of those that were remembered.
     """
 
     def __init__(
@@ -193,12 +194,14 @@ class Endpoint:
         *,
         prices: Prices | None = None,
         defaults: Mapping[str, Any] = DEFAULTS,
+        paid: Callable[[Usage], None] | None = None,
     ) -> None:
         self._model = model
         self._embedding = embedding
         self._prices = prices
         self._free = model.name.startswith("local:")
         self._defaults = dict(defaults)
+        self._paid = paid or (lambda _: None)
         self._lock = threading.Lock()
         self._spent = Usage()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -230,18 +233,21 @@ class Endpoint:
         started = time.perf_counter()
         reply = await self._model.raw({**self._defaults, **body})
         seconds = float(reply.pop("seconds", time.perf_counter() - started))
-        remembered = seconds if reply.pop(REMEMBERED, False) else 0.0
+        remembered = bool(reply.pop(REMEMBERED, False))
         used = reply.get("usage") or {}
         usage = Usage(
             calls=1,
             input_tokens=used.get("prompt_tokens", 0),
             cached_tokens=(used.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
             output_tokens=used.get("completion_tokens", 0),
-            seconds={"model": seconds, REMEMBERED: remembered},
+            seconds={"model": seconds, REMEMBERED: seconds if remembered else 0.0},
         )
         cost = self._prices.of(usage) if self._prices else 0.0 if self._free else None
+        usage = msgspec.structs.replace(usage, cost=cost)
         with self._lock:
-            self._spent += msgspec.structs.replace(usage, cost=cost)
+            self._spent += usage
+        if not remembered:
+            self._paid(usage)
         return reply
 
     async def embed(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import msgspec
 from memalign.align.optimizer import STAGES
 from memalign.bench.arms.floors import FLOORS
 from memalign.bench.arms.judges import JUDGES
+from memalign.bench.arms.peer import workers_for
 from memalign.bench.config import BARE, PEERS
 from memalign.bench.plan import Plan
 from memalign.bench.raw import Cell, RawFolder
@@ -72,17 +73,19 @@ def _cell(plan: Plan, raw: RawFolder, cell: Cell, count: int, paid: set[tuple[ob
         return Usage(), 0.0
     limits = resolve(cell.model).limits
     task = plan.tasks[cell.task]
-    judging, seconds = _observed(raw, cell, count) or _guessed(task, cell.arm, limits, count)
+    peer = cell.arm in PEERS  # a peer judges one case at a time, and learns with as many calls as its workers make
+    at_once = 1 if peer else limits.concurrency
+    judging, seconds = _observed(raw, cell, count, at_once) or _guessed(task, cell.arm, limits, count, at_once)
     fitted = raw.fit(cell) is not None
     learning = Usage() if fitted else _learning(task, cell, limits, plan.config.stages_of(cell.arm), paid)
-    seconds = seconds / limits.concurrency + _seconds(learning, limits)
+    seconds += _seconds(learning, limits, workers_for(limits) if peer else limits.concurrency)
     usage = judging + learning
     prices = plan.config.prices
     cost = prices.of(usage) if prices is not None else 0.0 if limits.brief else None
     return msgspec.structs.replace(usage, cost=cost), seconds
 
 
-def _observed(raw: RawFolder, cell: Cell, count: int) -> tuple[Usage, float] | None:
+def _observed(raw: RawFolder, cell: Cell, count: int, at_once: int) -> tuple[Usage, float] | None:
     lines = [line for line in raw.lines(cell) if line.error is None]
     if not lines:
         return None
@@ -96,10 +99,10 @@ def _observed(raw: RawFolder, cell: Cell, count: int) -> tuple[Usage, float] | N
         cached_tokens=scaled(line.cached for line in lines),
         output_tokens=scaled(line.tokens_out for line in lines),
     )
-    return usage, mean(line.seconds for line in lines) * count
+    return usage, mean(line.seconds for line in lines) * count / at_once
 
 
-def _guessed(task: Task, arm: str, limits: Limits, count: int) -> tuple[Usage, float]:
+def _guessed(task: Task, arm: str, limits: Limits, count: int, at_once: int) -> tuple[Usage, float]:
     system, item = _prompt(task, limits)
     budget = Budget.of(
         context_tokens=limits.context_tokens, system_tokens=system, answer_tokens=160, brief=limits.brief
@@ -114,7 +117,7 @@ def _guessed(task: Task, arm: str, limits: Limits, count: int) -> tuple[Usage, f
     usage = Usage(
         calls=count, input_tokens=count * (fresh + stable), cached_tokens=count * stable, output_tokens=count * answer
     )
-    return usage, _seconds(usage, limits) * limits.concurrency
+    return usage, _seconds(usage, limits, at_once)
 
 
 def _learning(task: Task, cell: Cell, limits: Limits, stages: Sequence[int], paid: set[tuple[object, ...]]) -> Usage:
@@ -156,7 +159,7 @@ def _prompt(task: Task, limits: Limits) -> tuple[int, int]:
     return int(estimate_tokens(system) * GENEROUS), int(mean(items) * GENEROUS) + 20
 
 
-def _seconds(usage: Usage, limits: Limits) -> float:
+def _seconds(usage: Usage, limits: Limits, at_once: int) -> float:
     if not limits.brief:
-        return usage.calls * PROVIDER_SECONDS / limits.concurrency
+        return usage.calls * PROVIDER_SECONDS / at_once
     return (usage.input_tokens - usage.cached_tokens) / LOCAL_IN + usage.output_tokens / LOCAL_OUT

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from memalign.errors import ModelError
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
 from memalign.records import Usage
 
@@ -20,13 +22,15 @@ ANSWER = "answer"
 class Memo:
     """A ChatModel that asks another one, and keeps its answers in a folder by the hash of model and request.
 
-    A remembered reply has the usage of the call that was made, its seconds included. Failures are not kept. The folder
-    holds what models wrote about judged texts: it is for nobody else.
+    A remembered reply has the usage of the call that was made, its seconds included. Failures are not kept. `paid` is
+    told the usage of every call that was made now, failed ones too. The folder holds what models wrote about judged
+    texts: it is for nobody else.
     """
 
-    def __init__(self, model: ChatModel, folder: Path) -> None:
+    def __init__(self, model: ChatModel, folder: Path, *, paid: Callable[[Usage], None] | None = None) -> None:
         self._model = model
         self._folder = folder
+        self._paid = paid or (lambda _: None)
         self._spent = Usage()
         self._remembered = 0.0
 
@@ -54,7 +58,12 @@ class Memo:
             self._remembered += reply.usage.seconds.get(ANSWER, 0.0)
         else:
             started = time.perf_counter()
-            reply = await self._model.complete(request)
+            try:
+                reply = await self._model.complete(request)
+            except ModelError as error:
+                self._paid(error.usage or Usage())
+                raise
+            self._paid(reply.usage)
             usage = reply.usage + Usage(seconds={ANSWER: time.perf_counter() - started})
             reply = msgspec.structs.replace(reply, usage=usage)
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memalign.bench.config import BARE, Config
+from memalign.bench.config import Config, views_of
 from memalign.bench.raw import Cell, RawFolder, View
 from memalign.bench.tasks import Case, Split, Task
 
@@ -22,7 +22,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A run's cells and cases; `done` are the judgments that the raw folder holds already."""
+    """A run's tasks, how they are split by task and seed, and its cells in the order of doing."""
 
     config: Config
     tasks: dict[str, Task]
@@ -30,13 +30,12 @@ class Plan:
     cells: tuple[Cell, ...]
 
     def todo(self, cell: Cell) -> list[tuple[Case, View]]:
-        """Every case of the cell and how it is looked at: the tests, then those that taught."""
+        """Every case of the cell and how it is looked at: the tests, then those that taught, in the arm's views."""
         split = self.splits[cell.task, cell.seed]
         wanted: list[tuple[Case, View]] = [(case, "unseen") for case in split.test]
         taught = split.train[: min(self.config.seen, cell.stage or self.config.seen)]
-        # To the bare judge all cases are unmet: one view says it all.
-        views: Sequence[View] = ("seen",) if cell.arm == BARE else ("seen", "left-out")
-        return wanted + [(case, view) for view in views for case in taught]
+        again: tuple[View, ...] = ("seen", "left-out")
+        return wanted + [(case, view) for view in again if view in views_of(cell.arm) for case in taught]
 
     def batches(self, raw: RawFolder) -> Iterator[Batch]:
         """What is missing, in the order of doing: the same few cases by all cells before others."""

@@ -15,9 +15,8 @@ import msgspec
 
 from memalign import aio
 from memalign.bench.arms.base import Arm, Fitted, Setting, Verdict
-from memalign.bench.arms.floors import FLOORS
-from memalign.bench.arms.judges import JUDGES
-from memalign.bench.config import PEERS
+from memalign.bench.arms.peer import PeerArm
+from memalign.bench.config import OURS, PEERS
 from memalign.bench.memo import Memo
 from memalign.bench.plan import Batch, Plan
 from memalign.bench.raw import Cell, Fit, Line, RawFolder, View
@@ -34,9 +33,11 @@ ONE_AT_A_TIME = 1
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What a run did: judgments made, judgments that failed (with one error a cell), cells that could not be done.
+    """What a run did: judgments made, and how many of them failed.
 
-    `stopped` says why the run ended before its plan, or None. `cost` is in US dollars, of this run alone.
+    `notes` name every judgment that failed, with its error, every cell that could not learn, and every cell that is
+    judged anew. `stopped` says why the run ended before its plan, or None. `cost` is in US dollars, of the calls that this
+    run made: remembered ones cost nothing again.
     """
 
     judged: int = 0
@@ -68,16 +69,17 @@ class _Runner:
         self._raw = raw
         self._memo = memo
         self._progress = progress
-        self._models = {name: Memo(resolve(name), memo / "calls") for name in plan.config.models}
+        self._models = {name: Memo(resolve(name), memo / "calls", paid=self._spend) for name in plan.config.models}
         self._learned: dict[Cell, Fitted] = {}
         self._hopeless: set[Cell] = set()
-        self._done, self._total = plan.counts(raw)
+        self._done = self._total = 0
         self.outcome = Outcome()
         self._dropped = False
 
     async def go_through(self) -> bool:
         """Do every batch that is missing; True when it broke off because some that were there are missing now."""
         self._dropped = False
+        self._done, self._total = self._plan.counts(self._raw)
         for batch in self._plan.batches(self._raw):
             await self.do(batch)
             if self.outcome.stopped:
@@ -97,11 +99,9 @@ class _Runner:
             self._hopeless.add(cell)
             self.outcome.notes.append(f"{cell}: could not learn: {error}")
             return
-        todo = [(case, view) for case, view in batch.todo if view in fitted.views]
-        self._done += len(batch.todo) - len(todo)
         setting = self._setting(cell)
         limit = ONE_AT_A_TIME if cell.arm in PEERS else setting.model.limits.concurrency
-        waiting = iter(todo)
+        waiting = iter(batch.todo)
 
         async def work() -> None:
             for case, view in waiting:
@@ -110,13 +110,12 @@ class _Runner:
                 verdict = await fitted.judge(case, view)
                 self._keep(cell, case, view, verdict, fitted.fit)
 
-        await aio.together(work() for _ in range(min(limit, len(todo))))
+        await aio.together(work() for _ in range(min(limit, len(batch.todo))))
         if not self._plan.config.rows_at_once and not any(self._grows_from(cell, other) for other in self._plan.cells):
             await self._learned.pop(cell).close()
 
     def _keep(self, cell: Cell, case: Case, view: View, verdict: Verdict, fit: Fit) -> None:
         usage = verdict.usage
-        cost = self._cost(usage)
         line = Line(
             id=case.id,
             group=case.group,
@@ -129,7 +128,7 @@ class _Runner:
             cached=usage.cached_tokens,
             tokens_out=usage.output_tokens,
             seconds=round(usage.seconds.get("model", 0.0), 3),
-            cost=cost,
+            cost=self._cost(usage),
             fit=fit.id,
         )
         self._raw.append(cell, [line])
@@ -140,7 +139,6 @@ class _Runner:
         self._done += 1
         if self._progress is not None:
             self._progress("judging", self._done, self._total)
-        self._spend(cost)
 
     async def _fitted(self, cell: Cell) -> Fitted:
         """The cell's judge, learning from the stage before where the arm can."""
@@ -168,18 +166,20 @@ class _Runner:
                 "judged anew"
             )
         usage = Usage(
-            calls=fit.calls, input_tokens=fit.tokens_in, cached_tokens=fit.cached, output_tokens=fit.tokens_out
+            calls=fit.calls,
+            input_tokens=fit.tokens_in,
+            cached_tokens=fit.cached,
+            output_tokens=fit.tokens_out,
+            cost=fit.cost,
         )
-        cost = self._cost(msgspec.structs.replace(usage, cost=fit.cost))
-        self._raw.write_fit(cell, msgspec.structs.replace(fit, cost=cost))
-        self._spend(cost)
+        self._raw.write_fit(cell, msgspec.structs.replace(fit, cost=self._cost(usage)))
 
     def _cost(self, usage: Usage) -> float | None:
         prices = self._plan.config.prices
         return usage.cost if prices is None else prices.of(usage)
 
-    def _spend(self, cost: float | None) -> None:
-        ceiling = self._plan.config.ceiling
+    def _spend(self, usage: Usage) -> None:
+        cost, ceiling = self._cost(usage), self._plan.config.ceiling
         self.outcome.cost += cost or 0.0
         if ceiling is None:
             return
@@ -192,19 +192,16 @@ class _Runner:
         return Setting(task=self._plan.tasks[cell.task], model=self._models[cell.model], seed=cell.seed)
 
     def _arm(self, name: str) -> Arm:
-        known: dict[str, Arm] = {**FLOORS, **JUDGES}
-        if name in known:
-            return known[name]
-        from memalign.bench.arms.peer import PeerArm
-
+        if name in OURS:
+            return OURS[name]
         config = self._plan.config
-        peer: Arm = PeerArm(
+        return PeerArm(
             name=name,
             python=(config.folder / config.peers.python).absolute(),
             folder=self._memo / "peers",
             prices=config.prices,
+            paid=self._spend,
         )
-        return peer
 
     @staticmethod
     def _grows_from(cell: Cell, other: Cell) -> bool:

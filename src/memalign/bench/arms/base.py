@@ -41,13 +41,8 @@ class Fitted(Protocol):
         """What learning took, and the fingerprint of the state."""
         ...
 
-    @property
-    def views(self) -> frozenset[View]:
-        """How it can judge a case: only some arms can hide what they learned from one."""
-        ...
-
     async def judge(self, case: Case, view: View) -> Verdict:
-        """The verdict on one case; a model's failure is in the verdict's error."""
+        """The verdict on one case, in one of the arm's views; a model's failure is in the verdict's error."""
         ...
 
     async def close(self) -> None:
@@ -61,6 +56,11 @@ class Arm(Protocol):
     @property
     def name(self) -> str:
         """What configurations and reports call it."""
+        ...
+
+    @property
+    def views(self) -> frozenset[View]:
+        """How it can judge a case, once it has learned: only some arms can hide what they learned from one."""
         ...
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:

@@ -6,7 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memalign.bench.arms.base import Fitted, Setting, Verdict
@@ -39,6 +39,7 @@ class Floor:
     name: str
     features: Callable[[Sequence[Case]], Any]
     rule: Rule
+    views: frozenset[View] = frozenset({"unseen", "left-out"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
         """Keep the taught cases' features and labels; a rule is fitted when a case is judged."""
@@ -57,7 +58,6 @@ class _FittedFloor:
     labels: list[Value]
     ids: list[str]
     fit: Fit
-    views: frozenset[View] = field(default=frozenset({"unseen", "left-out"}))
 
     async def judge(self, case: Case, view: View) -> Verdict:
         """The rule's label; for `left-out` the rule is fitted without the case."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -59,6 +59,7 @@ class JudgeArm:
     k: int | None = None
     chosen: Callable[[Sequence[Case], int], Sequence[Case]] = _everything
     said: Callable[[Feedback], Feedback | None] = _whole
+    views: frozenset[View] = frozenset({"unseen", "seen", "left-out"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
         """The judge aligned on `train`: what `before` has learned already costs nothing again."""
@@ -104,7 +105,6 @@ class JudgeArm:
 class _FittedJudge:
     judge_: Judge
     fit: Fit
-    views: frozenset[View] = field(default=frozenset({"unseen", "seen", "left-out"}))
 
     async def judge(self, case: Case, view: View) -> Verdict:
         """The verdict; for `left-out` by a judge from whose memory the case, and all exposed to it, is hidden."""
@@ -123,8 +123,8 @@ class _FittedJudge:
 JUDGES = {
     arm.name: arm
     for arm in (
-        # `chosen` none of the cases: a judge without memory.
-        JudgeArm(name="bare", chosen=lambda cases, k: ()),  # noqa: ARG005
+        # `chosen` none of the cases: a judge without memory. To it all cases are unmet: one view of a case says it all.
+        JudgeArm(name="bare", chosen=lambda cases, k: (), views=frozenset({"unseen", "seen"})),  # noqa: ARG005
         JudgeArm(name="static", chosen=_balanced),
         JudgeArm(name="nearest"),
         JudgeArm(name="guidelines", stages=STAGES, k=0),

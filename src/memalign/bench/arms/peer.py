@@ -12,10 +12,10 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from memalign.bench import peers
 from memalign.bench.arms.base import Fitted, Setting, Verdict
@@ -24,23 +24,25 @@ from memalign.bench.prices import Prices
 from memalign.bench.raw import Fit, View
 from memalign.bench.tasks import Case, Task
 from memalign.errors import ConfigurationError, InvalidValue, ModelUnavailable
-from memalign.models.base import EmbeddingModel
+from memalign.models.base import EmbeddingModel, Limits
 from memalign.models.providers import parse_name
 from memalign.models.resolve import resolve_embedding
 from memalign.records import Usage
 from memalign.values import ValueType
 
-__all__ = ["SETUP", "PeerArm"]
+__all__ = ["DEFAULT_WORKERS", "PEERS", "SETUP", "PeerArm", "peer_environment", "workers_for"]
 
 SETUP = "python -m venv .peers && .peers/bin/python -m pip install -r benchmarks/peers/requirements.txt"
 """What makes the peers' environment."""
 
-_WORKERS = {
+WORKERS = {
     "mlflow": ("mlflow_worker.py", "memalign"),
     "miprov2": ("dspy_worker.py", "miprov2"),
     "simba": ("dspy_worker.py", "simba"),
     "gepa": ("dspy_worker.py", "gepa"),
 }
+PEERS = tuple(WORKERS)
+DEFAULT_WORKERS = 8  # MLflow's and DSPy's own
 _LINE = 1 << 26  # bytes of one reply at most
 
 
@@ -50,7 +52,8 @@ class PeerArm:
 
     `python` is the interpreter of the peers' environment. `folder` takes its logs and the memo of its model calls, which
     hold judged texts. `prices` give the cost. `model` and `embedding` stand in for the setting's judge model and the
-    in-process embedder. Times are in seconds. `worker` is another worker script in place of the peer's.
+    in-process embedder. Times are in seconds. `worker` is another worker script in place of the peer's. `paid` is told
+    the usage of every call that was made, and not of those that were remembered.
     """
 
     name: str
@@ -62,6 +65,10 @@ class PeerArm:
     learn_timeout: float = 4 * 3600.0
     judge_timeout: float = 900.0
     worker: Path | None = None
+    paid: Callable[[Usage], None] | None = None
+
+    # It cannot hide what it learned from a case.
+    views: ClassVar[frozenset[View]] = frozenset({"unseen", "seen"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
         """The peer's judge after `train`, learned anew at each stage; without cases its unaligned one.
@@ -74,7 +81,7 @@ class PeerArm:
             raise ConfigurationError(f"{self.name} cannot judge task {task.name!r}: free text is no label to compare")
         if not self.python.exists():
             raise ConfigurationError(f"{self.name}: no interpreter at {self.python}; set it up with: {SETUP}")
-        script, method = _WORKERS.get(self.name, ("", self.name))
+        script, method = WORKERS.get(self.name, ("", self.name))
         script_path = self.worker or Path(peers.__file__).with_name(script)
         model = self.model or raw_model(setting.model)
         log = self.folder / "logs" / f"{self.name}-{task.name}-seed{setting.seed}-{len(train)}.log"
@@ -86,14 +93,15 @@ class PeerArm:
                     self.embedding or resolve_embedding(None),
                     prices=self.prices,
                     defaults=_defaults(model, setting),
+                    paid=self.paid,
                 )
             )
             home = stack.enter_context(tempfile.TemporaryDirectory(prefix="memalign-peer-", ignore_cleanup_errors=True))
-            workers = min(8, setting.model.limits.concurrency)  # 8 is the peers' own default
+            workers = workers_for(setting.model.limits)
             worker = _Worker(
                 name=self.name,
                 command=(str(self.python), "-I", str(Path(peers.__file__).with_name("serve.py")), str(script_path)),
-                environment=_environment(home, endpoint.base_url, workers),
+                environment=peer_environment(home, endpoint.base_url, workers),
                 folder=Path(home),
                 log=log,
             )
@@ -139,10 +147,9 @@ class _FittedPeer:
     timeout: float
     stack: contextlib.AsyncExitStack
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    views: frozenset[View] = field(default=frozenset({"unseen", "seen"}))
 
     async def judge(self, case: Case, view: View) -> Verdict:
-        """The peer's verdict; it cannot hide what it learned from a case, so that no view differs from another."""
+        """The peer's verdict, the same way in every view."""
         del view
         async with self.lock:
             try:
@@ -258,6 +265,11 @@ class _EndedError(Exception):
     """The process closed its output."""
 
 
+def workers_for(limits: Limits) -> int:
+    """How many calls a peer makes at once while it learns: its own default, or what the model takes."""
+    return min(DEFAULT_WORKERS, limits.concurrency)
+
+
 def _without_words(error: str) -> str:
     """The kind of a failure: a peer's message quotes the model, and with it what was judged; the log has all of it."""
     kind = error.partition(":")[0].strip()
@@ -327,8 +339,8 @@ def _fit(reply: dict[str, Any], usage: Usage, workers: int) -> Fit:
     )
 
 
-def _environment(home: str, base_url: str, workers: int) -> dict[str, str]:
-    """What the process sees: nothing of ours but the path, no key, no proxy, no network but the endpoint."""
+def peer_environment(home: str, base_url: str, workers: int) -> dict[str, str]:
+    """What a peer's process sees: nothing of ours but the path, no key, no proxy, no network but the endpoint."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "SYSTEMROOT") if name in os.environ}
     return {
         **kept,

@@ -40,7 +40,7 @@ def learn(request: dict[str, Any]) -> tuple[dict[str, Any], Judge]:
     )
     rows = [row for row in request["rows"] if row.get("value") is not None]  # an assessment there has a value
     judge: Any = base
-    traces = _traces(mlflow, request["name"], rows)
+    traces = traces_of(mlflow, request["name"], rows)
     started = time.perf_counter()
     if traces:
         optimizer = MemAlignOptimizer(reflection_lm=model, retrieval_k=5, embedding_model="openai:/embedding")
@@ -101,7 +101,8 @@ def _tell_context(model: str, tokens: int) -> None:
         litellm.register_model({f"openai/{model}": entry})
 
 
-def _traces(mlflow: Any, name: str, rows: list[dict[str, Any]]) -> list[Any]:
+def traces_of(mlflow: Any, name: str, rows: list[dict[str, Any]]) -> list[Any]:
+    """The rows as people's assessments on logged traces, one trace a case."""
     from mlflow.entities import AssessmentSource  # type: ignore[import-not-found,unused-ignore]
 
     ids: dict[str, str] = {}
