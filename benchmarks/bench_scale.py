@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ from typing import Any, Protocol, Self
 
 import memalign as ma
 from memalign.bench import peers
-from memalign.bench.arms.peer import _environment  # the very surroundings of the benchmark's arm
+from memalign.bench.arms.peer import DEFAULT_WORKERS, peer_environment
 from memalign.bench.prices import Prices
 from memalign.records import Usage
 
@@ -36,6 +37,7 @@ SIZES = (10, 50, 100, 200, 500, 1000)
 VARIANT_SIZES = (50, 200, 1000)
 PEER = Path(".peers/bin/python")
 JUDGED = 6  # the first, and five later ones
+PEER_TIMEOUT = 900.0  # seconds of a step; the longest, logging 1,001 traces, took it three minutes
 LONG = 60.0  # seconds: what takes longer is run once
 MODEL = "gpt-4.1-mini"
 EMBEDDING = "text-embedding-3-small"
@@ -226,21 +228,34 @@ class Memalign:
 
 
 class MLflow:
-    """MLflow's MemAlign, in a process of the peers' environment; its traces are logged before any clock starts."""
+    """MLflow's MemAlign, in a process of the peers' environment; its traces are logged before any clock starts.
+
+    A step that takes longer than `timeout` seconds ends the process, and is an error.
+    """
 
     name = "mlflow"
 
-    def __init__(self, given: Sequence[dict[str, Any]], *, python: Path, base_url: str, home: Path) -> None:
+    def __init__(
+        self,
+        given: Sequence[dict[str, Any]],
+        *,
+        python: Path,
+        base_url: str,
+        home: Path,
+        timeout: float = PEER_TIMEOUT,
+        script: Path = HERE / "scale_peer.py",
+    ) -> None:
+        self._timeout = timeout
         arm = Path(peers.__file__).with_name("mlflow_worker.py")
         with (home / "mlflow.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [str(python.absolute()), "-I", str(HERE.absolute() / "scale_peer.py"), str(arm)],
+                [str(python.absolute()), "-I", str(script.absolute()), str(arm)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=home,
-                env=_environment(str(home), base_url, 8),  # 8 workers are its own default
+                env=peer_environment(str(home), base_url, DEFAULT_WORKERS),
             )
         self._log = home / "mlflow.log"
         started = time.perf_counter()
@@ -270,15 +285,39 @@ class MLflow:
         return self._ask({"op": "judge", "fields": fields})
 
     def close(self) -> None:
-        """End its process."""
-        self._process.communicate(json.dumps({"op": "close"}) + "\n", timeout=60)
+        """End its process: by asking, and after a minute without."""
+        if self._process.poll() is not None:
+            return
+        try:
+            self._process.communicate(json.dumps({"op": "close"}) + "\n", timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None  # noqa: S101  # they are pipes
         assert self._process.stdout is not None  # noqa: S101
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        reply: dict[str, Any] = json.loads(line) if line else {"error": "its process ended"}
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            self._process.kill()  # ends the wait for its reply
+
+        watch = threading.Timer(self._timeout, give_up)
+        watch.start()
+        try:
+            print(json.dumps(request), file=self._process.stdin, flush=True)
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            watch.cancel()
+        if line:
+            reply: dict[str, Any] = json.loads(line)
+        else:
+            self._process.kill()
+            self._process.communicate()  # closes its pipes
+            reply = {"error": f"no answer in {self._timeout:g} s" if late.is_set() else "its process ended"}
         if "error" in reply:
             said = self._log.read_text("utf-8", "replace").splitlines()[-5:]
             raise RuntimeError(f"mlflow: {request['op']}: {reply['error']}; its log ends: {' / '.join(said)}")

@@ -64,7 +64,7 @@ class Peer:
         )
         self.optimizer = MemAlignOptimizer(reflection_lm=model, embedding_model=request["embedding"])
         imported = time.perf_counter()
-        self.traces = self.arm._traces(mlflow, request["name"], request["rows"])  # noqa: SLF001  # the arm's own
+        self.traces = self.arm.traces_of(mlflow, request["name"], request["rows"])
         return {"logging": time.perf_counter() - imported, "version": mlflow.__version__}
 
     def do_align(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,18 @@ def test_mlflow_learns_the_same_rows_and_as_many_guidelines(tmp_path: Path):
     assert "MLflow" in scale_figure.tables(found)
 
 
+@pytest.mark.parametrize(
+    ("ending", "says"), [("time.sleep(60)", "no answer in 2 s"), ("sys.exit()", "its process ended")]
+)
+def test_a_peer_that_gives_no_answer_is_ended_and_its_log_is_quoted(tmp_path: Path, ending: str, says: str):
+    script = tmp_path / "stuck.py"
+    script.write_text(f"import sys, time\nprint('loading', file=sys.stderr, flush=True)\n{ending}\n")
+    with pytest.raises(RuntimeError, match=rf"mlflow: traces: {says}; its log ends: loading"):
+        bench_scale.MLflow(
+            bench_scale.rows(2), python=Path(sys.executable), base_url="", home=tmp_path, timeout=2.0, script=script
+        )
+
+
 def test_what_a_request_shares_with_an_answered_one_is_cached_in_steps_of_128_tokens_from_1024_up():
     server = scale_endpoint.Server(latency=0.0, embed_latency=0.0)
     try:
