@@ -202,7 +202,7 @@ class Judge:
         """The request for one item, what the judgment will say about it, and the seconds that retrieval took."""
         started = time.perf_counter()
         limits, memory, budget = model.limits, self.memory, self._budget(model.limits)
-        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=memory.corrective)
+        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=lambda: memory.corrective)
         k = limits.examples if self.retrieval_k is None else self.retrieval_k
         reach = max(k, CALLED_FROM if memory.demoted else 0)
         vector, notes = await self._embed(example, reach)

@@ -201,8 +201,8 @@ class TestGuidelines:
             Guideline(id="G3", text="word " * 20, origin="ana"),
         ]
         cost = estimate_tokens(rules[0].text) + 2
-        assert [g.id for g in fit_guidelines(rules, cost, corrective={"b@x"})[0]] == ["G3"]
-        assert [g.id for g in fit_guidelines(rules, cost * 2, corrective={"b@x"})[0]] == ["G2", "G3"]
+        assert [g.id for g in fit_guidelines(rules, cost, corrective=lambda: {"b@x"})[0]] == ["G3"]
+        assert [g.id for g in fit_guidelines(rules, cost * 2, corrective=lambda: {"b@x"})[0]] == ["G2", "G3"]
 
     @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
     def test_each_text_is_standing_and_deciding_again_changes_nothing(

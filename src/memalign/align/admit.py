@@ -90,7 +90,9 @@ def sample(given: Judge, learned: Judge) -> tuple[Case, ...]:
     if not kind.closed or given.memory.hash == memory.hash:
         return ()
     labelled = {c.example.content_hash: c for c in reversed(memory.cases) if memory.label(c) is not None and c.probe}
-    labelled = {content: case for content, case in labelled.items() if _differ(given, learned, case)}
+    lessons = _lessons(given.memory, memory)
+    if len(lessons) == 1:
+        labelled.pop(next(iter(lessons)), None)  # with its own lesson hidden, nothing is new to a judge that learned one
     known = {case.example.content_hash for case in given.memory.cases}
     order = sorted(labelled)  # by hash: as good as drawn, and the same whatever came first
     wrong = {content for content in order if stumbled(memory, labelled[content], kind)}
@@ -175,12 +177,13 @@ def _without(judge: Judge, case: Case) -> Judge:
     return judge.replace(memory=judge.memory.hiding(met)) if met else judge
 
 
-def _differ(given: Judge, learned: Judge, case: Case) -> bool:
-    """Whether the two judges could say something else of the case: without its own lesson they may be the same."""
-    if len(learned.memory) - len(given.memory) > len(learned.memory.voices_on(case)):
-        return True  # more is new than what was said of this case
-    old, new = (_without(judge, case).memory for judge in (given, learned))
-    return [g.text for g in old.semantic] != [g.text for g in new.semantic] or old.cases != new.cases
+def _lessons(before: Memory, after: Memory) -> frozenset[str]:
+    """The content hashes of all cases from which something is new in `after`."""
+    there = {guideline.id for guideline in before.guidelines}
+    keys = {key for g in after.guidelines if g.id not in there for key in g.supported_by}
+    keys |= {voice.key for voice in after.voices() if before.voice(voice.key) is None}
+    cases = (after.case(voice.id) for key in keys if (voice := after.voice(key)))
+    return frozenset(case.example.content_hash for case in cases if case)
 
 
 def _known_before(given: Judge, case: Case) -> Value | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -46,7 +46,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit_guidelines(
-    guidelines: Sequence[Guideline], tokens: int, *, corrective: Collection[str] = ()
+    guidelines: Sequence[Guideline], tokens: int, *, corrective: Callable[[], Collection[str]] = frozenset
 ) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
 
@@ -54,7 +54,10 @@ def fit_guidelines(
     feedback (the judge had been wrong there), then the best supported, then the oldest. The choice depends on the
     memory only, so the prompt's prefix stays the same for every item.
     """
-    corrects = frozenset(corrective)
+    costs = {guideline.id: estimate_tokens(guideline.text) + 2 for guideline in guidelines}
+    if sum(costs.values()) <= tokens:
+        return tuple(guidelines), ()
+    corrects = frozenset(corrective())  # dear in a large memory, and asked for only when something must go
 
     def rank(guideline: Guideline) -> tuple[bool, bool, bool, int, int]:
         helped = not corrects.isdisjoint(guideline.supported_by)
@@ -64,7 +67,7 @@ def fit_guidelines(
     kept: set[str] = set()
     used = 0
     for guideline in sorted(guidelines, key=rank):
-        cost = estimate_tokens(guideline.text) + 2
+        cost = costs[guideline.id]
         if used + cost <= tokens or guideline.pinned:
             kept.add(guideline.id)
             used += cost

@@ -273,7 +273,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             relations=self.relations,
             strength=self._strength,
             tokens=self.guideline_tokens,
-            corrective=self.corrective,
+            corrective=lambda: self.corrective,
         )
         return self if guidelines == self.guidelines else msgspec.structs.replace(self, guidelines=guidelines)
 

@@ -40,7 +40,7 @@ def standing(
     relations: Sequence[Relation] = (),
     strength: Callable[[Collection[str]], tuple[Any, ...]] = lambda keys: (len(keys),),
     tokens: int | None = None,
-    corrective: Collection[str] = (),
+    corrective: Callable[[], Collection[str]] = frozenset,
 ) -> tuple[Guideline, ...]:
     """`guidelines`, each with the status that it has beside the others; deciding again changes nothing.
 
