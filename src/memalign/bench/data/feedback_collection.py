@@ -23,7 +23,7 @@ from memalign.bench.data.hub import Progress, Remote, obtain
 from memalign.bench.data.tables import Record, digest, make_task, read_table
 from memalign.bench.tasks import Task
 from memalign.errors import InputError
-from memalign.models.pull import Timing
+from memalign.models.download import Timing
 from memalign.records import Feedback
 from memalign.values import ValueType
 

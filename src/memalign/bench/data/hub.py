@@ -8,32 +8,23 @@ The Hugging Face hub is `HF_ENDPOINT` (and `HF_TOKEN` goes to it, never to where
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import http.client
 import os
 import re
-import ssl
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.locks import try_lock
-from memalign.models.pull import Timing
+from memalign.models.download import BUSY, DownloadFailed, Timing, locked, receive, sha256_of
 
 __all__ = ["Progress", "Remote", "obtain"]
 
 Progress = Callable[[str, int, int], None]
 """Called as (phase, bytes done, bytes in all); the phase names the file, and 0 in all is "not known"."""
 
-_CHUNK = 1 << 20
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _ENDPOINTS = {
     "huggingface": ("HF_ENDPOINT", "https://huggingface.co"),
@@ -123,7 +114,7 @@ def _download(remote: Remote, cache: Path, progress: Progress, timing: Timing) -
     target = cache / remote.hub / remote.repository / remote.revision / remote.path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(_beside(target, "lock")):
+        with locked(_beside(target, "lock")):
             if _intact(target, remote, progress):
                 return target
             partial = _beside(target, "partial")
@@ -159,88 +150,27 @@ def _accept(remote: Remote, partial: Path, target: Path, progress: Progress) -> 
 
 
 def _sha256(path: Path, progress: Progress, name: str = "") -> str:
-    digest, done, total = hashlib.sha256(), 0, path.stat().st_size
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            done += len(chunk)
-            progress(f"verify {name or path.name}", done, total)
-    return digest.hexdigest()
+    return sha256_of(path, lambda done, total: progress(f"verify {name or path.name}", done, total))
 
 
 def _receive(remote: Remote, partial: Path, progress: Progress, timing: Timing) -> None:
-    """Bring the whole file to `partial`, going on from what is there; 5xx, 429 and cut connections are tried again."""
-    url, answered, tries = remote.url, False, 0
-    failure: Exception
-    while True:
-        before = _size(partial)
-        try:
-            _stream(remote, url, partial, progress, timing)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and before:
-                partial.unlink()  # it belonged to another file
-            elif error.code not in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.REQUEST_TIMEOUT) and error.code < 500:
-                raise _failed(url, _refusal(remote, error)) from error
-            answered, failure, reason = True, error, f"{error.code} {error.reason}"
-        except (urllib.error.URLError, TimeoutError, ConnectionError, ssl.SSLError, http.client.HTTPException) as error:
-            answered = answered or _size(partial) != before
-            # A hub that never answered is not waited for: where there is none, there never will be.
-            if not answered:
-                raise _failed(url, _reason(error)) from error
-            failure, reason = error, _reason(error)
-        else:
-            return
-        tries = 0 if _size(partial) > before else tries + 1
-        if tries >= timing.tries:
-            raise _failed(url, reason) from failure
-        time.sleep(timing.pause * 2**tries)
-
-
-def _stream(remote: Remote, url: str, partial: Path, progress: Progress, timing: Timing) -> None:
-    """Append to `partial` what it lacks; an interrupted connection raises, with what came kept."""
-    have = _size(partial)
-    request = urllib.request.Request(url, headers={"User-Agent": "memalign"})  # noqa: S310  # scheme checked by Remote.url
     token = os.environ.get("HF_TOKEN", "").strip()
-    if token and remote.hub == "huggingface":
-        request.add_unredirected_header("Authorization", f"Bearer {token}")
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-    with urllib.request.urlopen(request, timeout=timing.silence) as response:  # noqa: S310
-        resumed = response.status == HTTPStatus.PARTIAL_CONTENT and have > 0
-        done = have if resumed else 0
-        length = response.headers.get("Content-Length", "")
-        total = done + int(length) if length.isdigit() else 0
-        if resumed and _first_byte(response) != have:
-            partial.unlink()
-            raise ConnectionError(f"the server sent {response.headers.get('Content-Range')!r}, not bytes {have}-")
-        with partial.open("ab" if resumed else "wb") as file:  # a server that ignores Range starts anew
-            while chunk := response.read1(_CHUNK):
-                file.write(chunk)
-                done += len(chunk)
-                progress(f"download {remote.name}", done, total)
-    if done < total:
-        raise ConnectionError(f"the connection ended at {done:,} of {total:,} bytes")
+    try:
+        receive(
+            remote.url,
+            partial,
+            timing=timing,
+            progress=lambda done, total: progress(f"download {remote.name}", done, total),
+            headers={"Authorization": f"Bearer {token}"} if token and remote.hub == "huggingface" else {},
+            again=BUSY,
+        )
+    except DownloadFailed as error:
+        raise _failed(remote.url, _refusal(remote, error)) from error
 
 
-def _first_byte(response: Any) -> int | None:
-    found = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(found.group(1)) if found else None
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, urllib.error.URLError):
-        return f"not reachable ({error.reason})"
-    return str(error) or type(error).__name__
-
-
-def _refusal(remote: Remote, error: urllib.error.HTTPError) -> str:
-    said = f"{error.code} {error.reason}"
-    if remote.hub == "huggingface" and error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+def _refusal(remote: Remote, error: DownloadFailed) -> str:
+    said = str(error)
+    if remote.hub == "huggingface" and error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return (
             f"{said}: gated or private; accept its terms on the page of {remote.repository} and set HF_TOKEN"
             if not os.environ.get("HF_TOKEN", "").strip()
@@ -253,12 +183,3 @@ def _failed(url: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"could not download {url}: {reason}; or fetch it elsewhere and give the folder that it lies in: --data FOLDER"
     )
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock file: two runs that need the same file wait for one another."""
-    with path.open("ab") as file:
-        while not try_lock(file.fileno()):
-            time.sleep(0.2)
-        yield

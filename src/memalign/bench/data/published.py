@@ -14,7 +14,7 @@ from memalign.bench.data import autoj, feedback_collection, financebench, halube
 from memalign.bench.data.hub import Progress, Remote
 from memalign.bench.tasks import Task
 from memalign.errors import InputError
-from memalign.models.pull import Timing
+from memalign.models.download import Timing
 
 __all__ = ["PUBLISHED", "Published", "load_published"]
 

@@ -1,0 +1,79 @@
+"""A hub of files on loopback that misbehaves on request: breaks off, refuses, knows no ranges, sends elsewhere."""
+
+from __future__ import annotations
+
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple, Self
+
+
+class Asked(NamedTuple):
+    """One request: its path, and two of its headers."""
+
+    path: str
+    range: str | None
+    authorization: str | None
+
+
+class Hub:
+    """The server; a context manager. `files` are the bytes at each path."""
+
+    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+        self.files = files or {}
+        self.faults: list[int] = []
+        """Statuses to answer with, one a request."""
+        self.hang_up_after: list[int] = []
+        """Bytes to send before hanging up, one entry a request."""
+        self.ranges_known = True
+        self.wrong_ranges = False
+        self.redirect_to: str | None = None
+        self.asked: list[Asked] = []
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                wanted = self.headers.get("Range")
+                hub.asked.append(Asked(self.path, wanted, self.headers.get("Authorization")))
+                if hub.faults:
+                    self.send_error(hub.faults.pop(0))
+                    return
+                if hub.redirect_to is not None:
+                    self.send_response(302)
+                    self.send_header("Location", hub.redirect_to + self.path)
+                    self.end_headers()
+                    return
+                body = hub.files.get(self.path)
+                start = int(re.sub(r"\D", "", wanted)) if wanted and hub.ranges_known else 0
+                if body is None or start >= len(body):
+                    self.send_error(404 if body is None else 416)
+                    return
+                self.send_response(206 if start else 200)
+                if start:
+                    first = start + 1 if hub.wrong_ranges else start
+                    self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
+                self.send_header("Content-Length", str(len(body) - start))
+                self.end_headers()
+                sent = body[start:]
+                self.wfile.write(sent[: hub.hang_up_after.pop(0)] if hub.hang_up_after else sent)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread.start()
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def ranges(self) -> list[str | None]:
+        """The range that each request asked for."""
+        return [each.range for each in self.asked]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
