@@ -66,7 +66,8 @@ class Judge:
     a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). `model` is a name
     such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
     at the first call. `retrieval_k` is how many similar past cases a judgment sees: None means as
-    many as suit the model (5, for the embedded ones 3); an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, and timeout (seconds).
+    many as suit the model (5, for the embedded ones 3), or none where an align found the judge better without;
+    an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, and timeout (seconds).
 
     Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
     `replace` return a new judge.
@@ -203,7 +204,7 @@ class Judge:
         started = time.perf_counter()
         limits, memory, budget = model.limits, self.memory, self._budget(model.limits)
         guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=lambda: memory.corrective)
-        k = limits.examples if self.retrieval_k is None else self.retrieval_k
+        k = self._examples(limits)
         reach = max(k, CALLED_FROM if memory.demoted else 0)
         vector, notes = await self._embed(example, reach)
         hits = retrieve(memory, example, vector, k, self.value_type)
@@ -248,6 +249,11 @@ class Judge:
             answer_tokens=self._answer_tokens(limits),
             brief=limits.brief,
         )
+
+    def _examples(self, limits: Limits) -> int:
+        """How many similar cases to show: as the judge says, else as admission found good, else as suits the model."""
+        wishes = (self.retrieval_k, self.memory.examples, limits.examples)
+        return next(wish for wish in wishes if wish is not None)
 
     def _answer_tokens(self, limits: Limits) -> int:
         return int(self.parameters.get("max_tokens", 160 if limits.brief else 1024))

@@ -2,7 +2,16 @@
 
 from memalign.align.edit import edit_guideline, lock, set_policy, write_guideline
 from memalign.align.optimizer import STAGES, MemAlign
-from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict, VerdictChange
+from memalign.align.result import (
+    AlignResult,
+    Conflict,
+    Impact,
+    LockCheck,
+    RowReport,
+    RuleConflict,
+    Trial,
+    VerdictChange,
+)
 
 __all__ = [
     "STAGES",
@@ -13,6 +22,7 @@ __all__ = [
     "MemAlign",
     "RowReport",
     "RuleConflict",
+    "Trial",
     "VerdictChange",
     "edit_guideline",
     "lock",

@@ -43,6 +43,7 @@ def forget(
     return replace(
         memory,
         locks=tuple(name for name in memory.locks if name in there),
+        examples=memory.examples if cases else None,
         guidelines=tuple(unbarred(guideline, there) for guideline in memory.guidelines),
         cases=tuple(cases),
         shards=tuple(shard for shard in shards if shard.keys),

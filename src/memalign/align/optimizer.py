@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memalign.align.admit import admit, keep_locks
+from memalign.align.admit import admit
 from memalign.align.consolidate import consolidate
 from memalign.align.distil import distil, with_states
 from memalign.align.forget import forget
+from memalign.align.locks import keep_locks
 from memalign.align.probe import probe
 from memalign.align.relate import candidates, relate
 from memalign.align.result import AlignResult, Impact, LockCheck, RowReport
@@ -45,7 +46,7 @@ examples; without `consolidate` only guidelines of the same words are one; witho
 counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out.
 """
 
-FRUGAL = STAGES - {"consolidate", "admit"}
+FRUGAL = STAGES - {"consolidate"}
 """What a slow, weak model does by default: see docs/decisions/0009-stages.md."""
 
 NO_ROWS = FeedbackFile(rows=(), lines=())

@@ -14,7 +14,7 @@ from memalign.values import Value
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "RuleConflict", "VerdictChange"]
+__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "RuleConflict", "Trial", "VerdictChange"]
 
 
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,17 +72,30 @@ class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """Similar cases on trial: of `checked` verdicts, how many were right with them in the prompt, and without.
+
+    `changed` when the judge is shown them, or none of them, from now on, and was not before.
+    """
+
+    checked: int
+    right_with: int
+    right_without: int
+    changed: bool
+
+
 class Impact(msgspec.Struct, frozen=True, kw_only=True):
     """What the align changed on past cases: `checked` of them were judged by the judge before and after.
 
     `failed` could not be asked. `reverted` are the new guidelines that were taken out of force because they broke
-    significantly more than they fixed.
+    significantly more than they fixed. `examples` is the trial of similar cases, None where there was none.
     """
 
     checked: int = 0
     failed: int = 0
     changes: tuple[VerdictChange, ...] = ()
     reverted: tuple[str, ...] = ()
+    examples: Trial | None = None
 
     @property
     def fixed(self) -> int:
@@ -145,6 +158,9 @@ class AlignResult:
         if self.impact is not None and self.impact.checked:
             impact = self.impact
             parts.append(f"fixed {impact.fixed} and broke {impact.broken} of {impact.checked} checked")
+            if impact.examples is not None and impact.examples.changed:
+                better = impact.examples.right_with > impact.examples.right_without
+                parts.append("similar cases are shown again" if better else "similar cases are shown no more")
             if impact.reverted:
                 parts.append(f"so {len(impact.reverted)} new guidelines were left out")
         if broken := [check.id for check in self.locks if not check.kept]:

@@ -118,8 +118,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `cases` are ordered by id, `guidelines` (of every status) by number. `relations` are what a model said of pairs of
     guidelines. `locks` are the ids of cases that no later align may break. `policy` says by what several people's
     labels are weighed, first one first; `authority` are the sources whose label then decides, first one first.
-    `guideline_tokens` is how much of a prompt guidelines may take (None: no limit). `embedding_model` names the model
-    of the cases' vectors.
+    `guideline_tokens` is how much of a prompt guidelines may take (None: no limit). `examples` is how many similar cases
+    admission found good to show (None: as many as suit the model). `embedding_model` names the model of the cases'
+    vectors.
     """
 
     cases: tuple[Case, ...] = ()
@@ -132,6 +133,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     authority: tuple[str, ...] = ()
     policy: tuple[Rule, ...] = POLICY
     guideline_tokens: int | None = None
+    examples: int | None = None
     embedding_model: str | None = None
 
     # -- what a judge uses ---------------------------------------------------------------------------------------
@@ -322,6 +324,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             "authority": self.authority,
             "policy": self.policy,
             "guideline_tokens": self.guideline_tokens,
+            "examples": self.examples,
             "relations": [(*relation.pair, relation.verdict) for relation in self.relations],
             "locks": self.locks,
             "embedding_model": self.embedding_model,

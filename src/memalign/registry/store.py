@@ -36,7 +36,7 @@ _TYPES: dict[str, Any] = {
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
 _SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
-_STATE = ("next_guideline", "authority", "policy", "guideline_tokens", "locks", "embedding_model")
+_STATE = ("next_guideline", "authority", "policy", "guideline_tokens", "examples", "locks", "embedding_model")
 _STEP = 1 << 20
 
 
@@ -93,6 +93,7 @@ class Codec:
             authority=tuple(state.get("authority", ())),
             policy=tuple(state.get("policy", POLICY)),
             guideline_tokens=state.get("guideline_tokens"),
+            examples=state.get("examples"),
             embedding_model=state.get("embedding_model"),
         )
 
