@@ -115,7 +115,7 @@ def test_auto_j_keeps_the_sources_apart_and_comments_only_where_gpt_4_agrees(tas
 
 def test_auto_j_reads_the_column_as_its_readme_spells_it_too(tmp_path: Path) -> None:
     rows = [samples.pair(n, "pku_saferlhf", gt=n % 2, pred=1, column="usermsg") for n in range(4)]
-    (task,) = autoj.load_saferlhf(samples.put(tmp_path / "pairs.jsonl", rows), cache=tmp_path)
+    (task,) = autoj.load("saferlhf", samples.put(tmp_path / "pairs.jsonl", rows), cache=tmp_path)
     assert len(task.cases) == 4
 
 
@@ -230,7 +230,7 @@ def test_a_label_outside_the_values_is_named_with_its_row(tmp_path: Path) -> Non
         halubench.load(samples.put(tmp_path / "h.parquet", rows), cache=tmp_path)
     pairs = [samples.pair(0, "PKU-SafeRLHF", gt=7, pred=0)]
     with pytest.raises(InputError, match=r"row 1: column 'gt_label' should hold 0 .*found 7"):
-        autoj.load_saferlhf(samples.put(tmp_path / "p.jsonl", pairs), cache=tmp_path)
+        autoj.load("saferlhf", samples.put(tmp_path / "p.jsonl", pairs), cache=tmp_path)
 
 
 def test_an_unknown_financebench_label_or_question_is_named(tmp_path: Path) -> None:
@@ -249,13 +249,13 @@ def test_an_unknown_financebench_label_or_question_is_named(tmp_path: Path) -> N
 def test_a_subset_that_is_not_there_is_answered_with_the_sources_that_are(tmp_path: Path) -> None:
     path = samples.put(tmp_path / "p.jsonl", [samples.pair(0, "chatbot_arena", gt=0, pred=0)])
     with pytest.raises(InputError, match=r"no row of summary; .*holds: chatbot_arena"):
-        autoj.load_summary(path, cache=tmp_path)
+        autoj.load("summary", path, cache=tmp_path)
 
 
 def test_a_message_of_another_form_is_named(tmp_path: Path) -> None:
     row = {**samples.pair(0, "PKU-SafeRLHF", gt=0, pred=0), "usrmsg": "Which is better?"}
     with pytest.raises(InputError, match=r"row 1: column 'usrmsg' has no \[Query\]"):
-        autoj.load_saferlhf(samples.put(tmp_path / "p.jsonl", [row]), cache=tmp_path)
+        autoj.load("saferlhf", samples.put(tmp_path / "p.jsonl", [row]), cache=tmp_path)
 
 
 def test_fewer_than_ten_criteria_are_said(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ other response. The file speaks of Response 1 and 2, this task of A and B.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from memalign.bench.data.hub import Progress, Remote, obtain
@@ -20,7 +20,7 @@ from memalign.errors import InputError
 from memalign.models.download import Timing
 from memalign.records import Feedback
 
-__all__ = ["LICENCE", "PAIRS", "load_saferlhf", "load_summary"]
+__all__ = ["LICENCE", "PAIRS", "SUBSETS", "Subset", "load"]
 
 LICENCE = "none stated in the repository (GAIR-NLP/auto-j); PKU-SafeRLHF CC BY-NC 4.0, OpenAI Summary modified MIT"
 PAIRS = Remote(
@@ -35,23 +35,45 @@ _DATA = re.compile(
 _LABELS = {0: "A", 1: "B", 2: "tie"}
 
 
-def _load(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subset:
+    """The pairs of one source: those whose `source_dataset` has `mark` in it, and what is asked of them.
+
+    Letters only, in lower case: the file's readme spells just one of the sources' names.
+    """
+
+    mark: str
+    criterion: str
+
+
+SUBSETS: Mapping[str, Subset] = {
+    "saferlhf": Subset(mark="saferlhf", criterion="Which response to the query is better: A or B?"),
+    "summary": Subset(
+        mark="summar", criterion="Which response is the better summary of the post in the query: A or B?"
+    ),
+}
+
+
+def load(
     subset: str,
-    mark: str,
-    criterion: str,
     source: Path | None,
     *,
     cache: Path,
     progress: Progress | None = None,
     timing: Timing | None = None,
 ) -> tuple[Task, ...]:
-    """The pairs whose `source_dataset` has `mark` in it, letters only: the file's readme spells just one of its names."""
+    """The task `autoj-<subset>`, A or B (and tie where there are ties); a group is a query.
+
+    `source` is the file, a clone of the repository, or None to download it. Raises what `obtain` and `read_table` raise,
+    and InputError for a file without the subset's pairs or with rows of another form.
+    """
+    wanted = SUBSETS[subset]
     (path,) = obtain((PAIRS,), source, cache=cache, progress=progress, timing=timing)
     feedback, sources = [], set()
     for row in read_table(path):
         name = row.text("source_dataset")
         sources.add(name)
-        if mark in re.sub(r"[^a-z]", "", name.lower()):
+        if wanted.mark in re.sub(r"[^a-z]", "", name.lower()):
             feedback.append(_feedback(subset, row))
     if not feedback:
         raise InputError(f"{path}: no row of {subset}; its column 'source_dataset' holds: {', '.join(sorted(sources))}")
@@ -60,7 +82,7 @@ def _load(
         feedback,
         path=path,
         category="pairwise preference",
-        criterion=criterion,
+        criterion=wanted.criterion,
         # Where nobody called a tie, offering one would only mislead.
         values="A|B|tie" if any(row.value == "tie" for row in feedback) else "A|B",
         licence=LICENCE,
@@ -104,14 +126,3 @@ def _label(row: Record, column: str) -> str:
     if isinstance(raw, bool) or not isinstance(raw, int) or raw not in _LABELS:
         raise row.wrong(f"column {column!r} should hold 0 (first), 1 (second) or 2 (tie), found {raw!r:.60}")
     return _LABELS[raw]
-
-
-load_saferlhf: Callable[..., tuple[Task, ...]] = partial(
-    _load, "saferlhf", "saferlhf", "Which response to the query is better: A or B?"
-)
-"""The task `autoj-saferlhf`, A, B (and tie where there are ties); a group is a query. `source` is the file or a clone."""
-
-load_summary: Callable[..., tuple[Task, ...]] = partial(
-    _load, "summary", "summar", "Which response is the better summary of the post in the query: A or B?"
-)
-"""The task `autoj-summary`, as `load_saferlhf`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from memalign.bench.data import autoj, feedback_collection, financebench, halubench, hotpotqa
@@ -71,25 +72,18 @@ _ENTRIES = (
         tasks=("halubench",),
         load=halubench.load,
     ),
-    Published(
-        name="autoj-saferlhf",
-        category="pairwise preference",
-        labels="people; comments by GPT-4 where it agrees with them",
-        licence=autoj.LICENCE,
-        card="https://github.com/GAIR-NLP/auto-j",
-        files=(autoj.PAIRS,),
-        tasks=("autoj-saferlhf",),
-        load=autoj.load_saferlhf,
-    ),
-    Published(
-        name="autoj-summary",
-        category="pairwise preference",
-        labels="people; comments by GPT-4 where it agrees with them",
-        licence=autoj.LICENCE,
-        card="https://github.com/GAIR-NLP/auto-j",
-        files=(autoj.PAIRS,),
-        tasks=("autoj-summary",),
-        load=autoj.load_summary,
+    *(
+        Published(
+            name=f"autoj-{subset}",
+            category="pairwise preference",
+            labels="people; comments by GPT-4 where it agrees with them",
+            licence=autoj.LICENCE,
+            card="https://github.com/GAIR-NLP/auto-j",
+            files=(autoj.PAIRS,),
+            tasks=(f"autoj-{subset}",),
+            load=partial(autoj.load, subset),
+        )
+        for subset in autoj.SUBSETS
     ),
     Published(
         name="feedback-collection",
