@@ -152,6 +152,13 @@ class Judge:
         """16 hex digits over instructions, value type, model and parameters: what a probe was made with."""
         return self.without_memory().fingerprint
 
+    def misfit(self, row: Feedback) -> str | None:
+        """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""
+        case = self.memory.case(row.id)
+        content = row.content or (case.example.content if case else {})
+        missing = next((name for name in self.fields if name not in content), None)
+        return f"the judge's instructions name {{{{ {missing} }}}}, and the row has none" if missing else None
+
     def stale_probes(self) -> tuple[str, ...]:
         """Ids of cases whose probe was made with other instructions, another model or other parameters."""
         current = self.base_fingerprint

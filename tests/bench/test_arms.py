@@ -87,10 +87,11 @@ async def test_each_arm_is_given_what_its_name_says(tone: Task) -> None:
     assert asked["bare"] == (0, False, False)
     assert asked["static"] == (0, False, True)
     assert asked["nearest"] == (0, False, True)
-    assert asked["examples"] == (12, False, True)
+    assert asked["examples"][0] >= 12
+    assert asked["examples"][1:] == (False, True)
     assert asked["guidelines"][1:] == (True, False)
     assert asked["memalign"][1:] == (True, True)
-    assert asked["guidelines"][0] == asked["memalign"][0] > 12
+    assert asked["memalign"][0] > asked["guidelines"][0] > 12, "only a judge that shows cases tries them"
 
 
 async def test_static_examples_are_the_same_for_every_case_and_balanced(tone: Task) -> None:

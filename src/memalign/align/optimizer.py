@@ -30,13 +30,13 @@ from memalign.memory import Memory
 from memalign.memory.retrieval import embedding_text
 from memalign.memory.voices import Rule
 from memalign.models import resolve, resolve_embedding
-from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models.base import ChatModel, EmbeddingModel, Limits
 from memalign.records import Feedback, Usage
 
 if TYPE_CHECKING:
     from memalign.records import Guideline
 
-__all__ = ["STAGES", "MemAlign"]
+__all__ = ["STAGES", "MemAlign", "default_stages"]
 
 STAGES = frozenset({"probe", "distil", "consolidate", "admit", "budget"})
 """The stages that can be switched off, for ablations.
@@ -46,8 +46,14 @@ examples; without `consolidate` only guidelines of the same words are one; witho
 counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out.
 """
 
-FRUGAL = STAGES - {"consolidate"}
-"""What a slow, weak model does by default: see docs/decisions/0009-stages.md."""
+
+def default_stages(limits: Limits) -> frozenset[str]:
+    """The stages that suit a model: all, but a weak one cannot say what two guidelines are to each other.
+
+    The evidence is in docs/decisions/0009-stages.md.
+    """
+    return STAGES - {"consolidate"} if limits.brief else STAGES
+
 
 NO_ROWS = FeedbackFile(rows=(), lines=())
 
@@ -183,9 +189,7 @@ class MemAlign:
         return Run(judge=learned, usage=usage + spent, impact=impact, locks=locks, notes=run.notes)
 
     def _stages(self, judge: Judge) -> frozenset[str]:
-        if self.stages is not None:
-            return self.stages
-        return FRUGAL if resolve(judge.model).limits.brief else STAGES
+        return default_stages(resolve(judge.model).limits) if self.stages is None else self.stages
 
     async def _embed(self, judge: Judge, memory: Memory, progress: Progress | None) -> Memory:
         """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""
@@ -235,7 +239,9 @@ class MemAlign:
             file = check_feedback(items, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
             source = "feedback"
         faults = [
-            fault for row, line in zip(file.rows, file.lines, strict=True) if (fault := _unusable(judge, row, line))
+            RowError(line=line, id=row.id, reason=reason)
+            for row, line in zip(file.rows, file.lines, strict=True)
+            if (reason := judge.misfit(row))
         ]
         if must_exist:
             faults += _strangers(judge.memory, file.rows, file.lines)
@@ -293,18 +299,6 @@ class MemAlign:
             seconds=time.perf_counter() - started,
             changed=learned != given,
         )
-
-
-def _unusable(judge: Judge, row: Feedback, line: int) -> RowError | None:
-    """A row that the judge could never be asked about: a field that its instructions name is missing."""
-    known = judge.memory.case(row.id)
-    content = row.content or (known.example.content if known else {})
-    missing = [name for name in judge.fields if name not in content]
-    if not missing:
-        return None
-    return RowError(
-        line=line, id=row.id, reason=f"the judge's instructions name {{{{ {missing[0]} }}}}, and the row has none"
-    )
 
 
 def _strangers(memory: Memory, rows: Sequence[Feedback], lines: Sequence[int]) -> list[RowError]:

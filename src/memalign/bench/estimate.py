@@ -12,7 +12,8 @@ from statistics import mean
 
 import msgspec
 
-from memalign.align.optimizer import STAGES
+from memalign.align.admit import CHECKS
+from memalign.align.relate import PAIRS_PER_CALL
 from memalign.bench.arms.floors import FLOORS
 from memalign.bench.arms.judges import JUDGES
 from memalign.bench.arms.peer import workers_for
@@ -31,7 +32,7 @@ __all__ = ["Estimate", "estimate_run"]
 GENEROUS = 3 / 4  # estimate_tokens counts three bytes a token, to be safe; English is nearer four
 PROVIDER_SECONDS = 2.0
 LOCAL_IN, LOCAL_OUT = 45.0, 15.0  # tokens a second, the embedded 1.5B on two cores
-GUIDELINE_TOKENS, DISTIL_PROMPT = 30, 300
+GUIDELINE_TOKENS, DISTIL_PROMPT, PAIRS_EACH = 30, 300, 3
 PEER_EXAMPLES, PEER_ANSWER = 5, 90
 PEER_LEARN_CALLS = {"mlflow": 0.1, "miprov2": 10.0, "simba": 74.0, "gepa": 11.0}
 """Calls to learn from one case, as counted when each learned 50: MLflow's distilled them in 4 to 8; MIPROv2 made 481,
@@ -113,7 +114,7 @@ def _guessed(task: Task, arm: str, limits: Limits, count: int, at_once: int) -> 
     elif arm != BARE:
         k = JUDGES[arm].k if JUDGES[arm].k is not None else limits.examples
         fresh += int(min((k or 0) * min(item, budget.example), budget.examples) * GENEROUS)
-        stable += int(budget.guidelines * GENEROUS) if "distil" in JUDGES[arm].stages else 0
+        stable += int(budget.guidelines * GENEROUS) if "distil" in JUDGES[arm].stages(limits) else 0
     usage = Usage(
         calls=count, input_tokens=count * (fresh + stable), cached_tokens=count * stable, output_tokens=count * answer
     )
@@ -130,22 +131,37 @@ def _learning(task: Task, cell: Cell, limits: Limits, stages: Sequence[int], pai
     total = Usage()
     system, item = _prompt(task, limits)
     new = cell.stage - before
-    for stage in sorted(JUDGES[cell.arm].stages & STAGES):
+    for stage in sorted(JUDGES[cell.arm].stages(limits)):
         said = JUDGES[cell.arm].said.__name__ if stage == "distil" else ""
         key = (cell.model, cell.task, cell.seed, cell.stage, stage, said)
         if key in paid:
             continue
         paid.add(key)
-        calls = new if stage == "probe" else -(-new // limits.shard_size)
-        fresh = item if stage == "probe" else item * limits.shard_size
-        stable = system if stage == "probe" else DISTIL_PROMPT
-        total += Usage(
-            calls=calls,
-            input_tokens=calls * (fresh + stable),
-            cached_tokens=calls * stable,
-            output_tokens=calls * 45 if stage == "probe" else new * GUIDELINE_TOKENS,
-        )
+        total += _stage(stage, new, limits, system=system, item=item)
     return total
+
+
+def _stage(stage: str, new: int, limits: Limits, *, system: int, item: int) -> Usage:
+    """About what one stage of an alignment takes for `new` cases."""
+    match stage:
+        case "probe":
+            calls, stable, fresh, answer = new, system, item, 45
+        case "distil":
+            calls, stable, fresh = -(-new // limits.shard_size), DISTIL_PROMPT, item * limits.shard_size
+            answer = limits.shard_size * GUIDELINE_TOKENS
+        case "consolidate":
+            size = PAIRS_PER_CALL[limits.brief]
+            calls, stable, fresh, answer = -(-new * PAIRS_EACH // size), DISTIL_PROMPT, 2 * GUIDELINE_TOKENS * size, 12
+        case "admit":
+            calls, stable, fresh, answer = 2 * min(new, CHECKS[limits.brief]), 2 * system, item, 45
+        case _:  # the budget is kept without a call
+            return Usage()
+    return Usage(
+        calls=calls,
+        input_tokens=calls * (fresh + stable),
+        cached_tokens=calls * stable,
+        output_tokens=calls * answer,
+    )
 
 
 def _prompt(task: Task, limits: Limits) -> tuple[int, int]:

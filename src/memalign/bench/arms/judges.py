@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import msgspec
 
 from memalign.align import MemAlign
-from memalign.align.optimizer import STAGES
+from memalign.align.optimizer import STAGES, default_stages
 from memalign.bench.arms.base import Fitted, Setting, Verdict
 from memalign.bench.memo import ANSWER, Memo
 from memalign.bench.raw import Fit, View
 from memalign.bench.tasks import Case
 from memalign.judge import Judge
+from memalign.models.base import Limits
 from memalign.prompts import prompts_hash
 from memalign.records import Feedback, Usage
 
@@ -50,12 +51,27 @@ def _comment_only(row: Feedback) -> Feedback | None:
     return replace(row, value=None) if (row.rationale or "").strip() else None
 
 
+def _no_stages(limits: Limits) -> frozenset[str]:
+    del limits
+    return frozenset()
+
+
+def _without(stage: str) -> Callable[[Limits], frozenset[str]]:
+    return lambda limits: default_stages(limits) - {stage}
+
+
+def _all_stages(limits: Limits) -> frozenset[str]:
+    """Also what the model does not do by default."""
+    del limits
+    return STAGES
+
+
 @dataclass(frozen=True, kw_only=True)
 class JudgeArm:
-    """A judge aligned with some stages on some of the feedback, showing `k` cases (None: as the model has it)."""
+    """A judge aligned with some stages on some of the feedback, showing `k` cases (None: as the judge itself has it)."""
 
     name: str
-    stages: frozenset[str] = frozenset()
+    stages: Callable[[Limits], frozenset[str]] = _no_stages
     k: int | None = None
     chosen: Callable[[Sequence[Case], int], Sequence[Case]] = _everything
     said: Callable[[Feedback], Feedback | None] = _whole
@@ -77,7 +93,7 @@ class JudgeArm:
         counts: dict[str, int] = {}
         usage = Usage()
         if rows:
-            result = await MemAlign(stages=self.stages, seed=setting.seed).align(judge, rows)
+            result = await MemAlign(stages=self.stages(model.limits), seed=setting.seed).align(judge, rows)
             judge, usage = result.judge, result.usage
             states = [entry.state for entry in judge.memory.ledger()]
             counts = {state: states.count(state) for state in sorted(set(states))}
@@ -127,12 +143,13 @@ JUDGES = {
         JudgeArm(name="bare", chosen=lambda cases, k: (), views=frozenset({"unseen", "seen"})),  # noqa: ARG005
         JudgeArm(name="static", chosen=_balanced),
         JudgeArm(name="nearest"),
-        JudgeArm(name="guidelines", stages=STAGES, k=0),
-        JudgeArm(name="examples", stages=STAGES - {"distil"}),
-        JudgeArm(name="memalign", stages=STAGES),
-        JudgeArm(name="memalign-labels", stages=STAGES, said=_label_only),
-        JudgeArm(name="memalign-comments", stages=STAGES, said=_comment_only),
-        *(JudgeArm(name=f"memalign-without-{stage}", stages=STAGES - {stage}) for stage in sorted(STAGES)),
+        JudgeArm(name="guidelines", stages=default_stages, k=0),
+        JudgeArm(name="examples", stages=_without("distil")),
+        JudgeArm(name="memalign", stages=default_stages),
+        JudgeArm(name="memalign-all-stages", stages=_all_stages),
+        JudgeArm(name="memalign-labels", stages=default_stages, said=_label_only),
+        JudgeArm(name="memalign-comments", stages=default_stages, said=_comment_only),
+        *(JudgeArm(name=f"memalign-without-{stage}", stages=_without(stage)) for stage in sorted(STAGES)),
     )
 }
 """`nearest` shows the nearest cases, without probes and guidelines; `examples` the misjudged of them first."""
