@@ -8,7 +8,7 @@ import pytest
 
 from memalign.bench.config import load_config
 from memalign.errors import InputError
-from tests.bench.conftest import CONFIG
+from tests.support.bench import CONFIG
 
 
 def test_the_bare_judge_has_stage_nought_and_all_others_the_rest(config: Path) -> None:

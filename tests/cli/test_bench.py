@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.bench.conftest import CONFIG, TASKS, answer, better_rows, tone_rows
 from tests.cli.conftest import Run
+from tests.support.bench import CONFIG, answer, write_config, write_tasks
 from tests.support.endpoint import Endpoint
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    folder = tmp_path / "tasks"
-    folder.mkdir()
-    (folder / "tasks.toml").write_text(TASKS, "utf-8")
-    for name, rows in (("tone", tone_rows()), ("better", better_rows())):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    path = tmp_path / "run.toml"
-    path.write_text(CONFIG, "utf-8")
-    return path
+    write_tasks(tmp_path / "tasks")
+    return write_config(tmp_path)
 
 
 @pytest.fixture
