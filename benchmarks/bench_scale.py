@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import memalign as ma
+from memalign.align import STAGES
 from memalign.bench import peers
 from memalign.bench.arms.peer import DEFAULT_WORKERS, peer_environment
 from memalign.bench.prices import Prices
@@ -48,6 +49,7 @@ INSTRUCTIONS = "Is the reply helpful to the customer?\nQuery: {{ inputs }}\nRepl
 VARIANTS: dict[str, dict[str, Any]] = {
     "4 calls in flight": {"environment": {"MEMALIGN_CONCURRENCY": "4"}},
     "64 calls in flight": {"environment": {"MEMALIGN_CONCURRENCY": "64"}},
+    "without admission": {"stages": STAGES - {"admit"}},
     "without probes": {"stages": frozenset({"distil"})},
     "without probes, 50 pieces of feedback a call": {"stages": frozenset({"distil"}), "shard_size": 50},
     "the provider's embeddings": {"embedding_model": f"openai:{EMBEDDING}"},

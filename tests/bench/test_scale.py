@@ -30,20 +30,22 @@ def test_the_same_rows_come_every_time_and_no_two_are_alike():
     assert 50 < sum(row["value"] for row in made) < 150
 
 
-def test_align_is_counted_by_call_and_token_and_one_more_row_costs_two_calls():
+def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls():
     found = bench_scale.run(
         sizes=(12,), runs=1, latency=0.0, embed_latency=0.0, peer=Path("absent"), variant_sizes=(12,)
     )
     (ours,) = found["rounds"]
-    assert ours["align"]["calls"] == 12 + 2  # a probe each, and two shards of at most ten
+    # A probe each, two shards of at most ten, and every case tried with what was learned, with similar cases and without.
+    assert ours["align"]["calls"] == 12 + 2 + 2 * 12
     assert ours["align"]["texts"] == 0
     assert ours["align"]["tokens_in"] > 12 * 100
     assert ours["align"]["cost"] > 0
     assert (ours["align"]["examples"], ours["more"]["examples"]) == (12, 13)
-    assert ours["more"]["calls"] == 2
+    assert ours["more"]["calls"] == 2 + 2 * 8  # a probe, a shard, and eight old cases, each before and after
     assert [each["calls"] for each in ours["judged"]] == [1] * 6
     others = {each["side"]: each["align"] for each in found["variants"]}
     assert others["memalign, without probes"]["calls"] == 2
+    assert others["memalign, without admission"]["calls"] == 12 + 2
     assert others["memalign, the provider's embeddings"]["texts"] == 12
     assert others["memalign, 4 calls in flight"]["in_flight"] <= 4
     assert "without probes" in scale_figure.tables(found)
