@@ -134,6 +134,7 @@ def test_a_handler_of_the_program_stays(caplog: pytest.LogCaptureFixture) -> Non
     assert logging.getLogger().handlers == before
 
 
+# Retrieval asks words there, not vectors (tests/memory/test_languages.py); no shared word, nothing to find either.
 blind = pytest.mark.xfail(reason="without a shared word the vectors are blind: 4 of 10 in Portuguese, 6 in Spanish")
 
 

@@ -2,6 +2,7 @@
 
 Exact search over unit vectors: a team's feedback is thousands of cases, not millions. Cases are compared on inputs and
 outputs alike (and conversation and trace), since two answers to one question are rarely wrong for the same reason.
+The in-process embedder was made for English: an item in Portuguese or Spanish is compared by its words (decision 8).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memalign.memory.model import Case, Memory
+from memalign.memory.words import overlap, signatures
+from memalign.prompts.language import language_of
 from memalign.records import Example
 from memalign.values import ValueType
 
@@ -24,10 +27,14 @@ __all__ = ["Hit", "embedding_text", "misjudged_keys", "retrieve", "stumbled"]
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
 FLOAT_TOLERANCE = 0.1  # of the scale: closer verdicts count as agreement
+ENGLISH_CENTRED = "wordllama:"  # what the names of such embedding models begin with
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A retrieved case: its cosine similarity to the item in [-1, 1], and why it ranks where it does."""
+    """A retrieved case: its cosine similarity to the item in [-1, 1], and why it ranks where it does.
+
+    Similarities of two items do not compare: one may be of embeddings, the other of words.
+    """
 
     case: Case
     similarity: float
@@ -89,6 +96,7 @@ def retrieve(
     An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge once
     misjudged; then by similarity. Cases of identical content share one slot. Ties are broken by id, so the result is
     deterministic. A vector of another width than memory's compares to nothing: only an identical case is found.
+    Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is English-centred.
     """
     import numpy as np  # a quarter of a second that `import memalign` should not cost
 
@@ -103,7 +111,7 @@ def retrieve(
     for twin in memory.twins(example)[:1]:
         take(twin, 1.0, identical=True)
     if k > 0 and memory.cases and memory.matrix.shape[1] == vector.shape[0]:
-        similarity = memory.matrix @ vector
+        similarity = _similarity(memory, example, vector)
         # A stable sort over cases that are ordered by id: equal similarity, lower id first.
         for index in np.argsort(-similarity, kind="stable"):
             if len(hits) >= k * CANDIDATES_PER_SLOT:
@@ -113,3 +121,21 @@ def retrieve(
                 take(case, float(similarity[index]))
     hits.sort(key=lambda hit: (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id))
     return tuple(hits[: max(k, 1)])
+
+
+def _similarity(memory: Memory, example: Example, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """How near every case of memory is to `example`, of shape (cases,)."""
+    if (memory.embedding_model or "").startswith(ENGLISH_CENTRED):
+        text = embedding_text(example)
+        if language_of(text) in ("Portuguese", "Spanish"):
+            return overlap(_case_signatures(memory), signatures([text])[0])
+    return memory.matrix @ vector
+
+
+def _case_signatures(memory: Memory) -> NDArray[np.uint64]:
+    # Made at the first such item and kept with the memory, which never changes: English ones never pay for it.
+    kept: NDArray[np.uint64] | None = memory.__dict__.get("_signatures")
+    if kept is None:
+        kept = signatures([embedding_text(case.example) for case in memory.cases])
+        memory.__dict__["_signatures"] = kept
+    return kept

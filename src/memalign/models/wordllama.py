@@ -29,7 +29,8 @@ class WordLlamaEmbedding:
 
     The weights are loaded at the first `embed` and shared by all instances. Texts above 20,000 characters count with
     their first and last 10,000. English-centred: an English paraphrase is found without a shared word (9 of 10 among twenty
-    sentences), a Portuguese or Spanish one only with it (7 and 8 of 10; without, 1 of 10).
+    sentences), a Portuguese or Spanish one only with it (7 and 8 of 10; without, 1 of 10). Retrieval therefore compares
+    items in these two languages by their words (decision 8).
     """
 
     @property
