@@ -11,6 +11,7 @@ import time
 import msgspec
 
 from memalign import aio
+from memalign.align.known import asked_about
 from memalign.errors import InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, Probe
@@ -45,7 +46,7 @@ async def probe(judge: Judge, memory: Memory, *, progress: Progress | None = Non
 
     async def one(case: Case) -> tuple[Probe | str, Usage]:
         nonlocal done
-        prober = _unlearned(judge, case)
+        prober = asked_about(_unlearned(judge, case), case)
         async with slots:
             try:
                 judgment = await prober.ajudge(case.example)
