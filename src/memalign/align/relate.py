@@ -25,7 +25,7 @@ from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import render_relate
 from memalign.records import Guideline, Usage
 
-__all__ = ["candidates", "relate"]
+__all__ = ["candidates", "relate", "relations_request", "verdicts_of"]
 
 replace = msgspec.structs.replace
 
@@ -60,14 +60,14 @@ async def relate(
         nonlocal done
         async with slots:
             try:
-                reply = await model.complete(_request(judge, some))
+                reply = await model.complete(relations_request(judge, some))
             except ModelError as error:
                 return {}, f"{type(error).__name__}: {error}", error.usage or Usage()
             finally:
                 done += 1
                 if progress is not None:
                     progress("consolidate", done, len(calls))
-        return _verdicts(reply.data, some), None, reply.usage
+        return verdicts_of(reply.data, some), None, reply.usage
 
     answers = await aio.together(one(some) for some in calls)
     found = {pair: verdict for verdicts, _, _ in answers for pair, verdict in verdicts.items()}
@@ -113,7 +113,8 @@ def _apart(one: Guideline, other: Guideline) -> bool:
     return set(one.exposed_to).isdisjoint(other.exposed_to)
 
 
-def _request(judge: Judge, pairs: Sequence[Pair]) -> ChatRequest:
+def relations_request(judge: Judge, pairs: Sequence[Pair]) -> ChatRequest:
+    """The question what the guidelines of each pair are to each other, for one call."""
     system, user = render_relate(
         instructions=judge.instructions,
         value_type=judge.value_type,
@@ -134,7 +135,7 @@ def _request(judge: Judge, pairs: Sequence[Pair]) -> ChatRequest:
     )
 
 
-def _verdicts(data: dict[str, Any], pairs: Sequence[Pair]) -> dict[tuple[str, str], str]:
+def verdicts_of(data: dict[str, Any], pairs: Sequence[Pair]) -> dict[tuple[str, str], str]:
     """What the answer says of each pair; what is no verdict is left out."""
     given = {(a.id, b.id): data.get(f"P{number}") for number, (a, b) in enumerate(pairs, 1)}
     return {pair: verdict for pair, verdict in given.items() if verdict in VERDICTS}
