@@ -66,25 +66,32 @@ class _Shards:
 
         rows = {case.id: index for index, case in enumerate(memory.cases)}
         self._row = {voice.key: rows[voice.id] for voice in memory.voices()}
-        self._matrix = memory.matrix.astype(np.float64)
+        self._matrix = memory.matrix
         self._size = size
         self.keys = [list(shard.keys) for shard in memory.shards]
-        self._sums = [self._matrix[[self._row[key] for key in keys]].sum(axis=0) for keys in self.keys]
+        # Only those with room matter, and that is rarely more than a few of thousands.
+        self._sums = {
+            n: self._matrix[[self._row[key] for key in keys]].sum(axis=0, dtype=np.float64)
+            for n, keys in enumerate(self.keys)
+            if size > 1 and len(keys) < size
+        }
 
     def place(self, key: str) -> None:
         """Put the key into the shard with room whose cases are the most similar to its own on average, else a new one."""
         import numpy as np
 
-        vector = self._matrix[self._row[key]]
-        open_ones = [n for n, keys in enumerate(self.keys) if len(keys) < self._size] if self._size > 1 else []
-        if not open_ones:
+        vector = self._matrix[self._row[key]].astype(np.float64)
+        if self._sums:
+            counts = np.array([len(self.keys[n]) for n in self._sums])
+            home = list(self._sums)[int(np.argmax((np.stack(list(self._sums.values())) @ vector) / counts))]
+            self.keys[home].append(key)
+            self._sums[home] += vector
+        else:
+            home = len(self.keys)
             self.keys.append([key])
-            self._sums.append(vector.copy())
-            return
-        counts = np.array([len(self.keys[n]) for n in open_ones])
-        home = open_ones[int(np.argmax((np.stack([self._sums[n] for n in open_ones]) @ vector) / counts))]
-        self.keys[home].append(key)
-        self._sums[home] += vector
+            self._sums[home] = vector
+        if len(self.keys[home]) >= self._size:
+            del self._sums[home]
 
 
 async def distil(
@@ -113,13 +120,15 @@ async def distil(
     memory = assign_shards(memory, waiting, shard_size)
     waiting_keys = frozenset(waiting)
     shards = [shard for shard in memory.shards if not waiting_keys.isdisjoint(shard.keys)]
+    rules = _Exposed(memory)
     done = 0
     slots = asyncio.Semaphore(model.limits.concurrency)
 
     async def one(shard: Shard) -> Outcome:
         nonlocal done
         async with slots:
-            outcome = await _distil_shard(judge, memory, model, shard, [k for k in shard.keys if k in waiting_keys])
+            keys = [key for key in shard.keys if key in waiting_keys]
+            outcome = await _distil_shard(judge, memory, model, shard, keys, guidelines=rules.of(shard))
         done += 1
         if progress is not None:
             progress("distil", done, len(shards))
@@ -127,8 +136,11 @@ async def distil(
 
     outcomes = await aio.together(one(shard) for shard in shards)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
+    learned, states = memory, dict[str, tuple[str, str]]()
     for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
-        memory = _apply(memory, outcome)
+        learned, told = _apply(learned, outcome, memory)
+        states |= told
+    memory = with_states(learned, states)
     return memory, usage + Usage(seconds={"distil": time.perf_counter() - started})
 
 
@@ -148,10 +160,33 @@ def _learn_examples(judge: Judge, memory: Memory, ready: frozenset[str]) -> Memo
     return with_states(memory, changes)
 
 
+class _Exposed:
+    """A memory's guidelines by the feedback that they are exposed to, so that a shard need not look at all of them."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._ids = {guideline.id: guideline for guideline in memory.guidelines}
+        self._keys: dict[str, list[str]] = {}
+        for guideline in memory.guidelines:
+            for key in guideline.exposed_to:
+                self._keys.setdefault(key, []).append(guideline.id)
+
+    def of(self, shard: Shard) -> list[Guideline]:
+        """What `_guidelines_of` says of the shard, in the order of the guidelines' numbers."""
+        own = {name: self._ids[name] for key in shard.keys for name in self._keys.get(key, ())}
+        own |= {g.shown_by: self._ids[g.shown_by] for g in own.values() if g.shown_by in self._ids}
+        near = tuple(sorted(own.values(), key=lambda guideline: guideline.number))
+        return _guidelines_of(Memory(guidelines=near), shard)
+
+
 async def _distil_shard(
-    judge: Judge, memory: Memory, model: ChatModel, shard: Shard, waiting: Sequence[str]
+    judge: Judge,
+    memory: Memory,
+    model: ChatModel,
+    shard: Shard,
+    waiting: Sequence[str],
+    *,
+    guidelines: Sequence[Guideline],
 ) -> Outcome:
-    guidelines = _guidelines_of(memory, shard)
     brief = model.limits.brief
     alone = len(shard.keys) == 1 and not guidelines and brief
     records = {key: _record(judge, memory, key, f"F{n}", brief=brief) for n, key in enumerate(shard.keys, start=1)}
@@ -237,17 +272,21 @@ def shorten_if_long(value: object, tokens: int) -> str:
     return encoded if len(encoded) <= tokens * 3 else shorten(value, tokens)
 
 
-def _apply(memory: Memory, outcome: Outcome) -> Memory:
-    """Carry out one shard's deltas, each checked first; what is not carried out leaves its voices pending."""
+def _apply(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[str, tuple[str, str]]]:
+    """Carry out one shard's deltas, each checked first, and what becomes of its voices.
+
+    What is not carried out leaves them pending. The states are for the caller to set, of all shards at once: a thousand
+    shards that each went through ten thousand voices took a minute. `known` has the same cases as `memory`.
+    """
     waiting = outcome.waiting
     if outcome.fault is not None:
-        return with_states(memory, dict.fromkeys(waiting, ("pending", outcome.fault)))
+        return memory, dict.fromkeys(waiting, ("pending", outcome.fault))
     unnamed = "the model's answer did not mention it; it is asked again at the next align"
     states: dict[str, tuple[str, str]] = dict.fromkeys(waiting, ("pending", unnamed))
     settled: set[str] = set()
     for delta in outcome.deltas:
         fresh = [key for key in dict.fromkeys(delta.feedback) if key in waiting and key not in settled]
-        fault = _fault(memory, outcome.shard, delta)
+        fault = _fault(memory, outcome.shard, delta, known)
         if fault is not None:
             states.update(dict.fromkeys(fresh, ("pending", f"its rule was not taken: {fault}")))
             continue
@@ -256,10 +295,10 @@ def _apply(memory: Memory, outcome: Outcome) -> Memory:
         memory, state = _carry_out(memory, outcome.shard, delta, tuple(sorted(fresh)))
         settled.update(fresh)
         states.update(dict.fromkeys(fresh, state))
-    return with_states(memory, states)
+    return memory, states
 
 
-def _fault(memory: Memory, shard: Shard, delta: Delta) -> str | None:
+def _fault(memory: Memory, shard: Shard, delta: Delta, known: Memory) -> str | None:
     """Why a delta must not be carried out, or None."""
     foreign = [key for key in delta.feedback if key not in shard.keys]
     if foreign or not delta.feedback:
@@ -276,7 +315,7 @@ def _fault(memory: Memory, shard: Shard, delta: Delta) -> str | None:
         outputs = [
             embedding_text(case.example)
             for key in shard.keys
-            if (voice := memory.voice(key)) and (case := memory.case(voice.id))
+            if (voice := known.voice(key)) and (case := known.case(voice.id))
         ]
         return guideline_fault(delta.text, outputs)
     return None
