@@ -1,7 +1,8 @@
 """Erasing: out of every version, in one transaction, without any model call.
 
-Each version that holds what is to go is taken as memory, forgets it by the same rules as the head would, and its rows
-are written again where they differ. Old versions so stay what they were, less what may no longer be anywhere.
+Each version that holds what is to go is taken as memory, one after the other, forgets it by the same rules as the head
+would, and its rows are written again where they differ. Old versions so stay what they were, less what may no longer be
+anywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from memalign.memory import Memory, Voice
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.ledger import Erasures
-from memalign.registry.lost import Lost, words_of
+from memalign.registry.lost import Change, Lost, words_of
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.schema import judges, rows
 from memalign.registry.schema import versions as versions_table
@@ -116,6 +117,15 @@ def _traced(traces: Traces, codec: Codec, kind: str, key: str, body: bytes) -> b
     return False
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Without:
+    """What the versions become: the rows of each that differ, its counts, and every reason that one of them gives."""
+
+    changes: dict[int, Change]
+    counts: dict[int, dict[str, int]]
+    reasons: frozenset[str]
+
+
 class _Eraser:
     """One erasure, inside one transaction."""
 
@@ -129,34 +139,32 @@ class _Eraser:
 
     def erase(self, selectors: tuple[str, ...], source: str | None) -> Erasure:
         keys = self._selected(selectors, source)
-        before = {number: self._at(number) for number in self._touched(keys)}
-        after = {number: self._without(contents, keys, Traces(keys=keys)) for number, contents in before.items()}
-        lost = Lost.of(self.codec, before.values(), after.values(), keys)
-        traces, elsewhere = self._traces(lost, before, after, keys)
+        done = self._forgotten(self._touched(keys), keys, Traces(keys=keys))
+        lost = Lost.of(self.codec, done.changes, keys, self._body)
+        traces, elsewhere = self._traces(lost, done.changes, keys)
         # A guideline may repeat the words without having been learned from them: a person wrote it, or a model chanced.
         copied = self._copies(traces, keys)
-        if copied or self._telling(after, traces):
-            before = {number: self._at(number) for number in self._touched(keys, copied)}
-            after = {number: self._without(contents, keys, traces, copied) for number, contents in before.items()}
-            lost = Lost.of(self.codec, before.values(), after.values(), keys)
+        if copied or any(map(traces.in_sentence, done.reasons)):
+            done = self._forgotten(self._touched(keys, copied), keys, traces, copied)
+            lost = Lost.of(self.codec, done.changes, keys, self._body)
+        changes = done.changes
         learned = Traces(lost.guidelines.values())
-        learned.share(self._surviving(before, after, (*_WORDED, "guideline")))
-        self._rewrite(before, after)
-        memories = {number: self.codec.memory(contents) for number, contents in after.items()}
-        self._redact(memories, traces)
-        moved = self.head in memories
-        if moved:
-            self._commit(memories[self.head], len(keys))
-        self._remember(lost, keys, before, after)
-        pending = {voice.key for voice in memories[self.head].voices() if voice.state == "pending"} if moved else set()
+        learned.share(self._surviving(changes, (*_WORDED, "guideline")))
+        self._rewrite(changes)
+        self._redact(done, traces)
+        head = self._head(changes)
+        if head is not None:
+            self._commit(head, len(keys))
+        self._remember(lost, keys, changes)
+        pending = {voice.key for voice in head.voices() if voice.state == "pending"} if head is not None else set()
         receipt = Receipt(
             judge=self.name,
             keys=keys,
             cases=tuple(sorted({example.id for example in lost.examples})),
             guidelines=tuple(sorted(lost.guideline_ids, key=lambda name: int(name[1:]))),
             copied=tuple(sorted(copied, key=lambda name: int(name[1:]))),
-            versions=tuple(_redacted(number, before[number], after[number]) for number in sorted(before)),
-            head=self.head + 1 if moved else None,
+            versions=tuple(_redacted(number, changes[number]) for number in sorted(changes)),
+            head=None if head is None else self.head + 1,
             pending=tuple(sorted(pending)),
             elsewhere=elsewhere,
         )
@@ -214,15 +222,6 @@ class _Eraser:
             if traces.copied(self.codec.decode(kind, body).text) and not self._tainted(kind, key, body, named)
         )
 
-    def _telling(self, after: dict[int, Contents], traces: Traces) -> bool:
-        """Whether a reason still repeats what was erased."""
-        return any(
-            traces.in_sentence(self.codec.decode(kind, body).reason)
-            for contents in after.values()
-            for (kind, _), body in contents.items()
-            if kind in ("voice", "tombstone")
-        )
-
     # -- what a version is without it ------------------------------------------------------------------------------
 
     def _at(self, number: int) -> Contents:
@@ -230,10 +229,29 @@ class _Eraser:
             key: body for key, spans in self.timeline.items() for since, until, body in spans if since <= number < until
         }
 
+    def _forgotten(
+        self, numbers: Collection[int], keys: Collection[str], traces: Traces, copied: Collection[str] = ()
+    ) -> _Without:
+        """What these versions become. One at a time, and only what differs is kept: all of them may be gigabytes."""
+        changes: dict[int, Change] = {}
+        counts: dict[int, dict[str, int]] = {}
+        reasons: set[str] = set()
+        for number in numbers:
+            contents = self._at(number)
+            memory = self._without(contents, keys, traces, copied)
+            wanted = self.codec.memory_contents(memory, contents)
+            change: Change = {r: (contents[r], None) for r in contents if r[0] != "judge" and r not in wanted}
+            change |= {r: (contents.get(r), body) for r, body in wanted.items() if contents.get(r) != body}
+            changes[number] = change
+            counts[number] = versions.counts(memory)
+            reasons.update(voice.reason for voice in memory.voices())
+            reasons.update(stone.reason for stone in memory.tombstones)
+        return _Without(changes=changes, counts=counts, reasons=frozenset(reasons))
+
     def _without(
         self, contents: Contents, keys: Collection[str], traces: Traces, copied: Collection[str] = ()
-    ) -> Contents:
-        """The version's rows after forgetting, by the rules that an unalign follows, and without a tombstone."""
+    ) -> Memory:
+        """The version's memory after forgetting, by the rules that an unalign follows, and without a tombstone."""
         gone = frozenset(keys)
         memory = forget(self.codec.memory(contents), keys, state="erased")
         memory = msgspec.structs.replace(
@@ -241,31 +259,43 @@ class _Eraser:
             guidelines=tuple(g for g in memory.guidelines if g.id not in copied and gone.isdisjoint(g.exposed_to)),
             tombstones=tuple(stone for stone in memory.tombstones if stone.key not in gone),
         )
-        memory = _silent(consolidate(settle(memory)), traces)
-        settings = {key: body for key, body in contents.items() if key[0] == "judge"}
-        return settings | self.codec.memory_contents(memory, contents)
+        return _silent(consolidate(settle(memory)), traces)
 
-    def _surviving(
-        self, before: dict[int, Contents], after: dict[int, Contents], kinds: Collection[str]
-    ) -> Iterator[str]:
-        """The texts of everything of these kinds that some version keeps."""
+    def _head(self, changes: dict[int, Change]) -> Memory | None:
+        """The head's memory as it will be, or None where it holds nothing of what goes."""
+        if self.head not in changes:
+            return None
+        contents = self._at(self.head)
+        for row, (_, body) in changes[self.head].items():
+            contents.pop(row, None)
+            if body is not None:
+                contents[row] = body
+        return self.codec.memory(contents)
+
+    def _rows_left(self, changes: dict[int, Change], kinds: Collection[str]) -> Iterator[tuple[str, str, bytes]]:
+        """Kind, key and body of everything of these kinds that some version keeps; each body of a kind once."""
         seen: set[tuple[str, bytes]] = set()
+        differing = set[RowKey]().union(*changes.values())
         kept = (
-            (key, body)
-            for key, spans in self.timeline.items()
+            (row, body)
+            for row, spans in self.timeline.items()
+            if row[0] in kinds
             for since, until, body in spans
-            if any(number not in before for number in range(since, until))
+            if row not in differing or any(row not in changes.get(number, ()) for number in range(since, until))
         )
-        rewritten = (item for contents in after.values() for item in contents.items())
-        for group in (kept, rewritten):
+        written = ((row, body) for change in changes.values() for row, (_, body) in change.items() if row[0] in kinds)
+        for group in (kept, written):
             for (kind, key), body in group:
-                if kind in kinds and (kind, body) not in seen:
+                if body is not None and (kind, body) not in seen:
                     seen.add((kind, body))
-                    yield from words_of(self.codec, kind, key, body)
+                    yield kind, key, body
 
-    def _traces(
-        self, lost: Lost, before: dict[int, Contents], after: dict[int, Contents], keys: Collection[str]
-    ) -> tuple[Traces, tuple[str, ...]]:
+    def _surviving(self, changes: dict[int, Change], kinds: Collection[str]) -> Iterator[str]:
+        """The texts of everything of these kinds that some version keeps."""
+        for kind, key, body in self._rows_left(changes, kinds):
+            yield from words_of(self.codec, kind, key, body)
+
+    def _traces(self, lost: Lost, changes: dict[int, Change], keys: Collection[str]) -> tuple[Traces, tuple[str, ...]]:
         """What to search for, and the other judges that hold some of it and keep it."""
         traces = Traces(lost.texts, keys)
         elsewhere = set()
@@ -280,25 +310,22 @@ class _Eraser:
             if name not in elsewhere and any(map(whole.is_trace, texts)):
                 elsewhere.add(name)
             traces.share(texts)
-        traces.share(self._surviving(before, after, _WORDED))
+        traces.share(self._surviving(changes, _WORDED))
         return traces, tuple(sorted(elsewhere))
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def _rewrite(self, before: dict[int, Contents], after: dict[int, Contents]) -> None:
+    def _rewrite(self, changes: dict[int, Change]) -> None:
         """Write again the rows that differ in any version, each over the widest range in which it is the same."""
-        changed: set[RowKey] = set()
-        for number, contents in before.items():
-            wanted = after[number]
-            changed |= {key for key in contents.keys() | wanted.keys() if contents.get(key) != wanted.get(key)}
         fresh = []
-        for kind, key in sorted(changed):
+        for kind, key in sorted(set[RowKey]().union(*changes.values())):
             self.connection.execute(
                 delete(rows).where(rows.c.judge == self.judge, rows.c.kind == kind, rows.c.key == key)
             )
             spans: list[tuple[int, int, bytes]] = []
             for number in range(1, self.head + 1):
-                body = after[number].get((kind, key)) if number in after else self._body(kind, key, number)
+                change = changes.get(number, {}).get((kind, key))
+                body = self._body(kind, key, number) if change is None else change[1]
                 if body is None:
                     continue
                 if spans and spans[-1][1] == number and spans[-1][2] == body:
@@ -323,13 +350,13 @@ class _Eraser:
         spans = self.timeline.get((kind, key), ())
         return next((body for since, until, body in spans if since <= number < until), None)
 
-    def _redact(self, memories: dict[int, Memory], traces: Traces) -> None:
+    def _redact(self, done: _Without, traces: Traces) -> None:
         table = versions_table
-        for number, memory in memories.items():
+        for number, counts in done.counts.items():
             self.connection.execute(
                 update(table)
                 .where(table.c.judge == self.judge, table.c.number == number)
-                .values(redacted=True, memory_hash="", **versions.counts(memory))
+                .values(redacted=True, memory_hash="", **counts)
             )
         for version in versions.history(self.connection, self.judge):
             if version.note and traces.in_sentence(version.note):
@@ -352,17 +379,9 @@ class _Eraser:
             line=f"{count} feedback erased from all versions",
         )
 
-    def _remember(
-        self, lost: Lost, keys: Iterable[str], before: dict[int, Contents], after: dict[int, Contents]
-    ) -> None:
-        kept = set()
-        for spans_key, spans in self.timeline.items():
-            if spans_key[0] == "case":
-                for since, until, body in spans:
-                    if any(number not in before for number in range(since, until)):
-                        kept.add(self.codec.decode("case", body).content_hash)
-        for contents in after.values():
-            kept |= {self.codec.decode(k, body).content_hash for (k, _), body in contents.items() if k == "case"}
+    def _remember(self, lost: Lost, keys: Iterable[str], changes: dict[int, Change]) -> None:
+        left = self._rows_left(changes, ("case",))
+        kept = {self.codec.decode(kind, body).content_hash for kind, _, body in left} if lost.examples else set()
         self.erased.remember(
             self.connection,
             keys=keys,
@@ -378,9 +397,13 @@ def _silent(memory: Memory, traces: Traces) -> Memory:
     def silent(voice: Voice) -> Voice:
         return msgspec.structs.replace(voice, reason=_NOTHING) if traces.in_sentence(voice.reason) else voice
 
+    if not any(traces.in_sentence(reason) for reason in {voice.reason for voice in memory.voices()}):
+        cases = memory.cases
+    else:
+        cases = tuple(msgspec.structs.replace(c, voices=tuple(map(silent, c.voices))) for c in memory.cases)
     return msgspec.structs.replace(
         memory,
-        cases=tuple(msgspec.structs.replace(c, voices=tuple(map(silent, c.voices))) for c in memory.cases),
+        cases=cases,
         tombstones=tuple(
             msgspec.structs.replace(stone, reason=_NOTHING) if traces.in_sentence(stone.reason) else stone
             for stone in memory.tombstones
@@ -388,8 +411,8 @@ def _silent(memory: Memory, traces: Traces) -> Memory:
     )
 
 
-def _redacted(number: int, before: Contents, after: Contents) -> RedactedVersion:
+def _redacted(number: int, change: Change) -> RedactedVersion:
     def lost(kind: str) -> int:
-        return sum(of == kind and (of, key) not in after for of, key in before)
+        return sum(of == kind and body is None for (of, _), (_, body) in change.items())
 
     return RedactedVersion(number=number, feedback=lost("voice"), cases=lost("case"), guidelines=lost("guideline"))

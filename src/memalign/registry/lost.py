@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from memalign.memory import Voice
 from memalign.records import Example
-from memalign.registry.store import Codec, Contents
+from memalign.registry.store import Codec, RowKey
 from memalign.registry.traces import strings
 
-__all__ = ["Lost", "words_of"]
+__all__ = ["Change", "Lost", "words_of"]
+
+Change = dict[RowKey, tuple[bytes | None, bytes | None]]
+"""What becomes of one version's rows: those that differ, each before and after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,23 +27,31 @@ class Lost:
     texts: list[str]
 
     @classmethod
-    def of(cls, codec: Codec, before: Iterable[Contents], after: Iterable[Contents], keys: Collection[str]) -> Lost:
-        """What the rows `before` held and `after`, version by version, hold no longer; voices of `keys` among it."""
+    def of(
+        cls,
+        codec: Codec,
+        changes: Mapping[int, Change],
+        keys: Collection[str],
+        body_of: Callable[[str, str, int], bytes | None],
+    ) -> Lost:
+        """What `changes` of versions take away; `body_of` gives a row's body by kind, key and version, as it was."""
         wanted = frozenset(keys)
         voices: dict[bytes, tuple[str | None, Voice]] = {}
         examples: dict[bytes, Example] = {}
         guidelines: dict[bytes, str] = {}
         ids: set[str] = set()
         texts: dict[str, None] = {}
-        for old, new in zip(before, after, strict=True):
-            for (kind, key), body in old.items():
+        for number, change in changes.items():
+            for (kind, key), (body, after) in change.items():
+                if body is None:
+                    continue
                 if kind == "voice" and key in wanted:
                     voice = codec.decode(kind, body)
-                    case = old.get(("case", voice.id))
+                    case = body_of("case", voice.id, number)
                     content = None if case is None else codec.decode("case", case).content_hash
                     voices[body] = (content, voice)
                     texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
-                elif (kind, key) in new:
+                elif after is not None:
                     continue
                 elif kind == "case":
                     examples[body] = codec.decode(kind, body)
