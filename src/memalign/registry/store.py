@@ -6,7 +6,7 @@ Bodies are JSON in the order in which the values were written (prompts show them
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,17 @@ from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.records import Example, Guideline
 from memalign.values import ValueType
 
-__all__ = ["Codec", "Contents", "RowKey", "decoded", "judge_of", "models_by_name", "settings_of", "shards_in"]
+__all__ = [
+    "Codec",
+    "Contents",
+    "RowKey",
+    "decoded",
+    "judge_of",
+    "memory_of",
+    "models_by_name",
+    "settings_of",
+    "shards_in",
+]
 
 RowKey = tuple[str, str]
 Contents = dict[RowKey, bytes]
@@ -38,6 +48,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of
 _SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
 _STATE = ("next_guideline", "authority", "policy", "guideline_tokens", "examples", "locks", "embedding_model")
 _STEP = 1 << 20
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 class Codec:
@@ -65,37 +76,7 @@ class Codec:
 
     def memory(self, contents: Contents) -> Memory:
         """The memory that `contents` hold."""
-        by_kind: dict[str, dict[str, Any]] = {}
-        for (kind, key), body in contents.items():
-            if kind not in ("vector", "judge"):
-                by_kind.setdefault(kind, {})[key] = self.decode(kind, body)
-        voices: dict[str, list[Voice]] = {}
-        for voice in by_kind.get("voice", {}).values():
-            voices.setdefault(voice.id, []).append(voice)
-        probes, state = by_kind.get("probe", {}), by_kind.get("memory", {})
-        cases = (
-            Case(
-                example=example,
-                voices=tuple(sorted(voices.get(name, ()), key=lambda voice: voice.source)),
-                probe=probes.get(name),
-                vector=contents.get(("vector", name)),
-            )
-            for name, example in sorted(by_kind.get("case", {}).items())
-        )
-        return Memory(
-            cases=tuple(cases),
-            guidelines=tuple(sorted(by_kind.get("guideline", {}).values(), key=lambda guideline: guideline.number)),
-            shards=tuple(Shard(keys=keys) for _, keys in sorted(by_kind.get("shard", {}).items())),
-            tombstones=tuple(stone for _, stone in sorted(by_kind.get("tombstone", {}).items())),
-            relations=tuple(sorted(by_kind.get("relation", {}).values(), key=_pair_order)),
-            locks=tuple(state.get("locks", ())),
-            next_guideline=state.get("next_guideline", 1),
-            authority=tuple(state.get("authority", ())),
-            policy=tuple(state.get("policy", POLICY)),
-            guideline_tokens=state.get("guideline_tokens"),
-            examples=state.get("examples"),
-            embedding_model=state.get("embedding_model"),
-        )
+        return _memory(contents, lambda kind, bodies: {key: self.decode(kind, body) for key, body in bodies.items()})
 
     def contents(self, judge: Judge, before: Contents | None = None) -> Contents:
         """The rows of a judge. Shards keep the places that they have in `before`, so that unchanged ones stay."""
@@ -124,12 +105,9 @@ class Codec:
         return contents
 
 
-def judge_of(
-    name: str, contents: Contents, *, codec: Codec | None = None, models: Mapping[str, Any] | None = None
-) -> Judge:
+def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any] | None = None) -> Judge:
     """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
-    codec = codec or Codec()
-    settings = {field: codec.decode("judge", contents["judge", field]) for field in _SETTINGS}
+    settings = {field: decoded("judge", contents["judge", field]) for field in _SETTINGS}
     own = models or {}
 
     def model(field: str) -> Any:
@@ -143,8 +121,59 @@ def judge_of(
         embedding_model=model("embedding_model"),
         retrieval_k=settings["retrieval_k"],
         parameters=settings["parameters"],
-        memory=codec.memory(contents),
+        memory=memory_of(contents),
     )
+
+
+def memory_of(contents: Contents) -> Memory:
+    """The memory that `contents` hold. `Codec.memory` keeps what it decodes for other versions, and takes twice as long."""
+    return _memory(contents, _values)
+
+
+def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[str, Any]]) -> Memory:
+    bodies: dict[str, dict[str, bytes]] = {}
+    for (kind, key), body in contents.items():
+        bodies.setdefault(kind, {})[key] = body
+
+    def of(kind: str) -> dict[str, Any]:
+        return values(kind, bodies[kind]) if kind in bodies else {}
+
+    voices: dict[str, list[Voice]] = {}
+    for voice in of("voice").values():
+        voices.setdefault(voice.id, []).append(voice)
+    probes, vectors, state = of("probe"), bodies.get("vector", {}), of("memory")
+    cases = (
+        Case(
+            example=example,
+            voices=tuple(sorted(voices.get(name, ()), key=lambda voice: voice.source)),
+            probe=probes.get(name),
+            vector=vectors.get(name),
+        )
+        for name, example in sorted(of("case").items())
+    )
+    return Memory(
+        cases=tuple(cases),
+        guidelines=tuple(sorted(of("guideline").values(), key=lambda guideline: guideline.number)),
+        shards=tuple(Shard(keys=keys) for _, keys in sorted(of("shard").items())),
+        tombstones=tuple(stone for _, stone in sorted(of("tombstone").items())),
+        relations=tuple(sorted(of("relation").values(), key=_pair_order)),
+        locks=tuple(state.get("locks", ())),
+        next_guideline=state.get("next_guideline", 1),
+        authority=tuple(state.get("authority", ())),
+        policy=tuple(state.get("policy", POLICY)),
+        guideline_tokens=state.get("guideline_tokens"),
+        examples=state.get("examples"),
+        embedding_model=state.get("embedding_model"),
+    )
+
+
+def _values(kind: str, bodies: dict[str, bytes]) -> dict[str, Any]:
+    if decoder := _DECODERS.get(kind):
+        try:
+            return dict(zip(bodies, map(decoder.decode, bodies.values()), strict=True))
+        except (ValueError, msgspec.MsgspecError):
+            pass  # one of them takes the longer way below, which also names what is damaged
+    return {key: decoded(kind, body) for key, body in bodies.items()}
 
 
 def settings_of(judge: Judge) -> dict[str, Any]:
@@ -181,10 +210,14 @@ def _placed(
         place = next((home[key] for key in keys if key in home), -1)
         places.append(place if place > last else None)
         last = max(last, place)
+    rights = list(places)  # of each, the first place kept from there on
+    for index in range(len(rights) - 2, -1, -1):
+        if rights[index] is None:
+            rights[index] = rights[index + 1]
     filled: list[int] = []
-    for index, kept in enumerate(places):
+    for kept, bound in zip(places, rights, strict=True):
         left = filled[-1] if filled else 0
-        right = next((place for place in places[index:] if place is not None), left + 2 * _STEP)
+        right = left + 2 * _STEP if bound is None else bound
         place = kept if kept is not None else (left + right) // 2
         if not left < place <= right or (kept is None and place == right):  # no room left between two neighbours
             return [(number * _STEP, keys) for number, keys in enumerate(shards, 1)]
@@ -194,10 +227,9 @@ def _placed(
 
 def _encode(value: Any) -> bytes:
     if isinstance(value, msgspec.Struct):
-        fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
-        value = {name: part for name, part in fields if part is not None}
+        value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"cannot be kept, it is not a JSON value: {error}") from None
     try:
