@@ -145,12 +145,12 @@ class Judge:
 
     def without_memory(self) -> Judge:
         """The unaligned judge: the same in all but its memory, which is empty."""
-        return replace(self, memory=Memory(authority=self.memory.authority))
+        return replace(self, memory=Memory(authority=self.memory.authority, policy=self.memory.policy))
 
     @property
     def base_fingerprint(self) -> str:
         """16 hex digits over instructions, value type, model and parameters: what a probe was made with."""
-        return self.without_memory().fingerprint
+        return self.replace(memory=Memory()).fingerprint  # whose label counts is no part of it
 
     def misfit(self, row: Feedback) -> str | None:
         """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""

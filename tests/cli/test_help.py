@@ -21,7 +21,7 @@ GROUPS = {"bench": {"run", "report", "agree"}, "models": {"list", "pull"}}
 COMMANDS = [name for name in ROOT.commands if name not in GROUPS]
 PUBLIC = {
     *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "overwrite", "unalign", "erase"),
-    *("guideline", "ledger", "history", "diff", "rollback", "export", "import", "evaluate"),
+    *("guideline", "lock", "ledger", "history", "diff", "rollback", "export", "import", "evaluate"),
 }
 
 

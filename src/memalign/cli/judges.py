@@ -22,6 +22,7 @@ from memalign.cli.common import (
     open_registry,
 )
 from memalign.cli.output import Output, facts, guideline_rows, table
+from memalign.cli.words import consequences
 from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
@@ -109,12 +110,17 @@ def show(
         ("examples shown", "as many as suit the model" if judge.retrieval_k is None else judge.retrieval_k),
         *judge.parameters.items(),
         ("memory", f"{_counts(judge)}, hash {judge.memory.hash}"),
+        ("where people differ", _weighing(judge)),
+        ("locked cases", ", ".join(judge.memory.locks) or "none"),
         ("instructions", judge.instructions),
     ]
     parts: list[Any] = [facts(settings)]
     if judge.memory.semantic:
         columns = ("id", "", "guideline", "from")
-        parts.append(table(columns, guideline_rows(judge.memory.semantic), title="Guidelines in force"))
+        rows = guideline_rows(judge.memory.semantic, judge.memory)
+        parts.append(table(columns, rows, title="Guidelines in force"))
+    if away := len(judge.memory.guidelines) - len(judge.memory.semantic):
+        parts.append(f"{away} more not in force: memalign guideline {name} says why")
     waiting = [(entry.key, entry.reason) for entry in judge.memory.ledger() if entry.state == "pending"]
     if waiting:
         parts.append(table(("key", "waits because"), waiting, title="Pending"))
@@ -132,30 +138,52 @@ def edit(
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     param: Parameters = None,
+    authority: Annotated[
+        str | None,
+        typer.Option(metavar="WHO", help="Whose label decides where people differ: ana,ben; '' for nobody's."),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="RULES", help="By what labels are weighed: authority,majority,recency.")
+    ] = None,
     registry: RegistryUrl = DEFAULT_REGISTRY,
     json_output: JsonOutput = False,
 ) -> int:
     """Change a judge's settings: a new version with the same memory.
 
-    Says how many probes (the judge's own verdicts before it learned) were made with the old settings.
+    Says how many probes (the judge's own verdicts before it learned) were made with the old settings. With another
+    --authority or --policy other labels may count where people differ: it says which feedback is disputed now, and
+    which is pending until the next align.
     """
+    from memalign.align import set_policy
+
     changes = _settings(model, embedding_model, retrieval_k, param)
     if instructions is not None:
         changes["instructions"] = _text_of(instructions)
-    if not changes:
-        raise InputError("nothing to change: give --model, --instructions, --embedding-model, -k or --param")
-    given = changes.pop("parameters", {})
+    weighed = {"authority": _listed(authority), "policy": _listed(policy)}
+    if not changes and authority is None and policy is None:
+        raise InputError(
+            "nothing to change: give --model, --instructions, --embedding-model, -k, --param, --authority or --policy"
+        )
+    settings = changes.pop("parameters", {})
+    given: list[Judge] = []
 
     def changed(judge: Judge) -> Judge:
-        return judge.replace(**changes, parameters={**judge.parameters, **given})
+        given[:] = [judge]
+        edited = judge.replace(**changes, parameters={**judge.parameters, **settings})
+        return edited if authority is None and policy is None else set_policy(edited, **weighed)
 
     opened = open_registry(registry)
     before = head_of(opened, name)
     judge = opened.update(name, changed, "edit")
     number = head_of(opened, name)
-    stale = len(judge.stale_probes())
+    others, lines = consequences(given[0], judge)
+    if authority is not None or policy is not None:
+        lines = [f"where people differ: {_weighing(judge)}", *_silent(judge), *lines]
+    if stale := len(judge.stale_probes()):
+        lines.append(_stale_line(stale))
     line = f"{name} is version {number} now" if number != before else f"{name} is so already, version {number}"
-    Output(json=json_output).give(described(judge, version=number), line, *([_stale_line(stale)] if stale else []))
+    data = {**described(judge, version=number), "consequences": others}
+    Output(json=json_output).give(data, *lines, line)
     return DONE
 
 
@@ -191,6 +219,9 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "embedding_model": judge.embedding_model_name,
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
+        "policy": list(memory.policy),
+        "authority": list(memory.authority),
+        "locks": list(memory.locks),
         "memory_hash": memory.hash,
         "cases": len(memory.cases),
         "feedback": len(memory),
@@ -203,6 +234,30 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
 def _counts(judge: Judge) -> str:
     memory = judge.memory
     return f"{len(memory)} feedback on {len(memory.cases)} cases, {len(memory.semantic)} guidelines in force"
+
+
+def _listed(given: str | None) -> list[Any] | None:
+    """The names in `ana,ben`; none in an empty text."""
+    return None if given is None else [each.strip() for each in given.split(",") if each.strip()]
+
+
+def _weighing(judge: Judge) -> str:
+    """`authority (ana, then ben), then majority, then recency`."""
+    people = ", then ".join(judge.memory.authority)
+    rules = [f"authority ({people or 'nobody yet'})" if rule == "authority" else rule for rule in judge.memory.policy]
+    return ", then ".join(rules)
+
+
+def _silent(judge: Judge) -> list[str]:
+    """What a person should know who chose a policy that decides nothing."""
+    memory = judge.memory
+    heard = {voice.source for voice in memory.voices()}
+    lines = []
+    if memory.authority and "authority" not in memory.policy:
+        lines.append("--authority has no effect: the policy does not name authority")
+    if unheard := [source for source in memory.authority if source not in heard]:
+        lines.append(f"no feedback of {', '.join(unheard)} so far; sources: {', '.join(sorted(heard)) or 'none'}")
+    return lines
 
 
 def _stale_line(count: int) -> str:

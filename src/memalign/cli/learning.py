@@ -10,7 +10,6 @@ import typer
 from memalign.cli.common import (
     DEFAULT_REGISTRY,
     DONE,
-    FAILURES,
     EmbeddingModel,
     JsonOutput,
     Name,
@@ -22,16 +21,16 @@ from memalign.cli.common import (
     open_registry,
     read_input,
 )
-from memalign.cli.output import Output, facts, guideline_rows, table, usage_text
+from memalign.cli.output import Output, facts, guideline_rows, table
+from memalign.cli.report import report
+from memalign.cli.words import consequences, legend, standing_words, word
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.align import AlignResult, MemAlign
+    from memalign.align import MemAlign
     from memalign.judge import Judge
     from memalign.records import Guideline
     from memalign.registry import Registry
-
-_SHOWN_ROWS = 30
 
 ReflectionModel = Annotated[
     str | None,
@@ -137,7 +136,7 @@ def guideline(
         chosen = judge.memory.guidelines if guideline_id is None else (judge.memory.guideline(guideline_id),)
         data = {"judge": name, "version": number, "guidelines": chosen}
         one = guideline_id is not None
-        out.give(data, _card(judge, chosen[0]) if one else _all(chosen))
+        out.give(data, *(_card(judge, chosen[0]) if one else _all(judge)))
         return DONE
     else:
         if guideline_id is None:
@@ -147,11 +146,54 @@ def guideline(
         def change(judge: Judge) -> Judge:
             return edit_guideline(judge, gid, by=by or _user(), text=text, pinned=pin, retired=retire)
 
-    judge = opened.update(name, change, "edit")
+    given: list[Judge] = []
+
+    def watched(judge: Judge) -> Judge:
+        given[:] = [judge]
+        return change(judge)
+
+    judge = opened.update(name, watched, "edit")
     changed = judge.memory.guidelines[-1] if guideline_id is None else judge.memory.guideline(guideline_id)
     number = head_of(opened, name)
-    data = {"judge": name, "version": number, "guidelines": [changed]}
-    out.give(data, _card(judge, changed), f"{name} is version {number} now")
+    others, lines = consequences(given[0], judge, but=changed.id)
+    data = {"judge": name, "version": number, "guidelines": [changed], "consequences": others}
+    out.give(data, *_card(judge, changed), *lines, f"{name} is version {number} now")
+    return DONE
+
+
+def lock(
+    name: Name,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID", help="Cases; none: list those that are locked.")
+    ] = None,
+    *,
+    unlock: Annotated[bool, typer.Option("--unlock", metavar="", help="Let later aligns change them again.")] = False,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    json_output: JsonOutput = False,
+) -> int:
+    """Lock cases: no later align may break the experts' label on them.
+
+    Each align judges them again. New guidelines that make the judge wrong there are left out, and the report says which;
+    a case that it gets wrong all the same makes the exit code 1. Without an ID it lists the locked cases.
+    """
+    opened, out = open_registry(registry), Output(json=json_output)
+    before = head_of(opened, name)
+    if not ids and not unlock:
+        number, judge = loaded(opened, name, None)
+        lines: list[str] = []
+        others: dict[str, Any] = {}
+    else:
+        given = opened.load(name)
+        judge = opened.lock(name, *(ids or ()), unlock=unlock)
+        number = head_of(opened, name)
+        others, lines = consequences(given, judge)
+        lines.append(f"{name} is version {number} now" if number != before else f"{name} is so already")
+    rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
+    locked = [{"id": case, "label": label} for case, label in rows]
+    shown = table(("locked case", "experts' label"), [(case, word(label)) for case, label in rows])
+    none = f"no case is locked: memalign lock {name} ID"
+    data = {"judge": name, "version": number, "locks": locked, "consequences": others}
+    out.give(data, shown if rows else none, *lines)
     return DONE
 
 
@@ -180,36 +222,6 @@ def _learn(name: str, feedback: str | None, optimizer: MemAlign, *, url: str, ou
     return report(result, out, version=head_of(opened, name), before=before)
 
 
-def report(result: AlignResult, out: Output, *, version: int, before: int) -> int:
-    """Print what an align or unalign did, `str(result)` last; 1 when something is pending or was left out."""
-    name = result.judge.name
-    parts: list[Any] = []
-    if result.rows:
-        parts.append(_row_counts(result))
-    news = [row for row in result.rows if row.status != "unchanged"]
-    if news:
-        rows = [(row.line, row.key, row.status, row.state, row.reason) for row in news[:_SHOWN_ROWS]]
-        title = f"Feedback ({len(rows)} of {len(news)}; --json has all)" if len(news) > len(rows) else "Feedback"
-        parts.append(table(("line", "key", "row", "state", "reason"), rows, title=title))
-    if not result.rows and not result.removed and not result.usage.calls:
-        parts.append("nothing was given and nothing is pending: name a file of FEEDBACK to learn from")
-    if result.removed:
-        parts.append(f"withdrawn: {', '.join(result.removed)}")
-    columns = ("id", "", "guideline", "from")
-    if result.forgotten:
-        parts.append(table(columns, guideline_rows(result.forgotten), title="Forgotten guidelines"))
-    if result.guidelines:
-        parts.append(table(columns, guideline_rows(result.guidelines), title="New guidelines"))
-    for conflict in result.conflicts:
-        said = ", ".join(f"{key}: {_word(value)}" for key, value in conflict.voices.items())
-        parts.append(f"conflict on {', '.join(conflict.ids)}: {said}; {_word(conflict.label)} counts")
-    parts.append(usage_text(result.usage, result.seconds))
-    parts.append(f"{name} is version {version} now" if version != before else f"{name} is still version {version}")
-    parts.append(str(result))
-    out.give({"version": version, **result.to_dict()}, *parts)
-    return FAILURES if result.pending or any(row.status == "invalid" for row in result.rows) else DONE
-
-
 def left_behind(opened: Registry, name: str, before: int) -> str:
     """What an interrupted command left in the registry; looked up, because Ctrl-C may come after the commit."""
     now = head_of(opened, name)
@@ -218,38 +230,31 @@ def left_behind(opened: Registry, name: str, before: int) -> str:
     return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
 
 
-def _row_counts(result: AlignResult) -> Any:
-    from collections import Counter
-
-    counts = Counter((row.status, row.state or "-") for row in result.rows)
-    rows = [(status, state, count) for (status, state), count in sorted(counts.items())]
-    return table(("row", "state", "count"), rows)
-
-
-def _all(guidelines: tuple[Guideline, ...]) -> Any:
-    if not guidelines:
-        return "no guidelines yet: memalign align learns them from feedback"
-    return table(("id", "", "guideline", "from"), guideline_rows(guidelines))
+def _all(judge: Judge) -> list[Any]:
+    memory = judge.memory
+    if not memory.guidelines:
+        return ["no guidelines yet: memalign align learns them from feedback"]
+    rows = guideline_rows(memory.guidelines, memory)
+    return [table(("id", "", "guideline", "from"), rows), *legend(judge.name, memory.guidelines, memory)]
 
 
-def _card(judge: Judge, chosen: Guideline) -> Any:
-    status = chosen.status + (f", {chosen.shown_by} says the same" if chosen.shown_by else "")
-    return facts(
+def _card(judge: Judge, chosen: Guideline) -> list[Any]:
+    memory = judge.memory
+    card = facts(
         [
             ("id", chosen.id),
             ("text", chosen.text),
-            ("status", status + (", pinned" if chosen.pinned else "")),
+            ("status", ", ".join(filter(None, (_force(chosen), standing_words(chosen, memory))))),
             ("origin", chosen.origin),
-            ("from", ", ".join(judge.memory.sources_of(chosen)) or "no feedback"),
+            ("from", ", ".join(memory.sources_of(chosen)) or "no feedback"),
             ("exposed to", ", ".join(chosen.exposed_to) or "no feedback"),
         ],
     )
+    return [card, *legend(judge.name, [chosen], memory)]
 
 
-def _word(value: Any) -> str:
-    from memalign.evaluation.result import value_text
-
-    return value_text(value)
+def _force(chosen: Guideline) -> str:
+    return "in force" if chosen.status == "active" else ""
 
 
 def _user() -> str:

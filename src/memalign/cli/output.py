@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memalign.cli.words import standing_words
 from memalign.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+    from memalign.memory import Memory
     from memalign.records import Guideline, Usage
 
 __all__ = ["Output", "facts", "guideline_rows", "print_json", "shorten", "table", "usage_text"]
@@ -144,17 +146,14 @@ def facts(rows: Iterable[tuple[object, object]]) -> Table:
     return made
 
 
-def guideline_rows(guidelines: Iterable[Guideline]) -> list[tuple[object, ...]]:
-    """Id, text and origin of guidelines, with what is unusual about them, for a table."""
+def guideline_rows(guidelines: Iterable[Guideline], memory: Memory | None = None) -> list[tuple[object, ...]]:
+    """Id, where it stands, text and origin of guidelines, for a table; of `memory`, where they are still in one."""
     rows: list[tuple[object, ...]] = []
     for guideline in guidelines:
-        marks = [
-            *([guideline.status] if guideline.status != "active" else []),
-            *(["pinned"] if guideline.pinned else []),
-        ]
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
         sources = ", ".join(guideline.supported_by)
-        rows.append((guideline.id, ", ".join(marks), guideline.text, "; ".join(filter(None, (origin, sources)))))
+        standing = standing_words(guideline, memory)
+        rows.append((guideline.id, standing, guideline.text, "; ".join(filter(None, (origin, sources)))))
     return rows
 
 

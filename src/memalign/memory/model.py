@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from memalign.errors import UnknownKey
+from memalign.memory.matching import Finder
 from memalign.memory.standing import Relation, standing
 from memalign.memory.voices import POLICY, Rule, policy_label, policy_strength
 from memalign.records import Example, Feedback, Guideline, LedgerState, canonical_json, feedback_key
@@ -217,6 +218,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 raise UnknownKey(f"no feedback {selector!r}{where}; `memalign ledger` lists every key")
             chosen.update(dict.fromkeys(found))
         return tuple(chosen)
+
+    def matching(self, text: str, *, source: str | None = None) -> dict[str, tuple[str, ...]]:
+        """Key → the fields that hold `text`, for all feedback (of `source`) whose case or words do; see `Finder`."""
+        finder = Finder(text)
+        found = ((voice.key, finder.places(case.example, voice)) for case in self.cases for voice in case.voices)
+        return {key: places for key, places in found if places and source in (None, key.rpartition("@")[2])}
 
     def _named_sources(self) -> str:
         return ", ".join(sorted({voice.source for voice in self.voices()})) or "none"

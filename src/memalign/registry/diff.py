@@ -79,7 +79,7 @@ class MemoryDiff:
         if not self:
             lines.append("  no difference")
         for setting in self.settings:
-            lines += [f"  {setting.name}:", f"    - {setting.before}", f"    + {setting.after}"]
+            lines += [f"  {setting.name}:", f"    - {_short(setting.before)}", f"    + {_short(setting.after)}"]
         for guideline in self.guidelines:
             lines += _guideline_lines(guideline)
         for mark, changes in (("+", self.added), ("-", self.removed)):
@@ -124,7 +124,7 @@ class MemoryDiff:
 
 def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
     """What changed from one judge to another."""
-    old, new = settings_of(before), settings_of(after)
+    old, new = _settings(before), _settings(after)
     rules = {g.id: g for g in before.memory.guidelines}, {g.id: g for g in after.memory.guidelines}
     voices = {v.key: v for v in before.memory.voices()}, {v.key: v for v in after.memory.voices()}
     both = [
@@ -154,12 +154,21 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
     )
 
 
+_BY_HAND = ("policy", "authority", "locks")
+"""What of a memory a person sets; the rest follows from what was learned."""
+
+
+def _settings(judge: Judge) -> dict[str, Any]:
+    return settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in _BY_HAND}
+
+
 def summary(before: Contents, after: Contents) -> str:
     """One line of counts, setting names and guideline ids: what may be kept for ever, whatever is erased later."""
     parts = [
         f"{name} changed"
         for kind, name in after
-        if kind == "judge" and before.get((kind, name), b"") != after[kind, name]
+        if (kind == "judge" or (kind == "memory" and name in _BY_HAND))
+        and before.get((kind, name), b"") != after[kind, name]
     ]
     if not before:
         parts = []
@@ -193,7 +202,7 @@ def _guideline_lines(change: GuidelineChange) -> list[str]:
 
 
 def _short(value: object) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
 
 
 def _said(value: Value | None, rationale: str | None) -> str:

@@ -16,12 +16,14 @@ from sqlalchemy import Connection, delete, insert, select, update
 from memalign.align.consolidate import consolidate
 from memalign.align.forget import forget
 from memalign.align.voices import settle
-from memalign.errors import RegistryError, UnknownKey
+from memalign.errors import RegistryError
 from memalign.memory import Memory, Voice
+from memalign.memory.matching import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.ledger import Erasures
 from memalign.registry.lost import Change, Lost, words_of
+from memalign.registry.matching import found_in, selected
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.schema import judges, rows
 from memalign.registry.schema import versions as versions_table
@@ -52,14 +54,20 @@ class _DryRun(Exception):  # a way out of the transaction, no error
 
 
 def erase_feedback(
-    database: Database, name: str, selectors: tuple[str, ...], *, source: str | None, dry_run: bool
+    database: Database,
+    name: str,
+    selectors: tuple[str, ...],
+    *,
+    source: str | None,
+    matching: str | None = None,
+    dry_run: bool,
 ) -> Erasure:
-    """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, JudgeNotFound."""
+    """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, InputError, JudgeNotFound."""
     try:
         with database.write() as connection:
             judge, head = versions.find(connection, name)
             erased = Erasures(connection, database.meta(connection, "secret"), judge)
-            outcome = _Eraser(connection, name, judge, head, erased).erase(selectors, source)
+            outcome = _Eraser(connection, name, judge, head, erased).erase(selectors, source, matching)
             if dry_run:
                 raise _DryRun(replace(outcome, receipt=replace(outcome.receipt, head=None, dry_run=True)))  # noqa: TRY301  # undoes it
     except _DryRun as done:
@@ -137,8 +145,12 @@ class _Eraser:
         for kind, key, since, until, body in connection.execute(query):
             self.timeline.setdefault((kind, key), []).append((since, until or head + 1, body))
 
-    def erase(self, selectors: tuple[str, ...], source: str | None) -> Erasure:
-        keys = self._selected(selectors, source)
+    def erase(self, selectors: tuple[str, ...], source: str | None, matching: str | None) -> Erasure:
+        there = [key for kind, key in self.timeline if kind in ("voice", "tombstone")]
+        if matching is not None:
+            holding = found_in(self.timeline, Finder(matching), self.codec)
+            there = [key for key in there if key in holding]
+        keys = selected(self.name, there, selectors, source=source, searched=matching is not None, erased=self.erased)
         done = self._forgotten(self._touched(keys), keys, Traces(keys=keys))
         lost = Lost.of(self.codec, done.changes, keys, self._body)
         traces, elsewhere = self._traces(lost, done.changes, keys)
@@ -171,26 +183,6 @@ class _Eraser:
         return Erasure(judge=self.judge, receipt=receipt, traces=traces | learned)
 
     # -- which -------------------------------------------------------------------------------------------------------
-
-    def _selected(self, selectors: tuple[str, ...], source: str | None) -> tuple[str, ...]:
-        """The keys, of any version, that were named."""
-        there = sorted(key for kind, key in self.timeline if kind in ("voice", "tombstone"))
-        there = [key for key in dict.fromkeys(there) if source is None or key.rpartition("@")[2] == source]
-        if not selectors:
-            if source is None:
-                raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
-            if not there:
-                raise UnknownKey(f"no version of {self.name!r} holds feedback of source {source!r}")
-            return tuple(there)
-        chosen: dict[str, None] = {}
-        for selector in selectors:
-            found = [key for key in there if selector in (key, key.rpartition("@")[0])]
-            if not found:
-                day = self.erased.erased_on(selector)
-                gone = f"; it was erased on {day}" if day else "; `memalign ledger` lists every key"
-                raise UnknownKey(f"no version of {self.name!r} holds feedback {selector!r}{gone}")
-            chosen.update(dict.fromkeys(found))
-        return tuple(chosen)
 
     def _touched(self, keys: Collection[str], copied: Collection[str] = ()) -> list[int]:
         """The versions that hold anything of `keys`, or a guideline of `copied`."""

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memalign import aio
-from memalign.align import AlignResult, MemAlign
-from memalign.errors import InvalidRows, JudgeExists, JudgeNotFound, MemalignError, RowError, VersionConflict
+from memalign.align import AlignResult, MemAlign, lock
+from memalign.errors import MemalignError, VersionConflict
 from memalign.judge import Judge, Progress
 from memalign.memory import LedgerEntry
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.records import Feedback
 from memalign.registry import bundle, versions
+from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback, verified
-from memalign.registry.ledger import ALLOW, Erasures
+from memalign.registry.ledger import Erasures
+from memalign.registry.matching import matching
 from memalign.registry.receipt import Receipt
 from memalign.registry.screen import screened
 from memalign.registry.store import Codec, judge_of, models_by_name, settings_of
@@ -28,7 +30,6 @@ from memalign.registry.versions import JudgeSummary, VersionInfo
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from memalign.registry.store import Contents
 
 __all__ = ["Registry"]
 
@@ -135,7 +136,7 @@ class Registry:
         """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
         with self._reading(name) as (connection, judge, head):
             contents = versions.read(connection, judge, version or head, name=name)
-            return Codec().memory(contents).ledger() + self._erasures(connection, judge).entries()
+            return Codec().memory(contents).ledger() + erasures_of(self._database, connection, judge).entries()
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
@@ -216,6 +217,10 @@ class Registry:
             return changed
         raise _conflict(name, attempts)
 
+    def lock(self, name: str, *ids: str, unlock: bool = False) -> Judge:
+        """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
+        return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
+
     async def _optimistic(
         self,
         name: str,
@@ -248,6 +253,7 @@ class Registry:
         selectors: Collection[str] = (),
         *,
         source: str | None = None,
+        matching: str | None = None,
         dry_run: bool = False,
         rederive: bool = True,
         optimizer: MemAlign | None = None,
@@ -255,18 +261,25 @@ class Registry:
     ) -> Receipt:
         """Take feedback out of every version, for good, and return the receipt.
 
-        `selectors` are ids (all voices) or keys (one), of any version; `source` all feedback of one person. Older
-        versions lose what was learned from it and are marked redacted; the head is a new version without it, and what
-        survives beside it is distilled again when a model answers (`rederive`), else pending. With `dry_run` nothing
-        happens, and the receipt says what would. Raises UnknownKey, and RegistryError when a trace is left.
+        `selectors` are ids (all voices) or keys (one), of any version; `source` all feedback of one person; `matching` all
+        whose case or words hold a text. Of several, all must hold. Older versions lose what was learned from it and
+        are marked redacted; the head is a new version without it, and what survives beside it is distilled again when
+        a model answers (`rederive`), else pending. With `dry_run` nothing happens, and the receipt says what would.
+        Raises UnknownKey, and RegistryError when a trace is left.
         """
-        outcome = erase_feedback(self._database, name, tuple(selectors), source=source, dry_run=dry_run)
+        named = {"source": source, "matching": matching}
+        outcome = erase_feedback(self._database, name, tuple(selectors), **named, dry_run=dry_run)
         if dry_run:
             return outcome.receipt
         receipt = verified(self._database, outcome)
         if not rederive or not receipt.pending:
             return receipt
         return self._rederived(name, receipt, optimizer, progress)
+
+    def matching(self, name: str, text: str) -> dict[str, tuple[str, ...]]:
+        """Key → the fields that hold `text`, for every piece of feedback of any version whose case or words do."""
+        with self._reading(name) as (connection, judge, head):
+            return matching(connection, judge, head, text)
 
     def compact(self) -> None:
         """Rewrite the file without its free pages; `erase` does it by itself."""
@@ -325,61 +338,12 @@ class Registry:
             contents = versions.read(connection, judge, number, name=name)
         return number, judge_of(name, contents, models=self._models)
 
-    def _erasures(self, connection: Connection, judge: int | None) -> Erasures:
-        return Erasures(connection, self._database.meta(connection, "secret"), judge)
-
     def _erased(self, name: str) -> Erasures:
         with self._reading(name) as (connection, judge, _):
-            return self._erasures(connection, judge)
+            return erasures_of(self._database, connection, judge)
 
-    def _commit(
-        self,
-        judge: Judge,
-        *,
-        action: str,
-        note: str | None = None,
-        parent: int | None = None,
-        new: bool = False,
-        allow_erased: bool = False,
-        erased_anywhere: bool = False,
-    ) -> int:
-        """One transaction: the judge as the next version, or nothing."""
-        codec = Codec()
-        with self._database.write() as connection:
-            try:
-                number, head = versions.find(connection, judge.name)
-            except JudgeNotFound:
-                if parent is not None:
-                    raise
-                number, head = versions.add_judge(connection, judge.name), 0
-            if new and head:
-                raise JudgeExists(
-                    f"a judge {judge.name!r} is in the registry already; save or edit it, or take another name"
-                )
-            if parent is not None and parent != head:
-                raise VersionConflict(
-                    f"judge {judge.name!r} is at version {head}, no longer at {parent}; load it again"
-                )
-            before: Contents = versions.read(connection, number, head, name=judge.name) if head else {}
-            after = codec.contents(judge, before)
-            if after == before:
-                return head
-            erased = self._erasures(connection, None if erased_anywhere else number)
-            if allow_erased:
-                self._erasures(connection, number).readmit(connection, judge.memory)
-            elif refused := erased.refusals(judge.memory, codec.memory(before) if before else None):
-                faults = [RowError(line=n, id=r.key, reason=r.reason) for n, r in enumerate(refused, 1)]
-                raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults, hint=ALLOW)
-            return versions.add_version(
-                connection,
-                number,
-                parent=head,
-                before=before,
-                after=after,
-                memory=judge.memory,
-                action=action,
-                note=note,
-            )
+    def _commit(self, judge: Judge, **options: Any) -> int:
+        return commit(self._database, judge, **options)
 
 
 def _conflict(name: str, attempts: int) -> VersionConflict:

@@ -58,7 +58,7 @@ class JudgeSummary:
 class VersionInfo:
     """One version: what made it, from which parent, and what it holds.
 
-    `action` is create, save, align, unalign, edit, rollback, import or erase. `redacted` versions have lost what was
+    `action` is create, save, align, unalign, edit, lock, rollback, import or erase. `redacted` versions have lost what was
     erased later; `memory_hash` is empty for them. `guidelines` counts those in force.
     """
 
