@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -18,8 +18,12 @@ from memalign.cli.common import (
     head_of,
     open_registry,
 )
-from memalign.cli.output import Output, table
+from memalign.cli.output import Output, facts, guideline_rows, table
+from memalign.cli.words import word
 from memalign.errors import InputError
+
+if TYPE_CHECKING:
+    from memalign.registry import Trail
 
 _STATES = "learned, merged, pending, disputed, rejected, withdrawn, erased"
 
@@ -29,16 +33,31 @@ def ledger(
     *,
     version: Version = None,
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only: {_STATES}.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="One piece of feedback, t-17@ana, and all that became of it."),
+    ] = None,
     registry: RegistryUrl = DEFAULT_REGISTRY,
     json_output: JsonOutput = False,
 ) -> int:
-    """Show where every piece of feedback ended, and why."""
+    """Show where every piece of feedback ended, and why.
+
+    With --key: what one piece of feedback taught. Its state and reason, the guidelines that carry it with their texts,
+    and how it got there from version to version.
+    """
     from memalign.records import LedgerState
 
     if state is not None and state not in get_args(LedgerState):
         raise InputError(f"--state {state}: there are {_STATES}")
+    if state is not None and key is not None:
+        raise InputError("give --state or --key, not both")
     opened = open_registry(registry)
     number = version or head_of(opened, name)
+    if key is not None:
+        found = opened.trail(name, key, number)
+        data = {"judge": name, "version": number, "feedback": [each.to_dict() for each in found]}
+        Output(json=json_output).give(data, *(part for each in found for part in _trail(each)))
+        return DONE
     entries = opened.ledger(name, number)
     chosen = [entry for entry in entries if state in (None, entry.state)]
     counts = Counter(entry.state for entry in entries)
@@ -53,6 +72,37 @@ def ledger(
     parts = [table(("key", "state", "guidelines", "reason"), rows)] if rows else []
     Output(json=json_output).give(data, *parts, line)
     return DONE
+
+
+def _trail(trail: Trail) -> list[Any]:
+    """One piece of feedback as a card, its guidelines, and its way through the versions."""
+    said = " · ".join(part for part in (None if trail.value is None else word(trail.value), trail.rationale) if part)
+    card = [
+        ("feedback", trail.key),
+        ("said", said or "nothing is kept of it"),
+        ("state", f"{trail.state}{f': {trail.reason}' if trail.reason else ''}, in version {trail.version}"),
+    ]
+    parts: list[Any] = [facts(card)]
+    if trail.guidelines:
+        rows = guideline_rows(trail.guidelines)
+        parts.append(table(("id", "", "guideline", "from"), rows, title="Guidelines that carry it"))
+    elif trail.state == "learned":
+        parts.append("no guideline carries it: it teaches as an example of its case")
+    if trail.steps:
+        steps = [
+            (
+                each.version,
+                each.created_at[:19].replace("T", " "),
+                each.action,
+                each.state or "not there",
+                ", ".join(each.guideline_ids),
+                each.reason,
+            )
+            for each in trail.steps
+        ]
+        columns = ("version", "when (UTC)", "by", "state", "guidelines", "reason")
+        parts.append(table(columns, steps, title="How it got there"))
+    return parts
 
 
 def history(name: Name, *, registry: RegistryUrl = DEFAULT_REGISTRY, json_output: JsonOutput = False) -> int:

@@ -4,6 +4,7 @@ from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.registry import Registry
+from memalign.registry.trail import Step, Trail
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "RedactedVersion",
     "Registry",
     "SettingChange",
+    "Step",
+    "Trail",
     "VersionInfo",
     "load_bundle",
     "write_bundle",

@@ -25,6 +25,7 @@ from memalign.registry.matching import matching
 from memalign.registry.receipt import Receipt
 from memalign.registry.screen import screened
 from memalign.registry.store import Codec, judge_of, models_by_name, settings_of
+from memalign.registry.trail import Trail, trails
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 if TYPE_CHECKING:
@@ -137,6 +138,18 @@ class Registry:
         with self._reading(name) as (connection, judge, head):
             contents = versions.read(connection, judge, version or head, name=name)
             return Codec().memory(contents).ledger() + erasures_of(self._database, connection, judge).entries()
+
+    def trail(self, name: str, key: str, version: int | None = None) -> tuple[Trail, ...]:
+        """What became of one piece of feedback (`t-17@ana`), or of all on a case (`t-17`), through all versions.
+
+        Answers "what did it learn from me": the guidelines that carry it, with their texts. Raises UnknownKey.
+        """
+        with self._reading(name) as (connection, judge, head):
+            number = version or head
+            if not 1 <= number <= head:
+                versions.read(connection, judge, number, name=name)  # raises, with the versions that there are
+            erased = erasures_of(self._database, connection, judge)
+            return trails(connection, judge, key, name=name, version=number, erased=erased)
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
