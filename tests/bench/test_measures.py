@@ -160,6 +160,26 @@ def test_the_area_under_a_curve_weighs_stages_by_how_the_trapezoid_rule_does(tmp
     assert curve_area(found, MODEL, [HARBOUR], "mlflow") is None
 
 
+def test_a_stage_of_another_task_is_none_of_this_one(tmp_path):
+    found = results(
+        tmp_path,
+        {
+            cell("bare", 0): rights("----"),
+            cell("memalign", 1): rights("++--"),
+            cell("memalign", 3): rights("+++-"),
+            cell("memalign", 2, task="stars"): rights("++--", label=4, wrong=1),
+        },
+    )
+
+    area = curve_area(found, MODEL, [HARBOUR], "memalign")
+    changed = flips(found, MODEL, [HARBOUR], "memalign")
+
+    assert area is not None
+    assert area[1] == 4
+    assert changed is not None
+    assert (changed.n, changed.fixed) == (8, 3)
+
+
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=8, unique=True))
 def test_a_judge_that_is_right_at_one_rate_throughout_has_that_rate_as_its_area(stages):
     assert sum(trapezoid_weights(sorted(stages))) == pytest.approx(1.0)

@@ -133,7 +133,13 @@ def totals_section(results: Results) -> Section:
         rows=tuple(rows),
         names=2,
     )  # fmt: skip
-    return Section(id="totals", title="What the run cost", tables=(table,))
+    words = (
+        (
+            "Calls that several arms ask alike, such as those of memalign and its guidelines to learn, are made once and "
+            "count for each of them: the run itself took less."
+        ),
+    )
+    return Section(id="totals", title="What the run cost", words=words, tables=(table,))
 
 
 def _hours(value: float) -> str:

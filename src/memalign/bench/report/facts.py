@@ -97,5 +97,7 @@ def read_facts(folder: Path) -> Facts:
     except FileNotFoundError:
         raise InputError(f"no {path}: `memalign bench run` writes it beside the raw judgments of a run") from None
     except (msgspec.DecodeError, UnicodeDecodeError, InputError) as error:
-        raise InputError(f"{path}: {error}; run `memalign bench run` again, it writes this file anew") from None
+        raise InputError(
+            f"{path}: {error}; delete that file and run `memalign bench run` again, which writes it anew"
+        ) from None
     return facts

@@ -16,7 +16,7 @@ from statistics import fmean, median
 
 from memalign.bench.raw import Fit, Line, View
 from memalign.bench.report.facts import TaskFacts
-from memalign.bench.report.results import Judged, Results
+from memalign.bench.report.results import Judged, Key, Results
 from memalign.evaluation.result import value_text
 from memalign.metrics import (
     Estimate,
@@ -43,6 +43,7 @@ __all__ = [
     "curve_area",
     "flips",
     "judging",
+    "judging_of",
     "learning",
     "share",
 ]
@@ -193,10 +194,11 @@ def judging(
     results: Results, model: str, tasks: Iterable[str], arm: str, stage: int, *, view: View = "unseen"
 ) -> Judging:
     """What judging took over the tasks."""
-    return _judging([line for _, line in results.lines(model, tasks, arm, stage, view=view)])
+    return judging_of([line for _, line in results.lines(model, tasks, arm, stage, view=view)])
 
 
-def _judging(lines: Sequence[Line]) -> Judging:
+def judging_of(lines: Sequence[Line]) -> Judging:
+    """What these judgments took."""
     if not lines:
         return Judging(
             n=0,
@@ -240,13 +242,11 @@ def learning(fits: Sequence[Fit]) -> Learning | None:
 
 
 def flips(results: Results, model: str, tasks: Sequence[TaskFacts], arm: str) -> Flips | None:
-    """How the arm's verdicts on unseen cases changed from stage to stage; None when it has no two stages in common."""
-    names = [task.name for task in tasks if task.matchable]
-    changes: list[tuple[Judged, Judged]] = []
-    for earlier, later in pairwise(results.stages(model, arm)):
-        before = results.judged(model, names, arm, earlier)
-        after = results.judged(model, names, arm, later)
-        changes += [(before[key], after[key]) for key in before if key in after]
+    """How the arm's verdicts on unseen cases changed from stage to stage; None when no case has them at two stages."""
+    by_stage = _by_stage(results, model, tasks, arm, "unseen")
+    changes = [
+        (before[key], after[key]) for before, after in pairwise(by_stage.values()) for key in before if key in after
+    ]
     if not changes:
         return None
     broken = [before.right and not after.right for before, after in changes]
@@ -272,19 +272,31 @@ def curve_area(
     so that a judge that is right in all cases from the first stage on has 1, and one that is at p throughout has p. Only
     cases with a verdict at every stage count: a curve whose cases change shows the cases, not the learning.
     """
-    names = [task.name for task in tasks if task.matchable]
-    stages = results.stages(model, arm, view=view)
-    by_stage = [results.judged(model, names, arm, stage, view=view) for stage in stages]
-    common = [key for key in (by_stage[0] if by_stage else ()) if all(key in found for found in by_stage)]
-    if len(stages) < 2 or not common:
+    by_stage = _by_stage(results, model, tasks, arm, view)
+    if len(by_stage) < 2:
         return None
-    weights = trapezoid_weights(stages)
+    first, *others = by_stage.values()
+    common = [key for key in first if all(key in found for found in others)]
+    if not common:
+        return None
+    weights = trapezoid_weights(list(by_stage))
     # The area is linear in the verdicts: a weighted mean over stages for each case, then the mean over cases.
-    areas = [sum(w * found[key].right for w, found in zip(weights, by_stage, strict=True)) for key in common]
-    clusters = [by_stage[0][key].cluster for key in common]
+    areas = [sum(w * found[key].right for w, found in zip(weights, by_stage.values(), strict=True)) for key in common]
+    clusters = [first[key].cluster for key in common]
     zeros = [0.0] * len(areas)
     low, high = bootstrap_interval(mae, areas, zeros, groups=clusters) or (None, None)  # mae to 0 is the mean
     return Estimate(value=min(1.0, fmean(areas)), low=low, high=high), len(common)
+
+
+def _by_stage(
+    results: Results, model: str, tasks: Sequence[TaskFacts], arm: str, view: View
+) -> dict[int, dict[Key, Judged]]:
+    """The arm's verdicts on the tasks that can be matched, at each stage that has any; other tasks may have more stages."""
+    names = [task.name for task in tasks if task.matchable]
+    found = {
+        stage: results.judged(model, names, arm, stage, view=view) for stage in results.stages(model, arm, view=view)
+    }
+    return {stage: judged for stage, judged in found.items() if judged}
 
 
 def trapezoid_weights(stages: Sequence[int]) -> list[float]:

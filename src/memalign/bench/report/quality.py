@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 FEW_GROUPS = 15
+GROUPS = 3  # its place in a row of quality
 
 
 def by_category(tasks: Sequence[TaskFacts]) -> dict[str, list[TaskFacts]]:
@@ -131,7 +132,7 @@ def quality_section(results: Results) -> Section:
             columns = ("arm", "n", "failed", "groups", "exact match", "balanced accuracy", kappa, "CCC",
                        "against bare, points", "verdict")  # fmt: skip
             used = [place for place in range(len(columns)) if place < 2 or any(row[place] != ABSENT for row in rows)]
-            groups = agreement(results, model, [task], BARE, stage).groups
+            groups = min((n for row in rows if (n := int(row[GROUPS]))), default=0)
             tables.append(
                 Table(
                     title=f"{plain(task.name)} ({plain(task.category)}; {plain(task.values)}), {plain(model)}, stage {stage}",
@@ -158,13 +159,14 @@ def quality_section(results: Results) -> Section:
 
 
 def _task_notes(task: TaskFacts, groups: int) -> tuple[str, ...]:
+    """What must be known of the task, of whose arms the one with the fewest has `groups`."""
     notes = []
     if task.by_row:
         notes.append(
             "Split by row: this task has few groups, so that cases which teach share groups with cases that test."
         )
     if 0 < groups < FEW_GROUPS:
-        notes.append(f"Only {groups} groups are resampled: such intervals tend to be too narrow.")
+        notes.append(f"As few as {groups} groups are resampled: such intervals tend to be too narrow.")
     if not task.matchable:
         notes.append("Values may be any fraction, so that there is no exact match, and no part in pooled comparisons.")
     return tuple(notes)

@@ -15,10 +15,11 @@ from memalign.bench.report.facts import Facts, TaskFacts, read_facts
 from memalign.errors import InputError
 from memalign.evaluation.result import same_value
 
-__all__ = ["VIEWS", "Judged", "Results", "arm_order", "load_results"]
+__all__ = ["VIEWS", "Judged", "Key", "Results", "arm_order", "load_results"]
 
 VIEWS: tuple[View, ...] = ("unseen", "seen", "left-out")
 Key = tuple[str, int, str]
+"""Task, seed and case: what two arms must have in common to be compared."""
 T = TypeVar("T")
 
 

@@ -112,9 +112,9 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
     parts = [f"# {_escaped(title)}"]
     for section in sections:
         parts += [f"## {_escaped(section.title)}", *map(_escaped, section.words)]
-        parts += ["```sh\n" + "\n".join(command.replace("```", "") for command in section.commands) + "\n```"] * bool(
-            section.commands
-        )
+        if section.commands:
+            commands = "\n".join(command.replace("```", "") for command in section.commands)
+            parts.append(f"```sh\n{commands}\n```")
         for table in section.tables:
             parts += [f"**{_escaped(table.title)}**", _markdown_table(table), *map(_escaped, table.notes)]
     return "\n\n".join(parts) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memalign.bench.report.figures.canvas import Drawn, colour_of, grid, logarithmic, mark_of
-from memalign.bench.report.measures import Judging, judging, share
+from memalign.bench.report.measures import Judging, judging_of, share
 from memalign.bench.report.primary import headline_stage
 from memalign.bench.report.results import Results
 from memalign.bench.report.tables import plain
@@ -23,7 +23,8 @@ def against_figure(pick: Callable[[Judging], float | None], axis_name: str) -> C
         most = max(map(len, judged.values()), default=0)
         full = {arm: found for arm, found in judged.items() if found and len(found) * 2 >= most}
         common = sorted(set.intersection(*(set(found) for found in full.values()))) if full else []
-        taken = {arm: pick(judging(results, model, tasks, arm, stage)) for arm in full}
+        # On the same cases as the quality: another arm's may be longer.
+        taken = {arm: pick(judging_of([found[key].line for key in common])) for arm, found in full.items()}
         shown = {arm: value for arm, value in taken.items() if value}  # nothing and not known have no place on the axis
         if len(shown) < 2 or not common:
             return None
