@@ -77,7 +77,7 @@ async def test_what_cannot_be_compared_is_an_error() -> None:
         await agreement(engine("a"), engine("b"), [])
     with pytest.raises(InputError, match="'c0' stands twice"):
         await agreement(engine("a"), engine("b"), requests(1) * 2)
-    with pytest.raises(InputError, match="neither a nor b answered any of the 2 requests"):
+    with pytest.raises(InputError, match="neither a nor b answered any of the 2 requests; a: no answer"):
         await agreement(engine("a", fails=(0, 1)), engine("b", fails=(0, 1)), requests(2))
 
 

@@ -23,7 +23,7 @@ def says(request: ChatRequest) -> dict[str, object]:
 
 
 def setting(task: Task, model: ScriptedChatModel | None = None) -> Setting:
-    return Setting(task=task, model=model or ScriptedChatModel(says), seed=0)
+    return Setting(task=task, chat=model or ScriptedChatModel(says), seed=0)
 
 
 @pytest.fixture
@@ -72,6 +72,13 @@ async def test_a_left_out_case_does_not_vote_for_itself(tone: Task) -> None:
     fitted = await FLOORS["neighbours-vote"].learn(setting(tone), [cold, *warm], None)
     assert (await fitted.judge(cold, "unseen")).value is False
     assert (await fitted.judge(cold, "left-out")).value is True
+
+
+async def test_a_floor_from_whose_one_case_nothing_is_left_says_so(tone: Task) -> None:
+    case = tone.cases[0]
+    for name in FLOORS:
+        fitted = await FLOORS[name].learn(setting(tone), [case], None)
+        assert (await fitted.judge(case, "left-out")).error == "without this case nothing was taught"
 
 
 async def test_each_arm_is_given_what_its_name_says(tone: Task) -> None:

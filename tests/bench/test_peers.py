@@ -49,9 +49,7 @@ def arm(folder: Path, model: Scripted, **changes: Any) -> PeerArm:
 
 async def learn(folder: Path, model: Scripted, name: str = "tone", **changes: Any) -> Fitted:
     subject = task(name)
-    return await arm(folder, model, **changes).learn(
-        Setting(task=subject, model=model, seed=0), subject.cases[:4], None
-    )
+    return await arm(folder, model, **changes).learn(Setting(task=subject, chat=model, seed=0), subject.cases[:4], None)
 
 
 async def judge(fitted: Fitted, outputs: str) -> Verdict:
@@ -169,7 +167,7 @@ class TestAPeerThatCannotLearn:
         model = Scripted(lambda _: "true")
         subject = task("essay", "str")
         with pytest.raises(ConfigurationError, match=r"'essay': free text"):
-            await arm(tmp_path, model).learn(Setting(task=subject, model=model, seed=0), subject.cases[:4], None)
+            await arm(tmp_path, model).learn(Setting(task=subject, chat=model, seed=0), subject.cases[:4], None)
 
 
 def mlflow_answer(body: dict[str, Any]) -> str:
@@ -185,7 +183,7 @@ class TestTheRealPeers:
         model = Scripted(mlflow_answer, "local:scripted")
         subject = task("better", "A|B", count=9, extra={"expectations": "Say sorry."})
         fitted = await PeerArm(name="mlflow", python=PEERS, folder=tmp_path).learn(
-            Setting(task=subject, model=model, seed=0), subject.cases[:8], None
+            Setting(task=subject, chat=model, seed=0), subject.cases[:8], None
         )
         verdict = await fitted.judge(subject.cases[8], "unseen")
         await fitted.close()
@@ -201,7 +199,7 @@ class TestTheRealPeers:
         model = Scripted(mlflow_answer)
         subject = task("better", "A|B")
         fitted = await PeerArm(name="mlflow", python=PEERS, folder=tmp_path).learn(
-            Setting(task=subject, model=model, seed=0), (), None
+            Setting(task=subject, chat=model, seed=0), (), None
         )
         verdict = await fitted.judge(subject.cases[0], "unseen")
         await fitted.close()
@@ -212,7 +210,7 @@ class TestTheRealPeers:
         model = Scripted(dspy_answer)
         subject = task(count=5)
         fitted = await PeerArm(name=name, python=PEERS, folder=tmp_path).learn(
-            Setting(task=subject, model=model, seed=0), subject.cases[:4], None
+            Setting(task=subject, chat=model, seed=0), subject.cases[:4], None
         )
         verdict = await fitted.judge(subject.cases[4], "unseen")
         await fitted.close()

@@ -167,6 +167,11 @@ def test_a_ceiling_needs_to_know_what_calls_cost(config: Path, endpoint: Endpoin
     assert len(endpoint.requests) == len(lines_of(config, "bare", 0))  # what was asked is kept
 
 
+def test_floors_need_no_model(config: Path) -> None:
+    outcome = go(config, arms=("majority", "neighbours-vote"), models=("openai:nobody-has-a-key",))
+    assert (outcome.judged, outcome.failed, outcome.cost) == (2 * 2 * 6, 0, 0.0)
+
+
 def test_an_arm_that_cannot_learn_is_named_and_the_others_go_on(config: Path, endpoint: Endpoint) -> None:
     outcome = go(config, arms=("mlflow", "bare"), peers=Peers(python="nothing/here/python"))
     assert outcome.judged == 6

@@ -40,7 +40,9 @@ def test_several_peoples_feedback_on_one_case_is_one_case_with_the_majoritys_lab
         ("[tone", "no TOML"),
         ("[tone]\nvalues = 'bool'", "criterion"),
         ("[other]\ncriterion = 'x'\nvalues = 'bool'", "no task 'tone'.*tasks: other"),
-        ("[tone]\ncriterion = 'x'\nvalues = 'maybe'", "value type"),
+        ("[tone]\ncriterion = 'x'\nvalues = 'maybe'", "task 'tone' in .*value type"),
+        ("[tone]\ncriterion = 'x'\nvalues = 'bool'\nsplit = 'rows'", "task 'tone' in .*'rows'"),
+        ("", "names no task"),
     ],
 )
 def test_a_folder_that_cannot_be_read_says_what_is_wrong(tasks: Path, listing: str | None, says: str) -> None:
@@ -55,8 +57,14 @@ def test_a_folder_that_cannot_be_read_says_what_is_wrong(tasks: Path, listing: s
 def test_a_bad_row_is_named_by_its_line(tasks: Path) -> None:
     with (tasks / "tone.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"id": "t-99", "inputs": "x", "outputs": "y", "value": "maybe"}\n')
-    with pytest.raises(InvalidRows, match="41"):
+    with pytest.raises(InvalidRows, match="41") as wrong:
         load_folder(tasks, ("tone",))
+    assert "--skip-invalid" not in str(wrong.value)  # which this command does not have
+
+
+def test_a_file_in_the_folder_s_place_is_an_error_that_names_it(tasks: Path) -> None:
+    with pytest.raises(InputError, match=r"tone\.jsonl"):
+        load_folder(tasks / "tone.jsonl")
 
 
 groups = st.lists(st.integers(0, 30), min_size=30, max_size=80)

@@ -100,11 +100,11 @@ async def agreement(
         raise InputError("no requests: agreement of two engines is measured on at least one, better on 100")
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"request {twice[0]!r} stands twice; every id must be of one request")
-    (said, run), (told, other) = [await _ask_all(model, requests) for model in (first, second)]
+    (said, run, why), (told, other, _) = [await _ask_all(model, requests) for model in (first, second)]
     answered = [name for name in names if name in said or name in told]
     both = [name for name in names if name in said and name in told]
     if not answered:
-        raise InputError(f"neither {first.name} nor {second.name} answered any of the {len(names)} requests")
+        raise InputError(f"neither {first.name} nor {second.name} answered any of the {len(names)} requests{why}")
     same = [name for name in both if said[name] == told[name]]
     interval = wilson_interval(len(same), len(answered)) or (0.0, 1.0)
     return EngineAgreement(
@@ -149,12 +149,12 @@ class _Listener:
 
 async def _ask_all(
     model: ChatModel, requests: Sequence[tuple[str, ChatRequest]]
-) -> tuple[dict[str, Hashable], EngineRun]:
-    """The verdicts by id, without those of failed calls; and the run."""
+) -> tuple[dict[str, Hashable], EngineRun, str]:
+    """The verdicts by id, without those of failed calls; the run; and how the first call failed that did, in words."""
     await _answer(model, _HELLO)  # loads the model, which may take longer than all the rest
     slots = asyncio.Semaphore(model.limits.concurrency)
 
-    async def ask(request: ChatRequest) -> ChatReply | Usage:
+    async def ask(request: ChatRequest) -> ChatReply | ModelError:
         async with slots:
             return await _answer(model, request)
 
@@ -163,20 +163,22 @@ async def _ask_all(
     seconds = time.perf_counter() - started
     verdicts: dict[str, Hashable] = {}
     usage = Usage()
+    why = ""
     for (name, _), reply in zip(requests, replies, strict=True):
         if isinstance(reply, ChatReply):
             usage += reply.usage
             if "value" in reply.data:
                 verdicts[name] = reply.data["value"]
         else:
-            usage += reply
+            usage += reply.usage or Usage()
+            why = why or f"; {model.name}: {reply}"
     shares = {str(label): share for label, share in label_shares(list(verdicts.values())).items()}
-    return verdicts, EngineRun(model=model.name, shares=shares, seconds=seconds, usage=usage)
+    return verdicts, EngineRun(model=model.name, shares=shares, seconds=seconds, usage=usage), why
 
 
-async def _answer(model: ChatModel, request: ChatRequest) -> ChatReply | Usage:
-    """The reply, or what a failed call cost."""
+async def _answer(model: ChatModel, request: ChatRequest) -> ChatReply | ModelError:
+    """The reply, or how the call failed."""
     try:
         return await model.complete(request)
     except ModelError as error:
-        return error.usage or Usage()
+        return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +69,7 @@ class Memo:
             reply = msgspec.structs.replace(reply, usage=usage)
             file.parent.mkdir(parents=True, exist_ok=True)
             # Two runs may share a folder: a file is there whole or not at all.
-            partial = file.with_suffix(f".{id(reply)}.partial")
+            partial = file.with_suffix(f".{os.getpid()}-{id(reply)}.partial")
             partial.write_bytes(msgspec.json.encode(reply))
             partial.replace(file)
         self._spent += reply.usage

@@ -39,12 +39,13 @@ class Plan:
 
     def batches(self, raw: RawFolder) -> Iterator[Batch]:
         """What is missing, in the order of doing: the same few cases by all cells before others."""
-        size = self.config.rows_at_once or max(len(self.todo(cell)) for cell in self.cells)
-        longest = max(len(self.todo(cell)) for cell in self.cells)
+        wanted = {cell: self.todo(cell) for cell in self.cells}
+        longest = max(map(len, wanted.values()))
+        size = self.config.rows_at_once or longest
         done = {cell: {line.key for line in raw.lines(cell) if line.error is None} for cell in self.cells}
         for start in range(0, longest, size):
             for cell in self.cells:
-                part = self.todo(cell)[start : start + size]
+                part = wanted[cell][start : start + size]
                 missing = tuple((case, view) for case, view in part if (case.id, view) not in done[cell])
                 if missing:
                     yield Batch(cell=cell, todo=missing)

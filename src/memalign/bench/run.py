@@ -15,8 +15,10 @@ import msgspec
 
 from memalign import aio
 from memalign.bench.arms.base import Arm, Fitted, Setting, Verdict
+from memalign.bench.arms.floors import FLOORS
+from memalign.bench.arms.judges import JUDGES
 from memalign.bench.arms.peer import PeerArm
-from memalign.bench.config import OURS, PEERS
+from memalign.bench.config import OURS
 from memalign.bench.memo import Memo
 from memalign.bench.plan import Batch, Plan
 from memalign.bench.raw import Cell, Fit, Line, RawFolder, View
@@ -28,7 +30,6 @@ from memalign.records import Usage
 __all__ = ["Outcome", "run_benchmark"]
 
 Progress = Callable[[str, int, int], None]
-ONE_AT_A_TIME = 1
 
 
 @dataclass(kw_only=True)
@@ -69,7 +70,8 @@ class _Runner:
         self._raw = raw
         self._memo = memo
         self._progress = progress
-        self._models = {name: Memo(resolve(name), memo / "calls", paid=self._spend) for name in plan.config.models}
+        asked = dict.fromkeys(cell.model for cell in plan.cells if cell.arm not in FLOORS)
+        self._models = {name: Memo(resolve(name), memo / "calls", paid=self._spend) for name in asked}
         self._learned: dict[Cell, Fitted] = {}
         self._hopeless: set[Cell] = set()
         self._done = self._total = 0
@@ -99,8 +101,8 @@ class _Runner:
             self._hopeless.add(cell)
             self.outcome.notes.append(f"{cell}: could not learn: {error}")
             return
-        setting = self._setting(cell)
-        limit = ONE_AT_A_TIME if cell.arm in PEERS else setting.model.limits.concurrency
+        several = cell.arm in JUDGES  # a peer takes one at a time, and a floor takes no time
+        limit = self._models[cell.model].limits.concurrency if several else 1
         waiting = iter(batch.todo)
 
         async def work() -> None:
@@ -189,7 +191,7 @@ class _Runner:
             self.outcome.stopped = f"${self.outcome.cost:.4f} spent, the ceiling is ${ceiling:.4f}"
 
     def _setting(self, cell: Cell) -> Setting:
-        return Setting(task=self._plan.tasks[cell.task], model=self._models[cell.model], seed=cell.seed)
+        return Setting(task=self._plan.tasks[cell.task], chat=self._models.get(cell.model), seed=cell.seed)
 
     def _arm(self, name: str) -> Arm:
         if name in OURS:

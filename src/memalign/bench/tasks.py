@@ -82,7 +82,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         if len(self.cases) <= train:
             raise InputError(
-                f"task {self.name!r} has {len(self.cases)} cases: too few to teach {train} and test others"
+                f"task {self.name!r} has {len(self.cases)} cases: too few to teach {train} and test others; cases without a label "
+                "do not count"
             )
         side: Callable[[Case], str] = (lambda case: case.id) if self.by_row else (lambda case: case.group)
         sides = sorted({side(case) for case in self.cases})

@@ -75,7 +75,7 @@ def run(
     from memalign.bench.estimate import estimate_run
     from memalign.bench.plan import make_plan
     from memalign.bench.raw import RawFolder
-    from memalign.bench.report import write_facts
+    from memalign.bench.report import FACTS_FILE, write_facts
     from memalign.bench.run import run_benchmark
 
     shown = Output(json=json_output)
@@ -83,24 +83,28 @@ def run(
     if ceiling is not None:
         config = msgspec.structs.replace(config, ceiling=ceiling or None)
     plan = make_plan(config, _tasks(config, data, shown))
-    raw = RawFolder(out or config.folder / "raw")
+    raw = RawFolder(_raw(config, out))
     done, total = plan.counts(raw)
     left = estimate_run(plan, raw)
     shown.say(f"{config.name}: {done:,} of {total:,} judgments are there" + ("" if left else "; nothing is missing"))
     if left and not json_output:
         shown.give({}, _shown(left))
+    where = [] if data is None else ["--data FOLDER"]  # a path of this machine says nothing to anybody else
+    command = " ".join(["memalign bench run", str(config_file), *where])
+    if not left and not dry_run and not (raw.folder / FACTS_FILE).exists():
+        write_facts(raw.folder, plan.tasks.values(), models=config.models, commands=[command])
     if dry_run or not left:
         shown.give({"done": done, "total": total, "left": left}, "")
         return DONE
-    paid = [model for model in config.models if not model.startswith(_UNPAID)]
+    asks = any(each.usage.calls for each in left)
+    paid = [model for model in config.models if asks and not model.startswith(_UNPAID)]
     if paid and not confirmed(f"Go on with {', '.join(paid)}?", yes=yes):
         return DONE
-    where = [] if data is None else ["--data FOLDER"]  # a path of this machine says nothing to anybody else
-    command = " ".join(["memalign bench run", str(config_file), *where])
-    write_facts(raw.folder, plan.tasks.values(), models=config.models, commands=[command])
+    calls = _made(memo or _cache(), "--memo")
+    write_facts(_made(raw.folder, "--out"), plan.tasks.values(), models=config.models, commands=[command])
     kept = f"what was judged is in {raw.folder}; the same command goes on from there"
     with interruptible(lambda: kept), shown.progress() as progress:
-        outcome = aio.run(run_benchmark(plan, raw, memo=memo or _default_memo(), progress=progress))
+        outcome = aio.run(run_benchmark(plan, raw, memo=calls, progress=progress))
     for note in outcome.notes[:_NOTES]:
         shown.say(note)
     if len(outcome.notes) > _NOTES:
@@ -128,7 +132,7 @@ def report(
 
     shown = Output(json=json_output)
     config = load_config(config_file)
-    page = write_report(out or config.folder / "raw", config.folder)
+    page = write_report(_raw(config, out), config.folder)
     shown.give({"report": str(page)}, f"{page}")
     return DONE
 
@@ -235,5 +239,16 @@ def _cache() -> Path:
     return user_cache_path("memalign") / "bench"
 
 
-def _default_memo() -> Path:
-    return _cache()
+def _raw(config: Config, out: Path | None) -> Path:
+    return out or config.folder / "raw"
+
+
+def _made(folder: Path, option: str) -> Path:
+    """The folder, made if it is not there."""
+    from memalign.errors import InputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made a folder: {error.strerror}; give another with {option}") from None
+    return folder

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from memalign.bench.raw import Fit, View
 from memalign.bench.tasks import Case, Task
+from memalign.errors import ConfigurationError
 from memalign.models.base import ChatModel
 from memalign.records import Usage
 from memalign.values import Value
@@ -17,11 +18,21 @@ __all__ = ["Arm", "Fitted", "Setting", "Verdict"]
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What all arms of a cell share: the task, the judge model, the seed."""
+    """What all arms of a cell share: the task, the judge model, the seed.
+
+    `chat` is None where nobody asks a model, so that floors need none.
+    """
 
     task: Task
-    model: ChatModel
+    chat: ChatModel | None
     seed: int
+
+    @property
+    def model(self) -> ChatModel:
+        """The judge model, of the arms that ask one."""
+        if self.chat is None:
+            raise ConfigurationError(f"task {self.task.name!r}: this arm asks a judge model, and there is none")
+        return self.chat
 
 
 @dataclass(frozen=True, kw_only=True)

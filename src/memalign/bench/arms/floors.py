@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memalign.bench.arms.base import Fitted, Setting, Verdict
@@ -28,8 +29,9 @@ __all__ = ["FLOORS", "Floor"]
 
 NEIGHBOURS = 5
 Labels = Sequence[Value]
-Rule = Callable[["Matrix", Labels, "Matrix"], Value]
-"""From the taught cases' features (n, d), their labels and one case's features (d,) to a label."""
+Predict = Callable[["Matrix"], Value]
+Rule = Callable[["Matrix", Labels], Predict]
+"""From the taught cases' features (n, d) and their labels to what gives one case's features (d,) a label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,7 @@ class Floor:
     views: frozenset[View] = frozenset({"unseen", "left-out"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
-        """Keep the taught cases' features and labels; a rule is fitted when a case is judged."""
+        """Keep the taught cases' features and labels; the rule is fitted when the first case is judged."""
         del setting, before
         started = time.perf_counter()
         learned = await self.features(train)
@@ -61,9 +63,17 @@ class _FittedFloor:
 
     async def judge(self, case: Case, view: View) -> Verdict:
         """The rule's label; for `left-out` the rule is fitted without the case."""
-        kept = [n for n, name in enumerate(self.ids) if view == "unseen" or name != case.id]
-        point = (await self.floor.features([case]))[0]
-        return Verdict(value=self.floor.rule(self.learned[kept], [self.labels[n] for n in kept], point))
+        predict = self._predict
+        if view == "left-out":
+            kept = [n for n, name in enumerate(self.ids) if name != case.id]
+            if not kept:
+                return Verdict(value=None, error="without this case nothing was taught")
+            predict = self.floor.rule(self.learned[kept], [self.labels[n] for n in kept])
+        return Verdict(value=predict((await self.floor.features([case]))[0]))
+
+    @cached_property
+    def _predict(self) -> Predict:
+        return self.floor.rule(self.learned, self.labels)
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -117,24 +127,28 @@ def _words(value: object) -> str:
 # -- rules ---------------------------------------------------------------------------------------------------------
 
 
-def _majority(features: Matrix, labels: Labels, point: Matrix) -> Value:
-    del features, point
+def _majority(features: Matrix, labels: Labels) -> Predict:
+    del features
     counts = Counter(labels)
     most = max(counts.values())
-    return min((label for label in counts if counts[label] == most), key=str)
+    label = min((label for label in counts if counts[label] == most), key=str)
+    return lambda _: label
 
 
-def _neighbours(features: Matrix, labels: Labels, point: Matrix) -> Value:
+def _neighbours(features: Matrix, labels: Labels) -> Predict:
     import numpy as np
 
-    nearest = np.argsort(-(features @ point), kind="stable")[:NEIGHBOURS]
-    votes = Counter(labels[int(n)] for n in nearest)
-    most = max(votes.values())
-    # Of equally many votes the nearer one's counts.
-    return next(labels[int(n)] for n in nearest if votes[labels[int(n)]] == most)
+    def vote(point: Matrix) -> Value:
+        nearest = np.argsort(-(features @ point), kind="stable")[:NEIGHBOURS]
+        votes = Counter(labels[int(n)] for n in nearest)
+        most = max(votes.values())
+        # Of equally many votes the nearer one's counts.
+        return next(labels[int(n)] for n in nearest if votes[labels[int(n)]] == most)
+
+    return vote
 
 
-def _regression(features: Matrix, labels: Labels, point: Matrix) -> Value:
+def _regression(features: Matrix, labels: Labels) -> Predict:
     """Logistic regression on standardised features, scikit-learn's defaults."""
     try:
         from sklearn.linear_model import LogisticRegression
@@ -145,11 +159,11 @@ def _regression(features: Matrix, labels: Labels, point: Matrix) -> Value:
         ) from error
     order = sorted(set(labels), key=str)
     if len(order) < 2:
-        return order[0]
+        return lambda _: order[0]
     scaler = StandardScaler().fit(features)
     codes = [order.index(label) for label in labels]
     model = LogisticRegression(max_iter=2000).fit(scaler.transform(features), codes)
-    return order[int(model.predict(scaler.transform(point.reshape(1, -1)))[0])]
+    return lambda point: order[int(model.predict(scaler.transform(point.reshape(1, -1)))[0])]
 
 
 FLOORS = {

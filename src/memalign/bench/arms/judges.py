@@ -83,8 +83,8 @@ class JudgeArm:
         judge = Judge(name=task.name, instructions=task.instructions, feedback_value_type=task.value_type, model=model)
         if self.k is not None:
             judge = judge.replace(retrieval_k=self.k)
-        grows = self.chosen is _everything and isinstance(before, _FittedJudge)
-        judge = before.judge_ if grows and isinstance(before, _FittedJudge) else judge
+        if self.chosen is _everything and isinstance(before, _FittedJudge):
+            judge = before.judge_  # it learns more, instead of anew
         chosen = self.chosen(train, model.limits.examples)
         rows = [kept for case in chosen for row in case.feedback if (kept := self.said(replace(row, meta={})))]
         started = time.perf_counter()

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from memalign.bench.tasks import Task, cases_of
-from memalign.errors import InputError
+from memalign.errors import InputError, InvalidRows, InvalidValueType
 from memalign.files import read_feedback
 from memalign.values import ValueType
 
@@ -30,7 +30,7 @@ class _Entry(msgspec.Struct, kw_only=True):
     category: str = "other"
     criterion: str
     values: str | list[str]
-    split: str = "group"
+    split: Literal["group", "row"] = "group"
     license: str = ""
 
 
@@ -45,8 +45,10 @@ def load_folder(folder: Path, names: tuple[str, ...] = ()) -> tuple[Task, ...]:
         entries: dict[str, Any] = tomllib.loads(listing.read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"no {listing}: a folder of tasks has a tasks.toml that names them") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{listing} is no TOML: {error}") from None
+    if not entries:
+        raise InputError(f"{listing} names no task: give each a table with its criterion, values and category")
     if unknown := [name for name in names if name not in entries]:
         raise InputError(f"no task {unknown[0]!r} in {listing}; tasks: {', '.join(entries)}")
     return tuple(_load(folder, name, entries[name]) for name in names or entries)
@@ -58,8 +60,15 @@ def _load(folder: Path, name: str, raw: Any) -> Task:
     except msgspec.ValidationError as error:
         raise InputError(f"task {name!r} in {folder / 'tasks.toml'}: {error}") from None
     values = "|".join(entry.values) if isinstance(entry.values, list) else entry.values
-    value_type = ValueType.of(values)
-    cases = cases_of(read_feedback(folder / f"{name}.jsonl", value_type=value_type).rows)
+    try:
+        value_type = ValueType.of(values)
+    except InvalidValueType as error:
+        raise InputError(f"task {name!r} in {folder / 'tasks.toml'}: {error}") from None
+    try:
+        rows = read_feedback(folder / f"{name}.jsonl", value_type=value_type).rows
+    except InvalidRows as error:  # without the hint for aligning, which could leave rows out
+        raise InvalidRows(error.source, error.rows) from None
+    cases = cases_of(rows)
     return Task(
         name=name,
         category=entry.category,
