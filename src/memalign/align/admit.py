@@ -1,7 +1,7 @@
 """Admission: what was just learned is tried before it counts.
 
-The judge as it was and the judge as it would be are asked about the same past cases, each with that case (and every
-guideline that saw it) hidden, so that a lesson is never checked on the case it comes from. A significant net loss takes
+The judge as it was and the judge as it would be are asked about the same past cases, with that case (and every guideline
+that saw it) hidden, so that a lesson is never checked on the case it comes from. A significant net loss takes
 the new guidelines out of force again. Similar cases are on trial as well: where the judge is right more often without
 them, it is shown none. Trying rules on labelled examples before keeping them is HypoGeniC's idea (arXiv 2404.04326).
 """
@@ -24,6 +24,7 @@ from memalign.memory import Case, Memory
 from memalign.memory.retrieval import stumbled
 from memalign.memory.standing import ADMISSION
 from memalign.models import resolve
+from memalign.models.base import Limits
 from memalign.records import Usage
 
 if TYPE_CHECKING:
@@ -42,10 +43,11 @@ SIGNIFICANCE = 0.05
 
 
 async def admit(
-    given: Judge, learned: Judge, *, progress: Progress | None = None
+    given: Judge, learned: Judge, *, met: Memory | None = None, progress: Progress | None = None
 ) -> tuple[Judge, Impact | None, Usage]:
     """`learned` as it may be: without new guidelines that did harm, without similar cases if these do; and the cost.
 
+    `met` is the memory before, where `given` lacks what was replaced of it: probes of its cases are older than `given`.
     The impact says what changed; None where there is nothing to compare: no labels, free text, nothing new in the
     prompt. A call that fails takes its case out of the comparison, and the impact counts it.
     """
@@ -59,11 +61,12 @@ async def admit(
         return learned, None, Usage()
     shown = limits.examples if learned.retrieval_k is None and len(lessons) >= MANY else 0
     inquiry = Inquiry(learned, (3 if shown else 2) * len(cases), progress)
-    old, new, other = await asyncio.gather(
-        aio.together(_before(given, case, inquiry) for case in cases),
-        aio.together(inquiry.ask(without(learned, case), case) for case in cases),
-        aio.together(inquiry.ask(without(_toggled(learned, shown), case), case) for case in cases if shown),
-    )
+    answers = []
+    for fold in _folds(cases, limits):
+        judges = (without(learned, fold), without(_toggled(learned, shown), fold) if shown else None)
+        answers.append(_verdicts(fold, without(given, fold), *judges, inquiry=inquiry, met=met or given.memory))
+    asked_of = {case.id: three for some in await aio.together(answers) for case, three in some}
+    old, new, other = (tuple(asked_of[case.id][side] for case in cases) for side in range(3))
     trial = None
     if shown:
         learned, trial = _tried(learned, cases, new, other)
@@ -118,12 +121,33 @@ def _lessons(before: Memory, after: Memory) -> frozenset[str]:
     return frozenset(case.example.content_hash for case in cases if case)
 
 
-async def _before(given: Judge, case: Case, inquiry: Inquiry) -> Answer:
-    """The old judge's verdict, which is there already where it was asked: the probe of a case that it had not met."""
-    probe = case.probe
-    if probe is None or given.memory.twins(case.example) or probe.judge != given.base_fingerprint:
-        return await inquiry.ask(without(given, case), case)
-    return await inquiry.known(probe.value)
+def _folds(cases: Sequence[Case], limits: Limits) -> Sequence[Sequence[Case]]:
+    """The cases that are hidden together: one at a time; for a slow model, which learns one lesson a call, in halves.
+
+    What a slow model is shown then changes twice, and not for every case: it reads 30 new tokens a second.
+    """
+    return [cases[::2], cases[1::2]] if limits.brief else [[case] for case in cases]
+
+
+async def _verdicts(
+    fold: Sequence[Case], given: Judge, learned: Judge, toggled: Judge | None, *, inquiry: Inquiry, met: Memory
+) -> list[tuple[Case, tuple[Answer, Answer, Answer]]]:
+    """What the three judges, from which the fold is hidden, say of each of its cases."""
+
+    async def before(case: Case) -> Answer:
+        # It was asked already: the probe of a case that it had not met.
+        probe = case.probe
+        if probe is None or met.twins(case.example) or probe.judge != given.base_fingerprint:
+            return await inquiry.ask(given, case)
+        return await inquiry.known(probe.value)
+
+    old, new, other = await asyncio.gather(
+        aio.together(before(case) for case in fold),
+        aio.together(inquiry.ask(learned, case) for case in fold),
+        aio.together(inquiry.ask(toggled, case) for case in fold if toggled),
+    )
+    nobody: Answer = (None, None, Usage())
+    return list(zip(fold, zip(old, new, other or [nobody] * len(fold), strict=True), strict=True))
 
 
 def _nearest(memory: Memory, labelled: dict[str, Case], errors: Sequence[str], right: Sequence[str]) -> list[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from memalign.align.consolidate import consolidate
+from memalign.align.known import asked_about
 from memalign.errors import InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory
 from memalign.memory.retrieval import stumbled
+from memalign.memory.standing import ADMISSION
 from memalign.models import resolve
 from memalign.records import Usage
 
@@ -44,7 +46,7 @@ class Inquiry:
         """The judge's verdict, or why there is none."""
         async with self.slots:
             try:
-                judgment = await judge.ajudge(case.example)
+                judgment = await asked_about(judge, case).ajudge(case.example)
             except (ModelError, InputError) as error:
                 spent = (error.usage if isinstance(error, ModelError) else None) or Usage()
                 self.usage += spent
@@ -62,16 +64,23 @@ class Inquiry:
             self.progress(self.phase, self.done, self.total)
 
 
-def without(judge: Judge, case: Case) -> Judge:
-    """`judge` as if it had never met the case."""
-    met = [twin.id for twin in judge.memory.twins(case.example)]
+def without(judge: Judge, cases: Sequence[Case]) -> Judge:
+    """`judge` as if it had never met the cases."""
+    met = [twin.id for case in cases for twin in judge.memory.twins(case.example)]
     return judge.replace(memory=judge.memory.hiding(met)) if met else judge
 
 
 def new_guidelines(before: Memory, after: Memory) -> frozenset[str]:
-    """What a model wrote since and is in force now, by id."""
+    """What a model wrote since and is in force now, or would be once the others of these are left out, by id."""
     there = {guideline.id for guideline in before.guidelines}
-    return frozenset(g.id for g in after.semantic if g.id not in there and g.origin == "distilled" and not g.pinned)
+    found: frozenset[str] = frozenset()
+    while True:
+        left = leave_out(after, found, ADMISSION) if found else after
+        shown = (*left.semantic, *left.demoted)
+        new = frozenset(g.id for g in shown if g.id not in there and g.origin == "distilled" and not g.pinned)
+        if not new:
+            return found
+        found |= new
 
 
 def agrees(judge: Judge, case: Case, value: Value | None) -> bool:
