@@ -29,12 +29,14 @@ def forget(
     Every voice that loses its guideline is pending afterwards. Tombstones keep the keys, and no word. Keys that are
     not there are ignored.
     """
-    gone = frozenset(keys) & {voice.key for voice in memory.voices()}
+    live = [voice for key in keys if (voice := memory.voice(key))]
+    gone, touched = frozenset(voice.key for voice in live), frozenset(voice.id for voice in live)
     memory = forget_lessons(memory, gone, why="to be derived again without withdrawn feedback")
     cases = []
     for case in memory.cases:
-        voices = tuple(voice for voice in case.voices if voice.key not in gone)
-        if voices:
+        if case.id not in touched:
+            cases.append(case)
+        elif voices := tuple(voice for voice in case.voices if voice.key not in gone):
             cases.append(replace(case, voices=voices))
     shards = (Shard(keys=tuple(key for key in shard.keys if key not in gone)) for shard in memory.shards)
     stones = {stone.key: stone for stone in memory.tombstones}
@@ -62,7 +64,8 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
     for guideline in memory.guidelines:
         if lost.isdisjoint(guideline.exposed_to):
             supported = tuple(key for key in guideline.supported_by if key not in lost)
-            kept.append(replace(guideline, supported_by=supported))
+            changed = len(supported) < len(guideline.supported_by)
+            kept.append(replace(guideline, supported_by=supported) if changed else guideline)
         else:
             orphaned.update(guideline.supported_by)
     # A survivor that another guideline still carries has lost nothing.
@@ -72,10 +75,12 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
     # covered by what is lost now; one that waits does so for a reason that may stem from lost words.
     beside = {key for shard in memory.shards if not lost.isdisjoint(shard.keys) for key in shard.keys}
     orphaned |= {
-        voice.key
-        for voice in memory.voices()
-        if voice.key in beside and (voice.state == "pending" or (voice.state == "learned" and voice.key not in carried))
+        key
+        for key in beside
+        if (voice := memory.voice(key))
+        and (voice.state == "pending" or (voice.state == "learned" and key not in carried))
     }
+    touched = {voice.id for key in orphaned if (voice := memory.voice(key))}
     there = {guideline.id for guideline in kept}
     return replace(
         memory,
@@ -85,7 +90,7 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
             replace(
                 case, voices=tuple(_pending(voice, why) if voice.key in orphaned else voice for voice in case.voices)
             )
-            if any(voice.key in orphaned for voice in case.voices)
+            if case.id in touched
             else case
             for case in memory.cases
         ),
