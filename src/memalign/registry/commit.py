@@ -13,7 +13,7 @@ from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.ledger import ALLOW, Erasures
 from memalign.registry.schema import rows
-from memalign.registry.store import Codec, Contents, decoded
+from memalign.registry.store import Codec, Contents, decoded, memory_of
 
 __all__ = ["commit", "erasures_of"]
 
@@ -68,7 +68,7 @@ def commit(
         erased = erasures_of(database, connection, None if erased_anywhere else number)
         if allow_erased:
             erasures_of(database, connection, number).readmit(connection, judge.memory)
-        elif refused := erased.refusals(judge.memory, codec.memory(before) if before else None):
+        elif erased and (refused := erased.refusals(judge.memory, memory_of(before) if before else None)):
             faults = [RowError(line=n, id=r.key, reason=r.reason) for n, r in enumerate(refused, 1)]
             raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults, hint=ALLOW)
         return versions.add_version(

@@ -24,7 +24,7 @@ from memalign.registry.ledger import Erasures
 from memalign.registry.matching import matching
 from memalign.registry.receipt import Receipt
 from memalign.registry.screen import screened
-from memalign.registry.store import Codec, judge_of, models_by_name, settings_of
+from memalign.registry.store import judge_of, memory_of, models_by_name, settings_of
 from memalign.registry.trail import Trail, trails
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
@@ -137,7 +137,7 @@ class Registry:
         """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
         with self._reading(name) as (connection, judge, head):
             contents = versions.read(connection, judge, version or head, name=name)
-            return Codec().memory(contents).ledger() + erasures_of(self._database, connection, judge).entries()
+            return memory_of(contents).ledger() + erasures_of(self._database, connection, judge).entries()
 
     def trail(self, name: str, key: str, version: int | None = None) -> tuple[Trail, ...]:
         """What became of one piece of feedback (`t-17@ana`), or of all on a case (`t-17`), through all versions.
