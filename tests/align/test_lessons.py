@@ -399,7 +399,7 @@ class TestByHand:
         assert not judge.memory.semantic
         later = learn(judge, [row(5, "ben", "same")]).judge
         assert not later.memory.semantic
-        assert [g.status for g in later.memory.guidelines] == ["retired", "retired"]
+        assert [(g.status, g.shown_by) for g in later.memory.guidelines] == [("retired", None), ("superseded", "G1")]
 
     def test_a_retired_rule_can_be_brought_back_with_all_that_say_the_same(self) -> None:
         judge = edit_guideline(self.aligned("same"), "G1", retired=True, by="dora")

@@ -54,15 +54,23 @@ def words_in(text: str) -> list[str]:
 
 
 class Imp:
-    """What a misbehaving model answers. While `healed` is false, `fault:…` in a record or item makes calls fail."""
+    """What a misbehaving model answers. While `healed` is false, `fault:…` in a record or item makes calls fail.
 
-    def __init__(self, *, healed: bool = False, delays: Mapping[int, float] | None = None) -> None:
+    `storm` makes calls fail whatever they hold: the kind of question (a schema's name) to the error. With `omits` some
+    pairs of rules are never compared, and some verdicts are none.
+    """
+
+    def __init__(self, *, healed: bool = False, delays: Mapping[int, float] | None = None, omits: bool = False) -> None:
         self.healed = healed
         self.delays = delays or {}
+        self.omits = omits
+        self.storm: dict[str, Exception] = {}
 
     async def __call__(self, request: ChatRequest) -> Answer:
         if self.delays:
             await asyncio.sleep(self.delays[zlib.crc32(request.user.encode()) % len(self.delays)])
+        if request.schema_name in self.storm:
+            return self.storm[request.schema_name]
         kind = "probe" if request.schema_name == "judgment" else "fault"
         body = request.user.rpartition("Now judge this item:")[2] if kind == "probe" else request.user
         if not self.healed:
@@ -75,7 +83,10 @@ class Imp:
             case "rule":
                 return self._rule(request)
             case "relations":
-                return {name: relation_of(texts) for name, texts in _PAIR.findall(request.user)}
+                pairs = dict(_PAIR.findall(request.user))
+                odd = {name: zlib.crc32(texts[::-1].encode()) % 7 if self.omits else 6 for name, texts in pairs.items()}
+                said = {name: relation_of(texts) for name, texts in pairs.items() if odd[name] > 0}
+                return said | {name: "perhaps" for name in said if odd[name] == 1} | ({"P99": "same"} if odd else {})
             case _:
                 return {"changes": self._changes(request)}
 

@@ -44,11 +44,16 @@ def _credited(memory: Memory) -> Memory:
         for key in guideline.supported_by:
             carried.setdefault(key, []).append(guideline)
 
+    def shown(guideline: Guideline) -> Guideline:
+        while guideline.shown_by is not None:  # ends: one is shown by a newer one, or by one that is shown
+            guideline = by_id[guideline.shown_by]
+        return guideline
+
     def credit(voice: Voice) -> Voice:
         mine = carried.get(voice.key)
         if not mine or voice.state == "pending":
             return voice
-        faces = {guideline.id: by_id.get(guideline.shown_by or "", guideline) for guideline in mine}
+        faces = {guideline.id: shown(guideline) for guideline in mine}
         counting = [g for g in mine if faces[g.id].outvoted_by is None and not left_out(faces[g.id])]
         if not counting:
             face = faces[mine[0].id]

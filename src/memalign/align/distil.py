@@ -14,7 +14,7 @@ import msgspec
 
 from memalign import aio
 from memalign.align.deltas import ONE_RULE, Delta, deltas_of, deltas_schema, rule_of
-from memalign.errors import ModelError
+from memalign.errors import ModelError, ModelRefused
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, Shard, Voice
 from memalign.memory.guard import guideline_fault
@@ -29,6 +29,8 @@ __all__ = ["assign_shards", "distil", "has_lesson", "with_states"]
 replace = msgspec.structs.replace
 
 RECORD_TOKENS = {True: 400, False: 3000}  # of one case in a distillation prompt, for a brief model and for others
+
+REFUSED = "; it may decline these words every time: overwrite or unalign the feedback, or take another reflection model"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,9 +220,9 @@ async def _distil_shard(
     try:
         reply = await model.complete(request)
     except ModelError as error:
-        return Outcome(
-            shard=shard, waiting=tuple(waiting), fault=f"{type(error).__name__}: {error}", usage=error.usage or Usage()
-        )
+        advice = REFUSED if isinstance(error, ModelRefused) else ""
+        fault = f"{type(error).__name__}: {error}{advice}"
+        return Outcome(shard=shard, waiting=tuple(waiting), fault=fault, usage=error.usage or Usage())
     if alone:
         voice, case = _voice_and_case(memory, waiting[0])
         deltas: tuple[Delta, ...] = (rule_of(reply, voice=voice, case=case, value_type=judge.value_type),)
@@ -231,7 +233,12 @@ async def _distil_shard(
 
 def _guidelines_of(memory: Memory, shard: Shard) -> list[Guideline]:
     """What the shard has written so far and still stands, also where another shard's guideline of that text is shown."""
-    own = [g for g in memory.guidelines if not set(shard.keys).isdisjoint(g.exposed_to) and g.status != "retired"]
+    retired = {g.id for g in memory.guidelines if g.status == "retired"}  # and what says the same as one of them
+    own = [
+        g
+        for g in memory.guidelines
+        if not set(shard.keys).isdisjoint(g.exposed_to) and retired.isdisjoint((g.id, g.shown_by))
+    ]
     ids = {guideline.id for guideline in own}
     return [guideline for guideline in own if guideline.shown_by not in ids]
 

@@ -11,7 +11,8 @@ from memalign.align.forget import unbarred
 from memalign.align.voices import settle
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
-from memalign.memory.guard import guideline_fault, normalised, tidy
+from memalign.memory.guard import guideline_fault, tidy
+from memalign.memory.standing import groups, left_out
 from memalign.memory.voices import POLICY, Rule
 from memalign.records import Guideline
 
@@ -43,7 +44,11 @@ def edit_guideline(
             # With words of its own it stands behind no other, and against no other until they are compared again.
             changes |= {"status": "active", "shown_by": None, "outvoted_by": None}
     if pinned is not None:
-        changes |= {"pinned": pinned, "status_by": by}
+        changes |= {"pinned": pinned}
+        if pinned and left_out(old):
+            changes |= {"status": "active"}  # a person's word outweighs the judge's own checks
+        if pinned or not left_out(old):
+            changes |= {"status_by": by}
     if retired is not None:
         changes |= {
             "status": "retired" if retired else "active",
@@ -58,10 +63,12 @@ def edit_guideline(
     if text is not None:
         relations = tuple(relation for relation in relations if guideline_id not in relation.pair)
     if retired is False:
-        # One that says the same and was retired with it would retire it again.
-        same = normalised(old.text)
+        # Another one that says the same and is retired would retire it again.
+        group = groups(guidelines, relations)
         guidelines = tuple(
-            replace(g, status="active", shown_by=None) if g.status == "retired" and normalised(g.text) == same else g
+            replace(g, status="active", status_by=by)
+            if g.status == "retired" and group[g.id] == group[guideline_id]
+            else g
             for g in guidelines
         )
     return judge.replace(memory=consolidate(replace(judge.memory, guidelines=guidelines, relations=relations)))

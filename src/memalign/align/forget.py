@@ -41,13 +41,15 @@ def forget(
     shards = (Shard(keys=tuple(key for key in shard.keys if key not in gone)) for shard in memory.shards)
     stones = {stone.key: stone for stone in memory.tombstones}
     stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
-    there = {case.id for case in cases}
+    memory = replace(memory, cases=tuple(cases))
+    # Without a label nobody can say when a case breaks.
+    locked = (memory.case(name) for name in memory.locks)
+    locks = tuple(case.id for case in locked if case is not None and memory.label(case) is not None)
     return replace(
         memory,
-        locks=tuple(name for name in memory.locks if name in there),
+        locks=locks,
         examples=memory.examples if cases else None,
-        guidelines=tuple(unbarred(guideline, there) for guideline in memory.guidelines),
-        cases=tuple(cases),
+        guidelines=tuple(unbarred(guideline, locks) for guideline in memory.guidelines),
         shards=tuple(shard for shard in shards if shard.keys),
         tombstones=tuple(stones[key] for key in sorted(stones)),
     )
@@ -97,10 +99,10 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
     )
 
 
-def unbarred(guideline: Guideline, there: Collection[str]) -> Guideline:
-    """The guideline in force again if it was left out for a locked case that is no longer there."""
+def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
+    """The guideline in force again if it was left out for a case that is no longer locked."""
     by = guideline.status_by or ""
-    if not by.startswith(LOCK) or by.removeprefix(LOCK) in there:
+    if not by.startswith(LOCK) or by.removeprefix(LOCK) in locks:
         return guideline
     return replace(guideline, status="active", status_by=None)
 

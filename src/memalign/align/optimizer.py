@@ -6,6 +6,7 @@ typed deltas over small shards and exact forgetting added; DESIGN's order of sta
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,9 +128,9 @@ class MemAlign:
 
         # Learn, from what is new and from what still waits. The judge that is probed knows nothing of what was replaced.
         replaced = [key for key, what in status.items() if what == "changed"]
-        learner = judge.replace(memory=settle(forget(before, replaced))) if replaced else judge
+        learner = judge.replace(memory=consolidate(settle(forget(before, replaced)))) if replaced else judge
         run = await self._learn(learner, memory, progress)
-        run = await self._admit(learner, run, progress)
+        run = await self._admit(learner, run, before, progress)
         return self._result(given, run, file=file, status=status, started=started)
 
     async def unalign(
@@ -144,9 +145,9 @@ class MemAlign:
         given, judge = judge, self._configured(judge)
         keys = judge.memory.keys(*selectors, source=source)
         # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
-        judge = judge.replace(memory=settle(forget(judge.memory, keys)))
+        judge = judge.replace(memory=consolidate(settle(forget(judge.memory, keys))))
         try:
-            run = await self._learn(judge, judge.memory, progress)
+            run = await self._keep_locks(judge, await self._learn(judge, judge.memory, progress), progress)
         except ConfigurationError as error:
             # No key, no model, no extra: the forgetting happens all the same, and the survivors' lessons wait.
             waiting = [voice.key for voice in judge.memory.voices() if voice.state == "pending"]
@@ -160,7 +161,7 @@ class MemAlign:
         memory = await self._embed(judge, memory, progress)
         waiting = any(voice.state == "pending" for voice in memory.voices())
         if not waiting and not await candidates(memory):
-            return Run(judge=judge.replace(memory=consolidate(memory)))
+            return Run(judge=judge.replace(memory=consolidate(self._budgeted(judge, memory))))
         usage, stages = Usage(), self._stages(judge)
         notes: tuple[str, ...] = ()
         if waiting and "probe" in stages:
@@ -176,17 +177,28 @@ class MemAlign:
             model = resolve(self.reflection_model or judge.model)
             memory, spent, notes = await relate(judge, memory, model, progress=progress)
             usage += spent
-        memory = replace(memory, guideline_tokens=judge.budget().guidelines if "budget" in stages else None)
+        memory = self._budgeted(judge, memory)
         return Run(judge=judge.replace(memory=consolidate(memory)), usage=usage, notes=notes)
 
-    async def _admit(self, judge: Judge, run: Run, progress: Progress | None) -> Run:
-        """Try what was learned before it counts; `judge` is as it was, without what was replaced."""
-        learned, usage, impact = run.judge, run.usage, None
+    async def _admit(self, judge: Judge, run: Run, met: Memory, progress: Progress | None) -> Run:
+        """Try what was learned before it counts; `judge` is as it was, without what was replaced of `met`."""
         if run.usage.calls and "admit" in self._stages(judge):
-            learned, impact, spent = await admit(judge, learned, progress=progress)
-            usage += spent
-        learned, locks, spent = await keep_locks(judge, learned, progress=progress)
-        return Run(judge=learned, usage=usage + spent, impact=impact, locks=locks, notes=run.notes)
+            learned, impact, spent = await admit(judge, run.judge, met=met, progress=progress)
+            run = dataclasses.replace(run, judge=learned, usage=run.usage + spent, impact=impact)
+        return await self._keep_locks(judge, run, progress)
+
+    async def _keep_locks(self, judge: Judge, run: Run, progress: Progress | None) -> Run:
+        """Leave out what breaks a locked case; `judge` is as it was."""
+        learned, locks, spent = await keep_locks(judge, run.judge, progress=progress)
+        return dataclasses.replace(run, judge=learned, usage=run.usage + spent, locks=locks)
+
+    def _budgeted(self, judge: Judge, memory: Memory) -> Memory:
+        """`memory` with what guidelines may take of a prompt for the judge's model; as it is where there is no model."""
+        try:
+            tokens = judge.budget().guidelines if "budget" in self._stages(judge) else None
+        except ConfigurationError:
+            return memory  # nothing was asked, and an align without anything to learn needs no model
+        return replace(memory, guideline_tokens=tokens)
 
     def _stages(self, judge: Judge) -> frozenset[str]:
         return default_stages(resolve(judge.model).limits) if self.stages is None else self.stages

@@ -15,7 +15,7 @@ from memalign.memory.budget import fit_guidelines
 from memalign.memory.guard import normalised
 from memalign.records import Guideline
 
-__all__ = ["ADMISSION", "LOCK", "Relation", "left_out", "revised", "standing"]
+__all__ = ["ADMISSION", "LOCK", "Relation", "groups", "left_out", "revised", "standing"]
 
 replace = msgspec.structs.replace
 
@@ -47,19 +47,21 @@ def standing(
     Of those that say the same, in words or by a verdict, one is active: a pinned one before others, then a person's,
     then the oldest; the others are superseded by it. Where two contradict each other the weaker is superseded,
     `outvoted_by` the stronger: `strength` weighs the feedback behind each side, a larger tuple wins; two pinned ones
-    both stand. Beyond `tokens` the least useful are demoted. What a person retired, and what was revised, stays.
+    both stand. Beyond `tokens` the least useful are demoted. What a person retired, and what was revised, stays: what a
+    model writes that says the same as a retired one is superseded by it.
     """
     known = tuple(guidelines)
-    group = _groups(known, relations)
-    stood = {guideline.id: _released(guideline, group) for guideline in known}
-    retired = {group[g.id] for g in known if g.status == "retired" and not left_out(g)}
+    group = groups(known, relations)
+    passed = _passed(known, group)
+    stood = {guideline.id: _released(guideline, passed) for guideline in known}
+    retired = {group[g.id]: g.id for g in reversed(known) if g.status == "retired" and not left_out(g)}
     members: dict[str, list[Guideline]] = {}
     for guideline in stood.values():
         if guideline.status != "active":
             continue
         if guideline.origin == "distilled" and not guideline.pinned and group[guideline.id] in retired:
             # What a person retired does not come back because a later distillation writes it again.
-            stood[guideline.id] = replace(guideline, status="retired")
+            stood[guideline.id] = replace(guideline, status="superseded", shown_by=retired[group[guideline.id]])
         else:
             members.setdefault(group[guideline.id], []).append(guideline)
     shown = {root: min(several, key=_rank) for root, several in members.items()}
@@ -76,7 +78,7 @@ def standing(
     return tuple(stood.values())
 
 
-def _groups(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> dict[str, str]:
+def groups(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> dict[str, str]:
     """Id → the id that stands for all which say the same: in the same words, or by a verdict."""
     parent = {guideline.id: guideline.id for guideline in guidelines}
 
@@ -96,11 +98,9 @@ def _groups(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> d
     return {name: root(name) for name in parent}
 
 
-def _released(guideline: Guideline, group: Mapping[str, str]) -> Guideline:
+def _released(guideline: Guideline, passed: Collection[str]) -> Guideline:
     """Free of what earlier decisions said of it; only a revision keeps what it replaced out of sight."""
-    if guideline.status not in ("superseded", "demoted"):
-        return guideline
-    if _passed(guideline, group):
+    if guideline.status not in ("superseded", "demoted") or guideline.id in passed:
         return guideline
     return replace(guideline, status="active", shown_by=None, outvoted_by=None)
 
@@ -112,13 +112,19 @@ def left_out(guideline: Guideline) -> bool:
 
 def revised(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> frozenset[str]:
     """The ids of guidelines that another one took the place of, with other words and another meaning."""
-    group = _groups(guidelines, relations)
-    return frozenset(g.id for g in guidelines if g.status == "superseded" and _passed(g, group))
+    return _passed(guidelines, groups(guidelines, relations))
 
 
-def _passed(guideline: Guideline, group: Mapping[str, str]) -> bool:
-    before = guideline.shown_by
-    return before is not None and before in group and group[before] != group[guideline.id]
+def _passed(guidelines: Sequence[Guideline], group: Mapping[str, str]) -> frozenset[str]:
+    by_id = {guideline.id: guideline for guideline in guidelines}
+
+    def passed(guideline: Guideline) -> bool:
+        newer = by_id.get(guideline.shown_by or "")
+        if guideline.status != "superseded" or newer is None or group[newer.id] == group[guideline.id]:
+            return False
+        return not left_out(newer)  # a revision that was taken back gives its place to what it replaced
+
+    return frozenset(guideline.id for guideline in guidelines if passed(guideline))
 
 
 def _rank(guideline: Guideline) -> tuple[bool, bool, int]:

@@ -1,0 +1,90 @@
+"""A model that does what its rules say: what it answers follows from the guidelines in its prompt, as a test lays down.
+
+Experts say their rule in so many words (`say: Be brief.`), and the model writes just that rule. Verdicts are a function
+of the rules in the prompt and of the item; what two rules are to each other is a table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from memalign import Judge
+from memalign.errors import ModelUnavailable
+from memalign.models.base import ChatRequest
+from memalign.testing import Answer, ScriptedChatModel
+from tests.support.learning import bare
+
+Verdict = Callable[[frozenset[str], str], bool]
+"""The rules in the prompt and the number of the item's case, as text, to a verdict."""
+
+_RULE = re.compile(r"^- (.*)$", re.MULTILINE)
+_ITEM = re.compile(r'outputs: "answer (\w+)"')
+_RECORD = re.compile(r"^(F\d+) <<<\n.*?^expert's comment: \"(\w+): (.*?)\"$", re.DOTALL | re.MULTILINE)
+_PAIR = re.compile(r"^(P\d+)\n1: (.*)\n2: (.*)$", re.MULTILINE)
+
+
+class World:
+    """The model. What is in `down` (names of schemas, or words of a prompt) gets no answer; `unsure` pairs are left out."""
+
+    def __init__(
+        self,
+        verdict: Verdict = lambda _rules, _item: True,
+        *,
+        relations: Mapping[frozenset[str], str] | None = None,
+    ) -> None:
+        self.verdict = verdict
+        self.relations = dict(relations or {})
+        self.down: set[str] = set()
+        self.unsure: set[frozenset[str]] = set()
+
+    def __call__(self, request: ChatRequest) -> Answer:
+        if any(name == request.schema_name or name in request.user for name in self.down):
+            return ModelUnavailable("down: HTTP 503")
+        match request.schema_name:
+            case "judgment":
+                item = _ITEM.findall(request.user)[-1]
+                return {"rationale": "so it is", "value": self.verdict(rules_in(request), item)}
+            case "relations":
+                pairs = {name: frozenset(map(json.loads, texts)) for name, *texts in _PAIR.findall(request.user)}
+                known = {name: pair for name, pair in pairs.items() if pair not in self.unsure}
+                return {name: self.relations.get(pair, "unrelated") for name, pair in known.items()}
+            case _:
+                return {"changes": list(_changes(request.user))}
+
+
+def _changes(user: str) -> Iterable[dict[str, Any]]:
+    old, _, new = user.rpartition("New feedback:")
+    known = re.findall(r"^(G\d+): ", old, re.MULTILINE)
+    for label, order, text in _RECORD.findall(new):
+        action = {"say": "ADD", "revise": "REVISE", "support": "SUPPORT", "pass": "NOOP"}[order]
+        target = known[-1] if known and action in ("REVISE", "SUPPORT") else ""
+        yield {"action": action, "feedback": [label], "text": text, "guideline": target}
+
+
+def rules_in(request: ChatRequest) -> frozenset[str]:
+    """The guidelines that a judge's prompt shows."""
+    return frozenset(_RULE.findall(f"{request.system}\n{request.user}"))
+
+
+def said(
+    case: int | str, rule: str, *, by: str = "ana", value: bool | None = False, order: str = "say"
+) -> dict[str, Any]:
+    """One row: an expert says the rule that is to be learned from the case."""
+    row = {"id": f"t-{case}", "source": by, "inputs": f"question {case}", "outputs": f"answer {case}", "value": value}
+    return {name: each for name, each in (row | {"rationale": f"{order}: {rule}"}).items() if each is not None}
+
+
+def labelled(cases: Iterable[int | str], value: bool, *, by: str = "ana") -> list[dict[str, Any]]:
+    """Rows of cases with a label and no words: where the judge agrees there is nothing to learn but the example."""
+    return [
+        {"id": f"t-{n}", "source": by, "inputs": f"question {n}", "outputs": f"answer {n}", "value": value}
+        for n in cases
+    ]
+
+
+def judge_in(world: World, *, shard_size: int = 1, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+    """An unaligned judge with that model, one piece of feedback a call."""
+    return bare(world, shard_size=shard_size, **{"retrieval_k": 0, **changes})
