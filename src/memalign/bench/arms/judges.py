@@ -144,6 +144,10 @@ JUDGES = {
         JudgeArm(name="static", chosen=_balanced),
         JudgeArm(name="nearest"),
         JudgeArm(name="guidelines", stages=default_stages, k=0),
+        *(
+            JudgeArm(name=f"guidelines-without-{stage}", stages=_without(stage), k=0)
+            for stage in sorted(STAGES - {"distil"})
+        ),
         JudgeArm(name="examples", stages=_without("distil")),
         JudgeArm(name="memalign", stages=default_stages),
         JudgeArm(name="memalign-all-stages", stages=_all_stages),
