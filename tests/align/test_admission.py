@@ -314,6 +314,16 @@ class TestLocks:
         check_memory(free)
         assert learn(free).judge == free
 
+    def test_a_revision_that_is_unlocked_takes_its_place_again(self) -> None:
+        judge, _ = locked_judge(culprit(HARM), "held", shard_size=3)
+        judge = learn(judge, [said("x1", "Be brief.", value=None)]).judge
+        left = learn(judge, [said("x2", HARM, order="revise", value=None)])
+        assert left.locks[0].guideline_ids == ("G2",)
+        assert texts(left.judge) == {"Be brief."}
+        free = lock(left.judge, "t-held", unlock=True)
+        assert texts(free) == {HARM}
+        check_memory(free)
+
     @pytest.mark.parametrize("how", ["the case", "its only label"])
     def test_so_does_withdrawing_what_the_locked_case_stands_on(self, how: str) -> None:
         judge, _ = locked_judge(culprit(HARM), "held")

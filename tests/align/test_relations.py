@@ -18,6 +18,7 @@ from tests.support.world import World, judge_in, rules_in, said
 SHORT = "Answer in one short sentence."
 BRIEF = "Give the answer in one short sentence only."
 LONG = "Never answer in one short sentence."
+TERSE = "Give the answer in a single, very short sentence only."
 SAME = {frozenset((SHORT, BRIEF)): "same"}
 AGAINST = {frozenset((SHORT, LONG)): "contradicts", frozenset((BRIEF, LONG)): "contradicts"}
 
@@ -119,6 +120,42 @@ class TestTheSame:
         assert ("t-2@ben", "t-3@cleo") in {shard.keys for shard in result.judge.memory.shards}
         assert "Existing guidelines" not in prompt
         assert states(result.judge)["t-3@cleo"] == "pending"
+
+    def test_two_that_were_one_only_through_a_third_part_when_it_goes(self) -> None:
+        # SHORT says the same as BRIEF, BRIEF the same as TERSE; SHORT and TERSE do not.
+        third = frozenset((BRIEF, TERSE))
+        judge, _ = taught(("ana", SHORT), ("ben", BRIEF), ("cleo", TERSE), relations=SAME | {third: "same"})
+        assert texts(judge) == [SHORT]
+        left = judge.unalign(source="ben").judge
+        assert texts(left) == [SHORT, TERSE]
+        assert set(states(left).values()) == {"learned", "withdrawn"}
+        check_memory(left)
+
+    def test_a_persons_words_stand_for_all_that_stood_behind_the_old_ones(self) -> None:
+        judge, _ = taught(("ana", SHORT), ("ben", BRIEF), relations=SAME)
+        edited = edit_guideline(judge, "G1", text="Answer in two sentences.", by="dora")
+        assert texts(edited) == ["Answer in two sentences."], "the old words do not come back through a double"
+        later = learn(edited).judge
+        assert texts(later) == ["Answer in two sentences."]
+        check_memory(later)
+        forgot = later.unalign("t-1").judge
+        assert texts(forgot) == [BRIEF], "with ana's feedback goes what dora made of it"
+        pinned = edit_guideline(later, "G2", pinned=True, by="eve")
+        assert texts(pinned) == ["Answer in two sentences.", BRIEF]
+        for one in (forgot, pinned):
+            check_memory(one)
+
+    def test_a_person_may_bring_back_what_was_revised(self) -> None:
+        world = World()
+        judge, _ = judge_in(world, shard_size=3)
+        judge = learn(judge, [said(1, SHORT, value=None)]).judge
+        judge = learn(judge, [said(2, "Answer kindly.", value=None, order="revise")]).judge
+        assert texts(judge) == ["Answer kindly."]
+        for how in ({"pinned": True}, {"retired": False}):
+            back = edit_guideline(judge, "G1", by="dora", **how)  # type: ignore[arg-type]
+            assert texts(back) == [SHORT, "Answer kindly."]
+            assert texts(learn(back).judge) == [SHORT, "Answer kindly."]
+            check_memory(back)
 
 
 class TestContradictions:

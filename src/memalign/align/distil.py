@@ -19,6 +19,7 @@ from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, Shard, Voice
 from memalign.memory.guard import guideline_fault
 from memalign.memory.retrieval import embedding_text, stumbled
+from memalign.memory.standing import replacing, with_relations
 from memalign.memory.working import shorten
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import DistilRecord, encode, render_distil, render_distil_one
@@ -349,7 +350,12 @@ def _carry_out(memory: Memory, shard: Shard, delta: Delta, fresh: tuple[str, ...
     guidelines = tuple(
         replace(g, status="superseded", shown_by=guideline.id) if g in older else g for g in memory.guidelines
     )
-    grown = replace(memory, guidelines=(*guidelines, guideline), next_guideline=memory.next_guideline + 1)
+    grown = replace(
+        memory,
+        guidelines=(*guidelines, guideline),
+        relations=with_relations(memory.relations, (replacing(guideline.id, g.id) for g in older)),
+        next_guideline=memory.next_guideline + 1,
+    )
     return grown, ("learned", "")
 
 

@@ -12,7 +12,7 @@ from memalign.align.voices import settle
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.memory.guard import guideline_fault, tidy
-from memalign.memory.standing import groups, left_out
+from memalign.memory.standing import groups, left_out, replacing, with_relations
 from memalign.memory.voices import POLICY, Rule
 from memalign.records import Guideline
 
@@ -40,9 +40,6 @@ def edit_guideline(
     changes: dict[str, object] = {}
     if text is not None:
         changes |= {"text": _checked(text), "origin": by}
-        if old.status == "superseded":
-            # With words of its own it stands behind no other, and against no other until they are compared again.
-            changes |= {"status": "active", "shown_by": None, "outvoted_by": None}
     if pinned is not None:
         changes |= {"pinned": pinned}
         if pinned and left_out(old):
@@ -61,7 +58,13 @@ def edit_guideline(
     guidelines = tuple(replace(old, **changes) if g.id == guideline_id else g for g in judge.memory.guidelines)
     relations = judge.memory.relations
     if text is not None:
-        relations = tuple(relation for relation in relations if guideline_id not in relation.pair)
+        # With words of its own it stands behind no other, and against no other until they are compared again. What a
+        # model wrote and stood behind the old words must not bring them back: the new ones stand for it.
+        behind = (g.id for g in guidelines if g.shown_by == old.id and g.origin == "distilled" and not g.pinned)
+        others = (relation for relation in relations if old.id not in relation.pair)
+        relations = with_relations(others, (replacing(old.id, name) for name in behind))
+    if pinned or retired is False:
+        relations = tuple(relation for relation in relations if relation.replaced != old.id)
     if retired is False:
         # Another one that says the same and is retired would retire it again.
         group = groups(guidelines, relations)

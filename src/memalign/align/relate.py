@@ -19,7 +19,7 @@ from memalign.errors import ModelError
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory, Relation
 from memalign.memory.guard import normalised
-from memalign.memory.standing import left_out, revised
+from memalign.memory.standing import left_out, revised, with_relations
 from memalign.models import resolve_embedding
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import render_relate
@@ -71,12 +71,11 @@ async def relate(
 
     answers = await aio.together(one(some) for some in calls)
     found = {pair: verdict for verdicts, _, _ in answers for pair, verdict in verdicts.items()}
-    relations = {relation.pair: relation for relation in memory.relations}
-    relations |= {pair: Relation(pair=pair, verdict=verdict) for pair, verdict in found.items()}  # type: ignore[arg-type]
+    news = [Relation(pair=pair, verdict=verdict) for pair, verdict in found.items()]  # type: ignore[arg-type]
     usage = sum((spent for _, _, spent in answers), Usage())
     usage += Usage(seconds={"consolidate": time.perf_counter() - started})
-    ordered = tuple(relations[pair] for pair in sorted(relations, key=lambda ids: [int(name[1:]) for name in ids]))
-    return replace(memory, relations=ordered), usage, _notes(len(pairs) - len(found), [why for _, why, _ in answers])
+    memory = replace(memory, relations=with_relations(memory.relations, news))
+    return memory, usage, _notes(len(pairs) - len(found), [why for _, why, _ in answers])
 
 
 async def candidates(memory: Memory) -> list[Pair]:

@@ -15,7 +15,7 @@ from memalign.memory.budget import fit_guidelines
 from memalign.memory.guard import normalised
 from memalign.records import Guideline
 
-__all__ = ["ADMISSION", "LOCK", "Relation", "groups", "left_out", "revised", "standing"]
+__all__ = ["ADMISSION", "LOCK", "Relation", "groups", "left_out", "replacing", "revised", "standing", "with_relations"]
 
 replace = msgspec.structs.replace
 
@@ -28,10 +28,35 @@ LOCK = f"{ADMISSION} for "
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
-    """What two guidelines are to each other, as a model judged; `pair` are their ids, the older one first."""
+    """What two guidelines are to each other; `pair` are their ids, the older one first.
+
+    The same, contradicting or unrelated, as a model judged; or which of them, newer or older, took the other's place:
+    as a revision, or because a person gave it words of its own.
+    """
 
     pair: tuple[str, str]
-    verdict: Literal["same", "contradicts", "unrelated"]
+    verdict: Literal["same", "contradicts", "unrelated", "newer", "older"]
+
+    @property
+    def replaced(self) -> str | None:
+        """The id of the guideline whose place the other took."""
+        return {"newer": self.pair[0], "older": self.pair[1]}.get(self.verdict)
+
+
+def replacing(winner: str, loser: str) -> Relation:
+    """That the guideline `winner` took the place of `loser`."""
+    older, newer = sorted((winner, loser), key=_number)
+    return Relation(pair=(older, newer), verdict="newer" if winner == newer else "older")
+
+
+def with_relations(relations: Iterable[Relation], more: Iterable[Relation]) -> tuple[Relation, ...]:
+    """`relations` and `more`, one of each pair, in the order of the pairs."""
+    found = {relation.pair: relation for relation in (*relations, *more)}
+    return tuple(found[pair] for pair in sorted(found, key=lambda pair: [_number(name) for name in pair]))
+
+
+def _number(name: str) -> int:
+    return int(name[1:])
 
 
 def standing(
@@ -52,8 +77,10 @@ def standing(
     """
     known = tuple(guidelines)
     group = groups(known, relations)
-    passed = _passed(known, group)
-    stood = {guideline.id: _released(guideline, passed) for guideline in known}
+    stood = {guideline.id: _released(guideline) for guideline in known}
+    for loser, winner in _replaced(known, relations).items():
+        if stood[loser].status == "active":
+            stood[loser] = replace(stood[loser], status="superseded", shown_by=winner)
     retired = {group[g.id]: g.id for g in reversed(known) if g.status == "retired" and not left_out(g)}
     members: dict[str, list[Guideline]] = {}
     for guideline in stood.values():
@@ -98,9 +125,9 @@ def groups(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> di
     return {name: root(name) for name in parent}
 
 
-def _released(guideline: Guideline, passed: Collection[str]) -> Guideline:
-    """Free of what earlier decisions said of it; only a revision keeps what it replaced out of sight."""
-    if guideline.status not in ("superseded", "demoted") or guideline.id in passed:
+def _released(guideline: Guideline) -> Guideline:
+    """Free of what earlier decisions said of it."""
+    if guideline.status not in ("superseded", "demoted"):
         return guideline
     return replace(guideline, status="active", shown_by=None, outvoted_by=None)
 
@@ -112,19 +139,21 @@ def left_out(guideline: Guideline) -> bool:
 
 def revised(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> frozenset[str]:
     """The ids of guidelines that another one took the place of, with other words and another meaning."""
-    return _passed(guidelines, groups(guidelines, relations))
+    return frozenset(_replaced(guidelines, relations))
 
 
-def _passed(guidelines: Sequence[Guideline], group: Mapping[str, str]) -> frozenset[str]:
-    by_id = {guideline.id: guideline for guideline in guidelines}
-
-    def passed(guideline: Guideline) -> bool:
-        newer = by_id.get(guideline.shown_by or "")
-        if guideline.status != "superseded" or newer is None or group[newer.id] == group[guideline.id]:
-            return False
-        return not left_out(newer)  # a revision that was taken back gives its place to what it replaced
-
-    return frozenset(guideline.id for guideline in guidelines if passed(guideline))
+def _replaced(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> dict[str, str]:
+    """Loser and winner, by id; a winner that was left out gives its place back."""
+    there = {guideline.id for guideline in guidelines}
+    here = {guideline.id for guideline in guidelines if not left_out(guideline)}
+    found = {}
+    for relation in relations:
+        loser = relation.replaced
+        if loser in there:
+            (winner,) = set(relation.pair) - {loser}
+            if winner in here:
+                found[loser] = winner
+    return found
 
 
 def _rank(guideline: Guideline) -> tuple[bool, bool, int]:
