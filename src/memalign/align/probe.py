@@ -12,7 +12,7 @@ import msgspec
 
 from memalign import aio
 from memalign.align.known import asked_about
-from memalign.errors import InputError, ModelError
+from memalign.errors import InputError, ModelError, ModelRefused
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, Probe
 from memalign.models import resolve
@@ -21,6 +21,8 @@ from memalign.records import Usage
 __all__ = ["probe"]
 
 replace = msgspec.structs.replace
+
+REFUSED = "; it may decline this case every time: unalign the feedback, or give the judge another model"
 
 
 async def probe(judge: Judge, memory: Memory, *, progress: Progress | None = None) -> tuple[Memory, Usage]:
@@ -52,7 +54,9 @@ async def probe(judge: Judge, memory: Memory, *, progress: Progress | None = Non
                 judgment = await prober.ajudge(case.example)
             except (ModelError, InputError) as error:
                 spent = error.usage if isinstance(error, ModelError) else None
-                return f"{type(error).__name__}: {error}", spent or Usage()
+                # A model that declines will decline again: whoever reads this must know what would help.
+                advice = REFUSED if isinstance(error, ModelRefused) else ""
+                return f"{type(error).__name__}: {error}{advice}", spent or Usage()
             finally:
                 done += 1
                 if progress is not None:
