@@ -1,0 +1,36 @@
+"""The benchmark of large memories at a tiny size: every step runs, and what must not grow does not."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from benchmarks import bench_memory
+
+
+def test_the_same_rows_come_every_time_and_no_two_are_alike():
+    made = bench_memory.rows(100)
+    assert made == bench_memory.rows(100)
+    assert made[60:] == bench_memory.rows(50, start=50)  # ten of the first fifty cases have a second voice
+    assert len({row["outputs"] for row in made}) == 100
+    words = [len(" ".join(str(row[name]) for name in ("inputs", "outputs", "rationale")).split()) for row in made]
+    assert min(words) >= 140
+    assert max(words) <= 160
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="peak memory is asked of the operating system's resource module")
+def test_one_more_row_embeds_one_case_and_writes_a_handful_of_rows():
+    found = bench_memory.measure(30, runs=1)
+    assert (found["cases"], found["feedback"]) == (30, 36)
+    for change in found["one more row"]:
+        # Its own text, and those of the guidelines, which are compared anew each time.
+        assert 1 <= change["embedded"] <= 1 + 2 * sum(found["guidelines"].values()) + len(found["one more row"])
+        assert 0 < change["rows"] < 20
+    assert [receipt["versions"] for receipt in found["erase one"]] == [12]
+    assert found["judgment"]["p50"] <= found["judgment"]["p95"]
+    assert {"import", "open", "load", "prompt", "total"} <= found["start"][0].keys()
+    shown = bench_memory.tables([json.loads(json.dumps(found))])
+    assert "| one more row: bytes the file grew by |" in shown
+    assert "30 cases" in shown
