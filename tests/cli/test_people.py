@@ -14,7 +14,7 @@ from memalign.cli.output import Output
 from memalign.cli.report import report
 from memalign.cli.words import by_people, standing_words, why_it_counts
 from memalign.memory import Memory, Relation
-from memalign.memory.standing import ADMISSION, LOCK
+from memalign.memory.standing import ADMISSION, LOCK, replacing
 from memalign.records import Guideline
 from tests.cli.conftest import FEEDBACK, RULE, Run, jsonl
 from tests.support.endpoint import Endpoint, refusal
@@ -144,9 +144,10 @@ def test_every_standing_has_its_words(guideline: Guideline, words: str) -> None:
 
 def test_a_revision_is_told_from_the_same_words() -> None:
     old = rule(1, status="superseded", shown_by="G2")
-    assert standing_words(old, Memory(guidelines=(old, rule(2)))) == "superseded: G2 revises it"
-    same = Relation(pair=("G1", "G2"), verdict="same")
-    assert standing_words(old, Memory(guidelines=(old, rule(2)), relations=(same,))) == "superseded: G2 says the same"
+    took = Memory(guidelines=(old, rule(2)), relations=(replacing("G2", "G1"),))
+    assert standing_words(old, took) == "superseded: G2 revises it"
+    same = Memory(guidelines=(old, rule(2)), relations=(Relation(pair=("G1", "G2"), verdict="same"),))
+    assert standing_words(old, same) == "superseded: G2 says the same"
 
 
 def test_what_people_did_is_told_from_what_checks_did() -> None:

@@ -33,16 +33,19 @@ def test_an_older_judge_that_is_saved_gives_no_number_again(registry: Registry) 
 def test_two_rules_of_one_number_are_told_apart(registry: Registry) -> None:
     registry.create(BASE)
     mine = write_guideline(registry.load("helpfulness"), "Be kind.", by="ben")  # G3 as well, outside the registry
-    related = Relation(pair=("G1", "G3"), verdict="unrelated")
-    mine = mine.replace(memory=replace(mine.memory, relations=(related,)))
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
     behind = Guideline(id="G4", text="be kind", status="superseded", shown_by="G3")
-    mine = mine.replace(memory=replace(mine.memory, guidelines=(*mine.memory.guidelines, behind), next_guideline=5))
+    relations = (Relation(pair=("G1", "G3"), verdict="unrelated"), Relation(pair=("G3", "G4"), verdict="newer"))
+    grown = replace(mine.memory, guidelines=(*mine.memory.guidelines, behind), relations=relations, next_guideline=5)
+    mine = mine.replace(memory=grown)
     registry.save(mine, note="by hand")
     kept = registry.load("helpfulness")
     assert [name for name, _ in ids(kept)] == ["G1", "G2", "G4", "G5"]
     assert kept.memory.guideline("G4").shown_by == "G5"
-    assert kept.memory.relations[0].pair == ("G1", "G5")
+    assert [(*each.pair, each.verdict) for each in kept.memory.relations] == [
+        ("G1", "G5", "unrelated"),
+        ("G4", "G5", "older"),  # the same of the two took the other's place
+    ]
     assert kept.memory.next_guideline == 6
     assert registry.history("helpfulness")[-1].note == "by hand; G3 is G5 here"
     registry.save(kept)

@@ -7,7 +7,8 @@ from sqlalchemy import Connection, select
 
 from memalign.errors import InvalidRows, JudgeExists, JudgeNotFound, RowError, VersionConflict
 from memalign.judge import Judge
-from memalign.memory import Memory
+from memalign.memory import Memory, Relation
+from memalign.memory.standing import with_relations
 from memalign.records import Guideline
 from memalign.registry import versions
 from memalign.registry.database import Database
@@ -123,14 +124,16 @@ def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:
             outvoted_by=names.get(outvoted, outvoted) if outvoted else None,
         )
 
-    def ordered(pair: tuple[str, str]) -> tuple[str, str]:
-        one, other = sorted((names.get(name, name) for name in pair), key=lambda name: int(name[1:]))
-        return one, other
+    def related(relation: Relation) -> Relation:
+        one, other = (names.get(name, name) for name in relation.pair)
+        if int(one[1:]) < int(other[1:]):
+            return replace(relation, pair=(one, other))
+        turned = {"newer": "older", "older": "newer"}.get(relation.verdict, relation.verdict)
+        return replace(relation, pair=(other, one), verdict=turned)
 
-    relations = (replace(relation, pair=ordered(relation.pair)) for relation in memory.relations)
     return replace(
         memory,
         guidelines=tuple(sorted(map(renamed, memory.guidelines), key=lambda guideline: guideline.number)),
-        relations=tuple(sorted(relations, key=lambda relation: [int(name[1:]) for name in relation.pair])),
+        relations=with_relations((), map(related, memory.relations)),
         next_guideline=free,
     )
