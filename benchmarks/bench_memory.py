@@ -42,7 +42,7 @@ INSTRUCTIONS = "Is the reply helpful to the customer?\nQuery: {{ inputs }}\nRepl
 SIZES = (1_000, 10_000)
 GUIDELINES = 1_000  # the most that the scripted model writes: one for each shard of ten pieces of feedback until then
 RUNS = 5
-LONG = 30.0  # seconds: what takes longer is measured once
+LONG = 15.0  # seconds of processor: what takes longer is measured once
 JUDGED = 100
 STATUSES = ("active", "demoted", "superseded", "retired")
 ANCESTORS = 10  # versions that hold what is erased, at least
@@ -88,7 +88,6 @@ class Model(ScriptedChatModel):
     def __init__(self) -> None:
         super().__init__(self._answer_to, name="scripted", limits=Limits())
         self.asked: Counter[str] = Counter()
-        self.first: float | None = None  # when the first prompt came (time.time)
         self._written = 0
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -98,7 +97,6 @@ class Model(ScriptedChatModel):
         return reply
 
     def _answer_to(self, request: ChatRequest) -> Answer:
-        self.first = self.first or time.time()
         self.asked[request.schema_name] += 1
         rng = random.Random(zlib.crc32(request.user.encode()))
         if request.schema_name == "judgment":
@@ -229,17 +227,17 @@ class Bench:
         judge = self.opened().load(NAME)
         items = [{name: row[name] for name in ("inputs", "outputs")} for row in rows(JUDGED, start=2 * 10**6)]
         self._timed("first judgment of a loaded judge", lambda: judge(**items[0]), times=1)
-        took = []
-        started = time.process_time()
+        took: list[tuple[float, float]] = []
         for item in items:
+            started = time.process_time()
             judgment = judge(**item)
-            took.append(judgment.usage.seconds["retrieve"])
+            took.append((judgment.usage.seconds["retrieve"], time.process_time() - started))
+        request = self.model.requests[-1]
         self.result["judgment"] = {
             "n": len(took),
-            "p50": statistics.median(took),
-            "p95": statistics.quantiles(took, n=20, method="inclusive")[-1],
-            "cpu": (time.process_time() - started) / len(took),
-            "prompt_words": len(self.model.requests[-1].system.split()) + len(self.model.requests[-1].user.split()),
+            "wall": _percentiles([wall for wall, _ in took]),
+            "processor": _percentiles([cpu for _, cpu in took]),  # with the scripted model's, a fraction of it
+            "prompt_words": len(request.system.split()) + len(request.user.split()),
         }
 
     def _starting(self) -> None:
@@ -255,9 +253,9 @@ class Bench:
         self.result["erase one"] = receipts = []
         for turn in range(self.runs):
             name = f"t-{self.cases // 3 + 10 * turn + 1:06}"
-            receipt = self._timed("erase one", partial(self.registry.erase, NAME, [name]), times=1)
+            receipt = self._timed("erase one", partial(self.registry.erase, NAME, [name], rederive=False), times=1)
             receipts.append({"versions": len(receipt.versions), "file_mb": self.path.stat().st_size / 1e6})
-            if self.result["times"]["erase one"][0][0] > LONG:
+            if self.result["times"]["erase one"][0][1] > LONG:
                 break
 
     def _timed(self, step: str, work: Callable[[], Any], *, times: int | None = None) -> Any:
@@ -268,7 +266,7 @@ class Bench:
             with _clock(kept):
                 given = work()
             _say(f"{self.cases:>7} cases  {step:<34} {kept[-1][0]:9.3f} s ({kept[-1][1]:.3f} s of processor)")
-            if kept[-1][0] > LONG:
+            if kept[-1][1] > LONG:
                 break
         return given
 
@@ -280,27 +278,32 @@ def _clock(kept: list[tuple[float, float]]) -> Iterator[None]:
     kept.append((time.perf_counter() - wall, time.process_time() - cpu))
 
 
-def first_prompt(path: Path, since: float) -> dict[str, float]:
-    """In a fresh process: seconds from its start to its first prompt, and of what they consist."""
-    imported = time.time()
+def first_prompt(path: Path, since: float) -> dict[str, Any]:
+    """In a fresh process: from its start to its first prompt, wall and processor seconds, and of what they consist."""
+    marks = [(since, 0.0), (time.time(), time.process_time())]
+
+    def mark() -> None:
+        marks.append((time.time(), time.process_time()))
+
     model = Model()
     registry = ma.Registry(f"sqlite:///{path}", models=[model])
-    opened = time.time()
+    mark()
     judge = registry.load(NAME)
-    loaded, cpu = time.time(), time.process_time()
+    mark()
     item = rows(1, start=3 * 10**6)[0]
     judge(inputs=item["inputs"], outputs=item["outputs"])
-    asked = model.first or time.time()
-    return {
-        "import": imported - since,
-        "open": opened - imported,
-        "load": loaded - opened,
-        "load_cpu": cpu,
-        "prompt": asked - loaded,
-        "total": asked - since,
-        "cpu": time.process_time(),
-        "peak_mb": _peak(),
+    mark()
+    names = ("import", "open", "load", "prompt")
+    parts = {
+        name: (wall - wall_before, cpu - cpu_before)
+        for name, (wall_before, cpu_before), (wall, cpu) in zip(names, marks, marks[1:], strict=False)
     }
+    return {**parts, "total": (marks[-1][0] - since, marks[-1][1]), "peak_mb": _peak()}
+
+
+def _percentiles(values: Sequence[float]) -> tuple[float, float]:
+    """The median and the 95th percentile."""
+    return statistics.median(values), statistics.quantiles(values, n=20, method="inclusive")[-1]
 
 
 def _peak() -> float:
@@ -318,7 +321,7 @@ def measure(cases: int, *, runs: int = RUNS) -> dict[str, Any]:
 
 
 def tables(found: Sequence[dict[str, Any]]) -> str:
-    """The results as Markdown: medians of wall seconds, processor seconds in brackets."""
+    """The results as Markdown: medians of processor seconds, wall seconds in brackets."""
     heads = [f"{size['cases']:,} cases" for size in found]
     lines = [f"| | {' | '.join(heads)} |", "|---|" + "---:|" * len(found)]
 
@@ -328,15 +331,9 @@ def tables(found: Sequence[dict[str, Any]]) -> str:
     line("feedback, guidelines (in force)", _contents)
     for step in found[0]["times"]:
         line(step, partial(_step, step))
-    line(
-        "start of a process to its first prompt",
-        lambda s: _seconds([(start["total"], start["cpu"]) for start in s["start"]]),
-    )
-    line("… of which load", lambda s: f"{_median([start['load'] for start in s['start']]):.2f}")
-    line(
-        "a judgment: retrieval and prompt, p50 / p95, ms",
-        lambda s: f"{s['judgment']['p50'] * 1e3:.1f} / {s['judgment']['p95'] * 1e3:.1f}",
-    )
+    for part, what in (("total", "start of a process to its first prompt"), ("load", "... of which load")):
+        line(what, partial(_started, part))
+    line("a judgment: retrieval and prompt, p50, p95, ms", _judged)
     line("words of its prompt", lambda s: f"{s['judgment']['prompt_words']:,}")
     for step in ("one more row", "unalign one"):
         line(f"{step}: rows, their bytes", partial(_change, step, "rows", "row_bytes"))
@@ -352,7 +349,16 @@ def _contents(size: dict[str, Any]) -> str:
 
 
 def _seconds(times: Sequence[Sequence[float]]) -> str:
-    return f"{_median([t[0] for t in times]):.2f} ({_median([t[1] for t in times]):.2f})" if times else "-"
+    return f"{_median([t[1] for t in times]):.2f} ({_median([t[0] for t in times]):.2f})" if times else "-"
+
+
+def _started(part: str, size: dict[str, Any]) -> str:
+    return _seconds([start[part] for start in size["start"]])
+
+
+def _judged(size: dict[str, Any]) -> str:
+    (p50, p95), (wall50, wall95) = size["judgment"]["processor"], size["judgment"]["wall"]
+    return f"{p50 * 1e3:.1f}, {p95 * 1e3:.1f} ({wall50 * 1e3:.1f}, {wall95 * 1e3:.1f})"
 
 
 def _median(values: Sequence[float]) -> float:
