@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,10 +14,15 @@ from typing import Any
 import pytest
 
 from memalign import Registry
+from memalign.align import edit_guideline, lock, set_policy
 from memalign.align.forget import forget
+from tests.support import killing
+from tests.support.invariants import check_memory
+from tests.support.learning import words_in
 from tests.support.registry import (
     Stopped,
     all_versions,
+    bytes_of,
     case,
     intact,
     judge,
@@ -26,6 +32,7 @@ from tests.support.registry import (
     row,
     stopping,
 )
+from tests.support.world import said
 
 MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
 
@@ -151,3 +158,103 @@ def test_a_killed_process_leaves_the_last_committed_version(made: Path, step: st
     opened = Registry(f"sqlite:///{made}")  # rolls the journal back, if one was left
     assert all_versions(opened) == before
     assert intact(made)
+
+
+# -- a memory with everything in it: doubles, contradictions, a locked case, a rule left out, rules beyond the budget ---
+
+LEARNING: dict[str, Callable[[Registry], Any]] = {
+    "align": lambda registry: registry.align(killing.NAME, [*killing.BATCHES[1], *killing.BATCHES[2]]),
+    "unalign": lambda registry: registry.unalign(killing.NAME, "t-a"),
+    "erase": lambda registry: registry.erase(killing.NAME, ["t-s"]),
+    "rollback": lambda registry: registry.rollback(killing.NAME, 2),
+    "lock": lambda registry: registry.update(killing.NAME, lambda judge: lock(judge, "t-held", unlock=True)),
+    "edit": lambda registry: registry.update(
+        killing.NAME, lambda judge: edit_guideline(judge, "G1", by="dora", text="Mind the tone.", pinned=True)
+    ),
+    "policy": lambda registry: registry.update(killing.NAME, lambda judge: set_policy(judge, authority=["cleo"])),
+}
+
+
+def opened(path: Path) -> Registry:
+    return Registry(f"sqlite:///{path}", models=killing.models(killing.world()))
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("learned") / "learned.db"
+    killing.create(path)
+    registry = opened(path)
+    registry.align(killing.NAME, [*killing.BATCHES[0], said("f", killing.HARM, by="fay", value=None)])
+    memory = registry.load(killing.NAME).memory
+    assert {relation.verdict for relation in memory.relations} == {"same", "contradicts"}
+    assert {guideline.status for guideline in memory.guidelines} == {"active", "demoted", "superseded", "retired"}
+    return path
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_stopped_anywhere_in_learning_or_forgetting_the_last_committed_version_is_whole(
+    learned: Path, tmp_path: Path, name: str
+) -> None:
+    copy = tmp_path / "copy.db"
+    shutil.copy(learned, copy)
+    before = all_versions(opened(copy), killing.NAME)
+    LEARNING[name](opened(copy))
+    after = all_versions(opened(copy), killing.NAME)
+    assert len(after) > len(before)
+    seen: set[int] = set()
+    for statement in range(1, 300):
+        shutil.copy(learned, copy)
+        registry = opened(copy)
+        try:
+            with stopping(registry, statement):
+                LEARNING[name](registry)
+            break
+        except Stopped:
+            assert intact(copy)
+            left = opened(copy)
+            found = all_versions(left, killing.NAME)
+            seen.add(len(found))
+            if len(found) == len(before):
+                assert {n: one.memory for n, one in found.items()} == {n: one.memory for n, one in before.items()}
+            else:
+                # All of it, or (an erasure whose survivors are learned again) all but what another align does.
+                again = left.align(killing.NAME).judge
+                assert again.memory.hash == after[max(after)].memory.hash
+                if name == "erase":
+                    assert "word777" not in words_in(bytes_of(copy).decode("latin-1"))
+            for one in found.values():
+                check_memory(one)
+            assert sorted(v.key for v in found[max(found)].memory.voices()) in (
+                sorted(v.key for v in before[max(before)].memory.voices()),
+                sorted(v.key for v in after[max(after)].memory.voices()),
+            ), "feedback is there whole or not at all"
+    else:
+        pytest.fail("it never ran through")
+    assert statement > 5
+    assert len(before) in seen
+
+
+def killed(folder: Path, seeds: range) -> None:
+    killing.create(folder / "made.db")
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.support.killing", str(folder / "made.db"), *map(str, seeds)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.strip().endswith(f"{len(seeds)} killed, 0 failures")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_killed_at_random_moments_the_registry_holds_what_was_committed_and_no_more(tmp_path: Path) -> None:
+    killed(tmp_path, range(8))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_killed_at_fifty_more(tmp_path: Path) -> None:
+    killed(tmp_path, range(8, 58))

@@ -64,6 +64,8 @@ def memory_of(*cases: Case, size: int = 2) -> Memory:
 def _answer(request: ChatRequest) -> dict[str, Any]:
     if request.schema_name == "judgment":
         return {"rationale": "it answers the question", "value": True}
+    if request.schema_name == "relations":
+        return dict.fromkeys(request.schema["properties"], "unrelated")
     # One rule for each record, recognisable by the record's own comment and free of its words.
     comment = next(line for line in request.user.splitlines() if line.startswith("expert's comment"))
     number = sum(comment.encode()) % 997

@@ -85,8 +85,9 @@ async def _mended(
     try:
         culprits, rest = await _culprits(learned, case, fresh, inquiry, fault)
     except _UnansweredError as unanswered:
-        # Rather learned later than broken now: the next align distils the lessons again.
-        why = f"the locked case {case.id} could not be checked: {unanswered}"
+        # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
+        # other people's reasons: they outlive its erasure.
+        why = f"a locked case could not be checked: {unanswered}"
         return _postponed(learned, fresh, why), LockCheck(id=case.id, kept=True, guideline_ids=tuple(fresh), reason=why)
     if not culprits and not rest:
         label = learned.memory.label(case)
@@ -95,7 +96,7 @@ async def _mended(
     reason = f"{', '.join(culprits)} broke it"
     if rest:
         reason += f", and so does something in {', '.join(rest)}, which wait for the next align"
-    learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke the locked case {case.id}")
+    learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
     learned = learned.replace(memory=leave_out(learned.memory, culprits, f"{LOCK}{case.id}"))
     return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
 
