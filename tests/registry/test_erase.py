@@ -296,8 +296,8 @@ def test_a_persons_guideline_that_repeats_the_words_goes_too_and_is_named(regist
 def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry, path: Path):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
     first = memory.cases[0]
-    disputed = replace(first, voices=(replace(first.voices[0], state="rejected", reason="contradicts t-7@bob"),))
-    registry.create(judge(replace(memory, cases=(disputed, *memory.cases[1:]))), note=f"after the call: {SECRET}")
+    waiting = replace(first, voices=(replace(first.voices[0], state="pending", reason="waits for t-7@bob"),))
+    registry.create(judge(replace(memory, cases=(waiting, *memory.cases[1:]))), note=f"after the call: {SECRET}")
     registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(path, SECRET, "t-7@bob")
     assert registry.history("helpfulness")[0].note == "(erased)"
