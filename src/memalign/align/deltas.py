@@ -11,6 +11,7 @@ from memalign.align.places import names_places, without_places
 from memalign.memory import Case, Voice
 from memalign.memory.guard import tidy
 from memalign.models.base import ChatReply
+from memalign.prompts.language import Language, language_of
 from memalign.values import ValueType
 
 __all__ = ["ONE_RULE", "Delta", "deltas_of", "deltas_schema", "rule_of"]
@@ -28,6 +29,11 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     guideline: str | None = None
 
 
+WHEN_AND: dict[Language, tuple[str, str]] = {
+    "English": ("When", "and"),
+    "Portuguese": ("Quando", "e"),
+    "Spanish": ("Cuando", "y"),
+}
 PART = 180  # characters of each half of a rule: about 25 words, so that a rule stays below the limit of 60
 
 ONE_RULE: dict[str, Any] = {
@@ -55,9 +61,10 @@ def rule_of(reply: ChatReply, *, voice: Voice, case: Case, value_type: ValueType
     when, because = (_half(part) for part in parts)
     if not because:
         return Delta(action="NOOP", feedback=(voice.key,))
-    condition = f"When {when} and {because}" if when else f"When {because}"
+    opening, link = WHEN_AND[language_of(f"{when} {because}") or "English"]
+    condition = f"{opening} {when} {link} {because}" if when else f"{opening} {because}"
     if voice.value is None or not value_type.closed or places:
-        text = f"When {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."
+        text = f"{opening} {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."
     else:
         label = str(voice.value).lower() if isinstance(voice.value, bool) else f"{voice.value}"
         text = f"{condition}: {label}."
@@ -65,7 +72,9 @@ def rule_of(reply: ChatReply, *, voice: Voice, case: Case, value_type: ValueType
 
 
 def _half(part: object) -> str:
-    words = tidy(str(part or "")).strip(".,;: ").removeprefix("When ").removeprefix("when ")
+    words = tidy(str(part or "")).strip(".,;: ")
+    for opening, _ in WHEN_AND.values():
+        words = words.removeprefix(f"{opening} ").removeprefix(f"{opening.lower()} ")
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from memalign.prompts.language import language_of
 from memalign.records import Guideline
 from memalign.values import Value, ValueType
 
@@ -151,11 +152,14 @@ def render_answer(rationale: str | None, value: Value | None) -> str:
 
 
 def render_distil_one(*, instructions: str, value_type: ValueType, record: DistilRecord) -> tuple[str, str]:
-    """System and user message that distil one piece of feedback into one rule (weak models)."""
+    """System and user message that distil one piece of feedback into one rule (weak models).
+
+    The worked examples are in the language of the instructions: a weak model writes in theirs, whatever it is told.
+    """
     user = _render(
         "distil_one_user", instructions=_one_line(instructions), values=values_in_words(value_type), record=record
     )
-    return _render("distil_one_system"), user
+    return _render("distil_one_system", language=language_of(instructions) or "English"), user
 
 
 def render_distil(
