@@ -267,11 +267,25 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         contents = {case.example.content_hash for case in self.cases if case.id in example_ids}
         hidden = {voice.key for content in contents for case in self._groups[content] for voice in case.voices}
         left = (g for g in self.guidelines if hidden.isdisjoint((*g.exposed_to, *g.supported_by)))
-        return msgspec.structs.replace(
+        rest = msgspec.structs.replace(
             self,
             cases=tuple(case for case in self.cases if case.example.content_hash not in contents),
             guidelines=tuple(left),
-        ).settled()  # one that stood behind a hidden one steps in, as it would after forgetting
+        )
+        # What is known of the cases that stay is known still. An align hides one case after the other, dozens of times,
+        # and of ten thousand each took half a second to count anew.
+        known: dict[str, Any] = {
+            "_groups": {content: group for content, group in self._groups.items() if content not in contents},
+            "corrective": self.corrective - hidden,
+            # Of what is left and what is hidden: as telling as one counted anew, at no cost.
+            "hash": hashlib.sha256("\0".join([self.hash, *sorted(contents)]).encode()).hexdigest()[:16],
+        }
+        if "matrix" in self.__dict__:
+            known["matrix"] = self.matrix[[case.example.content_hash not in contents for case in self.cases]]
+        rest.__dict__.update(known)
+        settled = rest.settled()  # one that stood behind a hidden one steps in, as it would after forgetting
+        settled.__dict__.update(known)
+        return settled
 
     # -- what is in force ----------------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ def policy_label(
     them on to the next.
     """
     labelled = [voice for voice in voices if voice.value is not None]
+    if len(labelled) == 1:
+        return labelled[0].value  # nearly all cases, and asked of every case again and again
     by_label: dict[tuple[str, Value | None], list[LabelledVoice]] = {}
     for voice in labelled:
         # A bool and an int of equal value never meet in one judge; the type keeps them apart all the same.
