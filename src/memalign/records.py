@@ -25,6 +25,7 @@ __all__ = [
     "Usage",
     "canonical_json",
     "feedback_key",
+    "guideline_number",
 ]
 
 CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
@@ -141,6 +142,11 @@ def _utc(moment: str | datetime) -> str:
     return aware.astimezone(UTC).isoformat()
 
 
+def guideline_number(guideline_id: str) -> int:
+    """The n of `Gn`."""
+    return int(guideline_id[1:])
+
+
 class Guideline(msgspec.Struct, frozen=True, kw_only=True):
     """One rule that the judge follows, and where it comes from.
 
@@ -166,7 +172,7 @@ class Guideline(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def number(self) -> int:
         """The n of `Gn`; guidelines are shown in this order so that a new version extends its predecessor's prefix."""
-        return int(self.id[1:])
+        return guideline_number(self.id)
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

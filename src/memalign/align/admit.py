@@ -25,7 +25,7 @@ from memalign.memory.retrieval import stumbled
 from memalign.memory.standing import ADMISSION
 from memalign.models import resolve
 from memalign.models.base import Limits
-from memalign.records import Usage
+from memalign.records import Usage, guideline_number
 
 if TYPE_CHECKING:
     from memalign.values import Value
@@ -78,7 +78,7 @@ async def admit(
     impact = Impact(checked=len(asked), failed=len(pairs) - len(asked), changes=tuple(changes), examples=trial)
     if fresh and _harm(impact.fixed, impact.broken) < SIGNIFICANCE:
         learned = learned.replace(memory=leave_out(learned.memory, fresh, ADMISSION))
-        impact = replace(impact, reverted=tuple(sorted(fresh, key=lambda name: int(name[1:]))))
+        impact = replace(impact, reverted=tuple(sorted(fresh, key=guideline_number)))
     return learned, impact, inquiry.usage + Usage(seconds={"admit": time.perf_counter() - started})
 
 

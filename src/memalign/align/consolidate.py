@@ -32,7 +32,7 @@ def in_canonical_order(one: Guideline, other: Guideline) -> tuple[Guideline, Gui
 
 
 def _credited(memory: Memory) -> Memory:
-    """Voices in the state that their guidelines give them; a voice without one, or that waits, keeps its own.
+    """Voices in the state that their guidelines give them; a voice that waits, or is an example only, keeps its own.
 
     Learned: a guideline in force was written from the voice. Merged: the guideline that carries it was there before,
     or stands behind another that says the same. Disputed: its rule contradicts one that counts by the policy. Rejected:
@@ -51,7 +51,9 @@ def _credited(memory: Memory) -> Memory:
 
     def credit(voice: Voice) -> Voice:
         mine = carried.get(voice.key)
-        if not mine or voice.state == "pending":
+        if not mine:
+            return _orphaned(voice)
+        if voice.state == "pending":
             return voice
         faces = {guideline.id: shown(guideline) for guideline in mine}
         counting = [g for g in mine if faces[g.id].outvoted_by is None and not left_out(faces[g.id])]
@@ -65,8 +67,6 @@ def _credited(memory: Memory) -> Memory:
             return replace(voice, state="learned", reason="")
         return replace(voice, state="merged", reason=f"{faces[counting[0].id].id} already says it")
 
-    if not carried:
-        return memory
     cases = tuple(
         replace(case, voices=voices)
         if (voices := tuple(credit(voice) for voice in case.voices)) != case.voices
@@ -74,3 +74,10 @@ def _credited(memory: Memory) -> Memory:
         for case in memory.cases
     )
     return replace(memory, cases=cases)
+
+
+def _orphaned(voice: Voice) -> Voice:
+    """A voice without a guideline: it waits, if a guideline was all that it had, and keeps its state otherwise."""
+    if voice.state in ("merged", "rejected") or (voice.state == "learned" and not voice.reason):
+        return replace(voice, state="pending", reason="its rule is gone; to be derived again")
+    return voice

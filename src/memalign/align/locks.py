@@ -15,7 +15,7 @@ from memalign.align.result import LockCheck
 from memalign.judge import Judge, Progress
 from memalign.memory import Case
 from memalign.memory.standing import LOCK
-from memalign.records import Usage
+from memalign.records import Usage, guideline_number
 
 __all__ = ["keep_locks"]
 
@@ -81,7 +81,7 @@ async def _mended(
 
     `fault` is why the case got no answer, if it got none.
     """
-    fresh = sorted(new_guidelines(given.memory, learned.memory), key=_number)
+    fresh = sorted(new_guidelines(given.memory, learned.memory), key=guideline_number)
     try:
         culprits, rest = await _culprits(learned, case, fresh, inquiry, fault)
     except _UnansweredError as unanswered:
@@ -136,7 +136,3 @@ async def _culprits(
                 low = middle
         culprits.append(rest[high - 1])
     return tuple(culprits), ()
-
-
-def _number(name: str) -> int:
-    return int(name[1:])

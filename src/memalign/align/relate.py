@@ -23,7 +23,7 @@ from memalign.memory.standing import left_out, revised, with_relations
 from memalign.models import resolve_embedding
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import render_relate
-from memalign.records import Guideline, Usage
+from memalign.records import Guideline, Usage, guideline_number
 
 __all__ = ["candidates", "relate", "relations_request", "verdicts_of"]
 
@@ -105,7 +105,7 @@ async def candidates(memory: Memory) -> list[Pair]:
             name = (pair[0].id, pair[1].id)
             if name not in known and texts[name[0]] != texts[name[1]] and _apart(*pair):
                 found[name] = pair
-    return [found[name] for name in sorted(found, key=lambda ids: [int(each[1:]) for each in ids])]
+    return [found[name] for name in sorted(found, key=lambda ids: [*map(guideline_number, ids)])]
 
 
 def _apart(one: Guideline, other: Guideline) -> bool:

@@ -11,7 +11,7 @@ from memalign.align.forget import forget_lessons
 from memalign.align.result import Conflict, RuleConflict
 from memalign.errors import InputError
 from memalign.memory import Case, Memory, Voice
-from memalign.records import Example, Feedback
+from memalign.records import Example, Feedback, guideline_number
 
 __all__ = ["add_voices", "conflicts", "rule_conflicts", "settle", "sort_rows"]
 
@@ -104,7 +104,7 @@ def rule_conflicts(memory: Memory) -> tuple[RuleConflict, ...]:
         standing = tuple(g.id for g in (one, other) if g.status in ("active", "demoted"))
         if standing and all(g.id in standing or g.outvoted_by is not None for g in (one, other)):
             found[one.id, other.id] = RuleConflict(guideline_ids=(one.id, other.id), kept=standing)
-    return tuple(found[pair] for pair in sorted(found, key=lambda ids: [int(name[1:]) for name in ids]))
+    return tuple(found[pair] for pair in sorted(found, key=lambda ids: [*map(guideline_number, ids)]))
 
 
 def conflicts(memory: Memory) -> tuple[Conflict, ...]:

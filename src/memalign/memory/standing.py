@@ -13,7 +13,7 @@ import msgspec
 
 from memalign.memory.budget import fit_guidelines
 from memalign.memory.guard import normalised
-from memalign.records import Guideline
+from memalign.records import Guideline, guideline_number
 
 __all__ = ["ADMISSION", "LOCK", "Relation", "groups", "left_out", "replacing", "revised", "standing", "with_relations"]
 
@@ -45,18 +45,14 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
 
 def replacing(winner: str, loser: str) -> Relation:
     """That the guideline `winner` took the place of `loser`."""
-    older, newer = sorted((winner, loser), key=_number)
+    older, newer = sorted((winner, loser), key=guideline_number)
     return Relation(pair=(older, newer), verdict="newer" if winner == newer else "older")
 
 
 def with_relations(relations: Iterable[Relation], more: Iterable[Relation]) -> tuple[Relation, ...]:
     """`relations` and `more`, one of each pair, in the order of the pairs."""
     found = {relation.pair: relation for relation in (*relations, *more)}
-    return tuple(found[pair] for pair in sorted(found, key=lambda pair: [_number(name) for name in pair]))
-
-
-def _number(name: str) -> int:
-    return int(name[1:])
+    return tuple(found[pair] for pair in sorted(found, key=lambda pair: [guideline_number(name) for name in pair]))
 
 
 def standing(

@@ -9,7 +9,7 @@ import msgspec
 
 from memalign.judge import Judge
 from memalign.memory import Voice
-from memalign.records import Guideline
+from memalign.records import Guideline, guideline_number
 from memalign.registry.store import Contents, settings_of
 from memalign.values import Value
 
@@ -140,7 +140,7 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
         settings=tuple(SettingChange(name=k, before=old[k], after=new[k]) for k in old if old[k] != new[k]),
         guidelines=tuple(
             GuidelineChange(id=name, before=rules[0].get(name), after=rules[1].get(name))
-            for name in sorted(rules[0].keys() | rules[1].keys(), key=lambda name: int(name[1:]))
+            for name in sorted(rules[0].keys() | rules[1].keys(), key=guideline_number)
             if rules[0].get(name) != rules[1].get(name)
         ),
         added=tuple(

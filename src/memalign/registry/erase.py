@@ -19,6 +19,7 @@ from memalign.align.voices import settle
 from memalign.errors import RegistryError
 from memalign.memory import Memory, Voice
 from memalign.memory.matching import Finder
+from memalign.records import guideline_number
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.ledger import Erasures
@@ -173,8 +174,8 @@ class _Eraser:
             judge=self.name,
             keys=keys,
             cases=tuple(sorted({example.id for example in lost.examples})),
-            guidelines=tuple(sorted(lost.guideline_ids, key=lambda name: int(name[1:]))),
-            copied=tuple(sorted(copied, key=lambda name: int(name[1:]))),
+            guidelines=tuple(sorted(lost.guideline_ids, key=guideline_number)),
+            copied=tuple(sorted(copied, key=guideline_number)),
             versions=tuple(_redacted(number, changes[number]) for number in sorted(changes)),
             head=None if head is None else self.head + 1,
             pending=tuple(sorted(pending)),

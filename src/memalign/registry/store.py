@@ -16,7 +16,7 @@ from memalign.judge import Judge
 from memalign.memory import Case, Memory, Probe, Relation, Shard, Tombstone, Voice
 from memalign.memory.voices import POLICY
 from memalign.models.base import ChatModel, EmbeddingModel
-from memalign.records import Example, Guideline
+from memalign.records import Example, Guideline, guideline_number
 from memalign.values import ValueType
 
 __all__ = [
@@ -252,7 +252,7 @@ def decoded(kind: str, body: bytes) -> Any:
 
 
 def _pair_order(relation: Relation) -> list[int]:
-    return [int(name[1:]) for name in relation.pair]
+    return [guideline_number(name) for name in relation.pair]
 
 
 def _key(key: str) -> str:
