@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["WordLlamaEmbedding"]
 
 _DIMENSIONS = 256
-_WEIGHTS = f"l2_supercat_{_DIMENSIONS}.safetensors"
 _MAX_CHARACTERS = 20_000
 
 _lock = threading.Lock()
@@ -80,34 +79,36 @@ def _load() -> tuple[Any, Any]:
     global _loaded  # noqa: PLW0603  # 32 MB of weights once a process
     with _lock:
         if _loaded is None:
-            _loaded = _files()
+            wordllama = _import_quietly()
+            try:
+                # Its loader looks for the tokenizer in ~/.cache and then on the network, though both ship in its wheel.
+                inference = wordllama.WordLlama.load(
+                    cache_dir=Path(wordllama.__file__).parent, dim=_DIMENSIONS, disable_download=True
+                )
+            except FileNotFoundError as error:
+                raise ConfigurationError(
+                    f"wordllama is installed without its weights ({error}); reinstall it: "
+                    "pip install --force-reinstall wordllama"
+                ) from error
+            inference.tokenizer.no_padding()
+            _loaded = (inference.tokenizer, inference.embedding)
         return _loaded
 
 
-def _files() -> tuple[Any, Any]:
-    """Tokenizer and weights from the files that ship in wordllama's wheel.
+def _import_quietly() -> Any:
+    """Import wordllama without letting it configure the program's logging.
 
-    Without importing it: its own loader takes 0.8 s more (pydantic, requests), configures the program's logging, and looks
-    for the tokenizer in ~/.cache and on the network.
+    It calls `logging.basicConfig(level=INFO)` on import, which does nothing while the root logger has a handler.
     """
-    import numpy as np
-
-    spec = importlib.util.find_spec("wordllama")
-    if spec is None or spec.origin is None:
+    root = logging.getLogger()
+    shield = logging.NullHandler()
+    root.addHandler(shield)
+    try:
+        import wordllama
+    except ImportError as error:
         raise ConfigurationError(
-            "the in-process embedder needs wordllama: pip install wordllama, or name an embedding model"
-        )
-    from safetensors.numpy import load_file  # wordllama requires both
-    from tokenizers import Tokenizer
-
-    home = Path(spec.origin).parent
-    files = [home / "tokenizers" / "l2_supercat_tokenizer_config.json", home / "weights" / _WEIGHTS]
-    missing = next((file for file in files if not file.is_file()), None)
-    if missing is not None:
-        raise ConfigurationError(
-            f"wordllama is installed without its weights (no {missing.name}); reinstall it: "
-            "pip install --force-reinstall wordllama"
-        )
-    tokenizer = Tokenizer.from_file(str(files[0]))
-    tokenizer.no_padding()
-    return tokenizer, load_file(files[1])["embedding.weight"].astype(np.float32)
+            f"the in-process embedder needs wordllama ({error}): pip install wordllama, or name an embedding model"
+        ) from error
+    finally:
+        root.removeHandler(shield)
+    return wordllama
