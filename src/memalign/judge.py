@@ -212,11 +212,12 @@ class Judge:
         limits, memory, budget = model.limits, self.memory, self._budget(model.limits)
         guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=lambda: memory.corrective)
         k = self._examples(limits)
-        reach = max(k, CALLED_FROM if memory.demoted else 0)
+        calls = bool(memory.demoted) and budget.called > 0
+        reach = max(k, CALLED_FROM if calls else 0)
         vector, notes = await self._embed(example, reach)
         hits = retrieve(memory, example, vector, k, self.value_type)
         called: tuple[Guideline, ...] = ()
-        if memory.demoted:
+        if calls:
             called = memory.called_for(hit.case for hit in retrieve(memory, example, vector, reach, self.value_type))
         working = assemble(memory, hits, called, content=example.content, fields=self.fields, budget=budget)
         system = render_judge_system(

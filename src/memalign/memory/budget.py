@@ -32,13 +32,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         """Divide what the context leaves after `system_tokens` and the answer: half for the item, a third for examples.
 
         A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well
-        a model follows instructions falls with their number (IFScale, arXiv 2507.11538).
+        a model follows instructions falls with their number (IFScale, arXiv 2507.11538). It is shown no demoted ones:
+        called for by similar cases, they misled it as those did (docs/decisions/0009-stages.md).
         """
         free = max(context_tokens - system_tokens - answer_tokens - 64, 256)
         guidelines = min(context_tokens // 8, 500 if brief else 4000)
         return cls(
             guidelines=guidelines,
-            called=guidelines // 4,
+            called=0 if brief else guidelines // 4,
             example=min(200 if brief else 1500, free // 6),
             examples=min(600, free // 3) if brief else free // 3,
             item=free // 2,
