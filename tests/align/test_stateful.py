@@ -38,6 +38,8 @@ from tests.support.learning import (
     words_in,
 )
 from tests.support.registry import bytes_of, intact
+from tests.support.world import World, judge_in
+from tests.support.world import said as said_of
 
 SOURCES = ("ana", "ben", "cleo")
 KINDS = ("judgment", "changes", "rule", "relations")
@@ -418,3 +420,26 @@ def test_forgetting_leaves_what_the_others_alone_would_have_taught_with_all_that
     check_memory(first)
     assert renumbered(first.unalign(*(key_of(row) for row in gone)).judge.memory) == renumbered(alone.memory)
     assert learn(first, rows).judge == first
+
+
+def test_a_rule_that_goes_because_it_repeats_erased_words_leaves_its_own_expert_waiting(tmp_path: Path) -> None:
+    secret = "nobody may ever read these nine words again today"
+    world = World()
+
+    def leaking(request: ChatRequest) -> Any:
+        answer = world(request)
+        if request.schema_name == "changes" and "Mind the tone." in request.user:
+            assert isinstance(answer, dict)
+            answer["changes"][0]["text"] = f"{secret} or tomorrow."  # by chance: it never saw them
+        return answer
+
+    judge, model = judge_in(world)
+    model = ScriptedChatModel(leaking, limits=model.limits)
+    registry = Registry(f"sqlite:///{tmp_path / 'memalign.db'}", models=[model, HashEmbedding(dim=16)])
+    registry.create(judge.replace(model=model))
+    registry.align("replies", [said_of(1, secret, value=None), said_of(2, "Mind the tone.", by="ben", value=None)])
+    receipt = registry.erase("replies", ["t-1"], rederive=False)
+    assert receipt.copied == ("G2",)
+    left = registry.load("replies")
+    assert {entry.key: entry.state for entry in left.memory.ledger()} == {"t-2@ben": "pending"}
+    check_memory(left)
