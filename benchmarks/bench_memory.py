@@ -5,13 +5,15 @@
 
 Judges are made as a team would make them: feedback of about 150 words a case, in two voices on every fifth case, learned
 with `align`. The model is scripted and answers at once, embeddings are the in-process embedder's, so what is measured is
-memalign alone. Each size runs in a process of its own, since peak memory never falls. Prints the tables of
+memalign alone. From 50,000 cases on the memory is put together without `align`, which would take some ten minutes of
+processor time; what happens to it then is real at every size. Each size runs in a process of its own, since peak memory never falls. Prints the tables of
 `docs/results/memory.md`, which says how to read them; fails nothing: a busy machine is not a regression.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import random
@@ -29,6 +31,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import memalign as ma
+from memalign.memory import Case, Probe, Shard, Voice
+from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.testing import Answer, ScriptedChatModel
@@ -83,6 +87,10 @@ def _sentence(rng: random.Random, words: int) -> str:
     return " ".join(rng.choices(WORDS, k=words)).capitalize()
 
 
+def _rule(rng: random.Random) -> str:
+    return f"When {_sentence(rng, 12).lower()} unless {_sentence(rng, 10).lower()}."
+
+
 class Model(ScriptedChatModel):
     """Answers at once: verdicts by the item's checksum, one rule for a shard while there are fewer than GUIDELINES."""
 
@@ -109,10 +117,7 @@ class Model(ScriptedChatModel):
         change = {"action": "NOOP", "feedback": labels, "text": "", "guideline": ""}
         if self._written < GUIDELINES:
             self._written += 1
-            change |= {
-                "action": "ADD",
-                "text": f"When {_sentence(rng, 12).lower()} unless {_sentence(rng, 10).lower()}.",
-            }
+            change |= {"action": "ADD", "text": _rule(rng)}
         return {"changes": [change]}
 
 
@@ -177,7 +182,11 @@ class Bench:
         base.align(rows(2, start=10**6))  # imports, and the embedder's weights
         self.model.asked.clear()
         before = _peak()
-        judge: ma.Judge = self._timed("align from nothing", lambda: base.align(feedback)).judge
+        judge: ma.Judge
+        if self.cases < HUGE:
+            judge = self._timed("align from nothing", lambda: base.align(feedback)).judge
+        else:
+            judge = self._timed("put together, not aligned", lambda: made(base, feedback), times=1)
         self._timed("registry: create", lambda: self.registry.create(judge), times=1)
         memory = judge.memory
         self.result |= {
@@ -272,6 +281,41 @@ class Bench:
         return given
 
 
+def made(base: ma.Judge, feedback: Sequence[dict[str, Any]]) -> ma.Judge:
+    """`base` as if it had learned `feedback`: probes, shards of ten, a guideline each while there are fewer than GUIDELINES."""
+    voices: dict[str, list[Voice]] = {}
+    examples: dict[str, ma.Example] = {}
+    for row in feedback:
+        examples[row["id"]] = ma.Example(id=row["id"], inputs=row["inputs"], outputs=row["outputs"])
+        said = {name: row[name] for name in ("id", "source", "value", "rationale")}
+        voices.setdefault(row["id"], []).append(Voice(**said, state="learned"))
+    model = WordLlamaEmbedding()
+    vectors = asyncio.run(model.embed([embedding_text(example) for example in examples.values()]))
+    keys = [voice.key for name in examples for voice in voices[name]]
+    shards = [tuple(keys[first : first + 10]) for first in range(0, len(keys), 10)]
+    rng = random.Random(0)
+    memory = ma.Memory(
+        cases=tuple(
+            Case(
+                example=example,
+                voices=tuple(voices[name]),
+                probe=Probe(value=rng.random() < 0.5, judge=base.base_fingerprint),
+                vector=vector.tobytes(),
+            )
+            for (name, example), vector in zip(examples.items(), vectors, strict=True)
+        ),
+        shards=tuple(Shard(keys=shard) for shard in shards),
+        guidelines=tuple(
+            ma.Guideline(id=f"G{number}", text=_rule(rng), supported_by=shard, exposed_to=shard)
+            for number, shard in enumerate(shards[:GUIDELINES], 1)
+        ),
+        next_guideline=len(shards[:GUIDELINES]) + 1,
+        guideline_tokens=base.budget().guidelines,
+        embedding_model=model.name,
+    )
+    return base.replace(memory=memory.settled())
+
+
 @contextlib.contextmanager
 def _clock(kept: list[tuple[float, float]]) -> Iterator[None]:
     wall, cpu = time.perf_counter(), time.process_time()
@@ -334,7 +378,7 @@ def tables(found: Sequence[dict[str, Any]]) -> str:
         lines.append(f"| {what} | {' | '.join(cell(size) for size in found)} |")
 
     line("feedback, guidelines (in force)", _contents)
-    for step in found[0]["times"]:
+    for step in dict.fromkeys(step for size in found for step in size["times"]):
         line(step, partial(_step, step))
     for part, what in (("total", "start of a process to its first prompt"), ("load", "... of which load")):
         line(what, partial(_started, part))

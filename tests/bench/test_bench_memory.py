@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from benchmarks import bench_memory
+from memalign import Judge
 
 
 def test_the_same_rows_come_every_time_and_no_two_are_alike():
@@ -35,3 +36,21 @@ def test_one_more_row_embeds_one_case_and_writes_a_handful_of_rows():
     shown = bench_memory.tables([json.loads(json.dumps(found))])
     assert "| one more row: bytes the file grew by |" in shown
     assert "30 cases" in shown
+
+
+def test_a_memory_that_is_put_together_looks_like_one_that_was_aligned():
+    base = Judge(
+        name="helpfulness",
+        instructions=bench_memory.INSTRUCTIONS,
+        feedback_value_type=bool,
+        model=bench_memory.Model(),
+    )
+    feedback = bench_memory.rows(30)
+    made, learned = bench_memory.made(base, feedback).memory, base.align(feedback).judge.memory
+    assert len(made) == len(learned) == 36
+    assert [case.example for case in made.cases] == [case.example for case in learned.cases]
+    assert [case.vector for case in made.cases] == [case.vector for case in learned.cases]
+    assert len(made.semantic) == len(learned.semantic) == 4
+    assert sorted(key for shard in made.shards for key in shard.keys) == sorted(voice.key for voice in learned.voices())
+    assert {voice.state for voice in made.voices()} == {"learned"}
+    assert made.settled() == made
