@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -35,7 +37,7 @@ def texts(judge: Judge) -> list[str]:
     return [guideline.text for guideline in judge.memory.semantic]
 
 
-def taught(*rules: tuple[str, str], relations: dict[frozenset[str], str], **changes: object) -> tuple[Judge, World]:
+def taught(*rules: tuple[str, str], relations: dict[frozenset[str], str], **changes: Any) -> tuple[Judge, World]:
     """A judge to which each (source, rule) was said in turn, of a case of its own."""
     world = World(relations=relations)
     judge, _ = judge_in(world, **changes)

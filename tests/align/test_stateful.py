@@ -163,14 +163,14 @@ class JudgeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), what=st.sampled_from(["text", "pin", "unpin", "retire", "restore"]))
     def edit(self, data: st.DataObject, what: str) -> None:
         old = data.draw(st.sampled_from(self.judge.memory.guidelines))
-        changes: dict[str, Any] = {
+        possible: dict[str, dict[str, Any]] = {
             "text": {"text": data.draw(st.sampled_from(PEOPLES))},
             "pin": {"pinned": True},
             "unpin": {"pinned": False},
             "retire": {"retired": True},
             "restore": {"retired": False},
-        }[what]
-        self.judge = edit_guideline(self.judge, old.id, by="dora", **changes)
+        }
+        self.judge = edit_guideline(self.judge, old.id, by="dora", **possible[what])
         new = self.judge.memory.guideline(old.id)
         if what == "retire":
             assert new.status == "retired"
@@ -321,7 +321,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: bool(self.head.memory.guidelines))
     @rule(data=st.data(), what=st.sampled_from([{"pinned": True}, {"retired": True}, {"retired": False}]))
-    def edit(self, data: st.DataObject, what: dict[str, bool]) -> None:
+    def edit(self, data: st.DataObject, what: dict[str, Any]) -> None:
         name = data.draw(st.sampled_from([guideline.id for guideline in self.head.memory.guidelines]))
         self.registry.update("replies", lambda judge: edit_guideline(judge, name, by="dora", **what))
 
@@ -362,12 +362,12 @@ TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
 
 
 @pytest.mark.slow
-class TestJudgeAtLength(JudgeMachine.TestCase):  # type: ignore[name-defined,misc]
+class TestJudgeAtLength(JudgeMachine.TestCase):  # type: ignore[misc,valid-type]
     settings = long
 
 
 @pytest.mark.slow
-class TestRegistryAtLength(RegistryMachine.TestCase):  # type: ignore[name-defined,misc]
+class TestRegistryAtLength(RegistryMachine.TestCase):  # type: ignore[misc,valid-type]
     settings = settings(long, max_examples=60, stateful_step_count=25)
 
 

@@ -22,7 +22,13 @@ def interrupted(arguments: list[str], endpoint: Endpoint) -> subprocess.Complete
     """The command, with Ctrl-C as soon as it waits for the model."""
     before = len(endpoint.requests)
     with subprocess.Popen(
-        [*MEMALIGN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        [*MEMALIGN, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+        # Tests that run in a shell's background ignore Ctrl-C, and what they start would as well.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # no threads there
     ) as process:
         end = time.monotonic() + 60
         while len(endpoint.requests) == before:
@@ -30,7 +36,11 @@ def interrupted(arguments: list[str], endpoint: Endpoint) -> subprocess.Complete
             assert time.monotonic() < end
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        try:
+            out, err = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()  # or the end of this block waits for ever
+            raise
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 

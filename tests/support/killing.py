@@ -56,7 +56,9 @@ def create(path: Path) -> None:
     registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
     judge = judge_in(world())[0].replace(model=chat, embedding_model=embedding)
     registry.create(judge)
-    registry.align(NAME, [*labelled(["held"], True), said("a", RULES[0], value=None), said("s", SECRET, by="eve", value=None)])
+    registry.align(
+        NAME, [*labelled(["held"], True), said("a", RULES[0], value=None), said("s", SECRET, by="eve", value=None)]
+    )
     registry.update(NAME, lambda judge: lock(judge, "t-held"))
 
 
