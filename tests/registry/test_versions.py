@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +11,7 @@ import msgspec
 import pytest
 from annotated_types import Ge, Le
 from hypothesis import given, settings
+from sqlalchemy import event
 
 from memalign import Judge, MemalignError, Memory, Registry
 from memalign.align import write_guideline
@@ -242,3 +245,14 @@ def test_erased_tombstones_and_odd_names_survive_like_the_rest(registry: Registr
     registry.create(judge(memory, name='a judge; DROP TABLE "x" --'))
     assert registry.load('a judge; DROP TABLE "x" --').memory == memory
     assert issubclass(JudgeNotFound, MemalignError)
+
+
+def test_a_row_that_ends_is_found_by_its_key_however_many_there_are(registry: Registry, path: Path):
+    registry.create(judge(memory_of(*CASES)))
+    asked: list[str] = []
+    event.listen(registry._database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    registry.save(judge(memory_of(*CASES[:2])))
+    (update,) = [statement for statement in asked if statement.startswith("UPDATE memalign_rows")]
+    with closing(sqlite3.connect(path)) as file:
+        plan = file.execute(f"EXPLAIN QUERY PLAN {update}", ("x",) * update.count("?")).fetchall()
+    assert "judge=? AND kind=? AND key=?" in str(plan)  # a thousand of 450,000 took minutes

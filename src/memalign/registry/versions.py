@@ -158,7 +158,8 @@ def add_version(
                 rows.c.judge == judge,
                 rows.c.kind == bindparam("of_kind"),
                 rows.c.key == bindparam("of_key"),
-                rows.c.until.is_(None),
+                # A sum, so that the row is found by its key: by the index on `until`, every living row would be looked at.
+                (rows.c.until + 0).is_(None),
             )
             .values(until=number),
             [{"of_kind": kind, "of_key": key} for kind, key in ended],
