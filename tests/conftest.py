@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,10 @@ EMBEDDED_FILE = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40, database=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("ci")
+
+# A shell's background job is started deaf to Ctrl-C, and so would be everything that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

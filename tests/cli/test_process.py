@@ -27,8 +27,6 @@ def interrupted(arguments: list[str], endpoint: Endpoint) -> subprocess.Complete
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ,
-        # Tests that run in a shell's background ignore Ctrl-C, and what they start would as well.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # no threads there
     ) as process:
         end = time.monotonic() + 60
         while len(endpoint.requests) == before:

@@ -21,7 +21,15 @@ def spoken(
     value: bool | str = True,
     **meta: str,
 ) -> Case:
-    voice = Voice(id=name, source=source, value=value, rationale=rationale, meta=meta, state="learned")
+    voice = Voice(
+        id=name,
+        source=source,
+        value=value,
+        rationale=rationale,
+        meta=meta,
+        state="learned",
+        reason="kept as an example",
+    )
     return Case(example=Example(id=name, inputs=inputs, outputs="fine"), voices=(voice,))
 
 
