@@ -380,8 +380,8 @@ def test_an_endpoint_that_does_not_count_tokens_has_no_price():
 class Busy:
     """A server that takes `room` calls at a time, and refuses all others for being too many."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, room: int, *, seconds: float = 0.02) -> None:
+        self.room, self.seconds = room, seconds
         self.most = self.refused = 0
         self._now = 0
         self._lock = threading.Lock()
@@ -393,14 +393,14 @@ class Busy:
                 return rate_limited(0.05)
             self._now += 1
             self.most = max(self.most, self._now)
-        time.sleep(0.02)
+        time.sleep(self.seconds)
         with self._lock:
             self._now -= 1
         return ANSWER
 
 
 async def test_more_calls_are_made_side_by_side_where_the_provider_takes_them():
-    busy = Busy(room=1000)
+    busy = Busy(room=1000, seconds=0.3)  # longer than a busy machine takes to send sixteen
     with Endpoint(busy.answer) as endpoint:
         model = model_at(endpoint, ceiling=64)
         await asyncio.gather(*(model.complete(REQUEST) for _ in range(300)))
