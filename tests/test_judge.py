@@ -216,7 +216,7 @@ class TestOneItem:
         assert judgment.memory_hash == aligned.memory.hash
         assert judgment.model == "scripted"
         assert judgment.usage.calls == 1
-        assert set(judgment.usage.seconds) == {"retrieve", "model"}
+        assert set(judgment.usage.seconds) == {"embed", "retrieve", "assemble", "model"}
         assert judgment.error is None
 
     async def test_it_works_in_a_running_loop_through_both_calls(self) -> None:

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from memalign import Judge, Registry, aio
 from memalign.align import edit_guideline, lock, set_policy, write_guideline
 from memalign.errors import UnknownKey
+from memalign.judge.prompt import budget_of
 from memalign.memory import Memory, Relation
 from memalign.memory.budget import estimate_tokens
 from memalign.memory.voices import POLICY
@@ -81,7 +82,7 @@ class Hand:
 def requests_for(judge: Judge, model: ScriptedChatModel) -> list[ChatRequest]:
     items = [Example(id="new", inputs="a question about case1", outputs="another answer")]
     items.append(Example(id="other", inputs="q", outputs="a"))
-    return [aio.run(judge._prompt(item, model))[0] for item in items]
+    return [aio.run(judge.prepare(item, model)).request for item in items]
 
 
 def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
@@ -98,7 +99,7 @@ def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
     known = {f"- {g.text}" for g in judge.memory.guidelines if g.status in ("active", "demoted")}
     under = asked[0].system.partition("# Guidelines from experts")[2]
     assert {line for line in under.splitlines() if line.startswith("- ")} <= known
-    room = judge._budget(model.limits).guidelines
+    room = budget_of(judge, model.limits).guidelines
     loose = [g for g in judge.memory.semantic if not g.pinned and f"- {g.text}" in lines]
     pinned = sum(estimate_tokens(g.text) + 2 for g in judge.memory.semantic if g.pinned)
     assert not loose or sum(estimate_tokens(g.text) + 2 for g in loose) + pinned <= room
