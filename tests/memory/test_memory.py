@@ -17,8 +17,8 @@ from memalign.errors import UnknownKey
 from memalign.memory import Case, Memory, Probe, Tombstone, Voice, policy_label
 from memalign.memory.budget import estimate_tokens, fit_guidelines
 from memalign.memory.retrieval import embedding_text, retrieve, stumbled
+from memalign.memory.shown import shorten
 from memalign.memory.standing import standing
-from memalign.memory.working import shorten
 from memalign.records import Guideline
 from memalign.values import Value, ValueType
 

@@ -19,8 +19,8 @@ from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, Shard, Voice
 from memalign.memory.guard import guideline_fault
 from memalign.memory.retrieval import embedding_text, stumbled
+from memalign.memory.shown import cut, shorten, whole
 from memalign.memory.standing import replacing, with_relations
-from memalign.memory.working import shorten
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import DistilRecord, encode, render_distil, render_distil_one
 from memalign.records import Guideline, Usage
@@ -256,11 +256,11 @@ def _record(judge: Judge, memory: Memory, key: str, label: str, *, brief: bool) 
     probe = case.probe
     return DistilRecord(
         label=label,
-        fields=tuple((name, shorten_if_long(value, room)) for name, value in content),
+        fields=tuple((name, shown_within(name, value, room)) for name, value in content),
         judge=None if probe is None else encode(probe.value),
         judge_rationale=encode(probe.rationale) if probe and probe.rationale else None,
         value=None if voice.value is None else encode(voice.value),
-        rationale=shorten_if_long(voice.rationale, RECORD_TOKENS[brief]) if voice.rationale else None,
+        rationale=shown_within("rationale", voice.rationale, RECORD_TOKENS[brief]) if voice.rationale else None,
     )
 
 
@@ -272,12 +272,12 @@ def _voice_and_case(memory: Memory, key: str) -> tuple[Voice, Case]:
     return voice, case
 
 
-def shorten_if_long(value: object, tokens: int) -> str:
-    """`value` encoded, cut to about `tokens` only when it is longer."""
-    if isinstance(value, str) and len(value) > tokens * 3:
-        return shorten(value, tokens)
-    encoded = encode(value)
-    return encoded if len(encoded) <= tokens * 3 else shorten(value, tokens)
+def shown_within(name: str, value: object, tokens: int) -> str:
+    """`value` encoded, cut to about `tokens` only when it is longer: a conversation by its turns, a trace by its spans."""
+    shown = whole(name, value, tokens)
+    if shown is None:
+        return cut(name, value, tokens)[0]
+    return shown if "\n" in shown or len(shown) <= tokens * 3 else shorten(value, tokens)
 
 
 def _apply(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[str, tuple[str, str]]]:

@@ -7,11 +7,11 @@ The in-process embedder was made for English: an item in Portuguese or Spanish i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from memalign.content import words_of
 from memalign.memory.model import Case, Memory
 from memalign.memory.words import overlap, signatures
 from memalign.prompts.language import language_of
@@ -45,23 +45,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 def embedding_text(example: Example) -> str:
     """The text of a case that is embedded, the same for a stored case and for a new item.
 
-    Values only, without field names or JSON punctuation. The reference (`expectations`) is left out: a new item often
-    has none, and labels and comments never enter. Falls back to the reference when there is nothing else.
+    Values only, without field names or JSON punctuation; of conversations and traces what they say (`words_of`). The
+    reference (`expectations`) is left out: a new item often has none, and labels and comments never enter. Falls back to
+    the reference when there is nothing else.
     """
-    fields = [getattr(example, name) for name in EMBEDDED_FIELDS]
-    text = "\n".join(word for field in fields if field is not None for word in _leaves(field))
-    return text or "\n".join(_leaves(example.expectations))
-
-
-def _leaves(value: object) -> Iterator[str]:
-    if isinstance(value, dict):
-        for part in value.values():
-            yield from _leaves(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _leaves(part)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
+    fields = [(name, value) for name in EMBEDDED_FIELDS if (value := getattr(example, name)) is not None]
+    text = "\n".join(word for name, value in fields for word in words_of(name, value))
+    return text or "\n".join(words_of("expectations", example.expectations))
 
 
 def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:

@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from memalign.memory.budget import BYTES_PER_TOKEN, Budget, estimate_tokens
+from memalign.memory.budget import Budget, estimate_tokens
 from memalign.memory.model import Memory
 from memalign.memory.retrieval import Hit
-from memalign.prompts import ShownExample, encode, render_answer
+from memalign.memory.shown import OUTLINED, cut, whole
+from memalign.prompts import ShownExample, render_answer
 from memalign.records import Guideline
 
-__all__ = ["WorkingMemory", "assemble", "shorten"]
+__all__ = ["WorkingMemory", "assemble"]
 
 
 class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What one judgment is shown besides the stable prompt, and notes on what did not fit.
 
-    The examples, the demoted guidelines that the item calls for, and the item's encoded fields.
+    The examples, the demoted guidelines that the item calls for, and the item's encoded fields. `unread` is how many
+    tokens are left for what the judge reads in the item's trace, where that is shown in outline only; else 0.
     """
 
     examples: tuple[ShownExample, ...]
@@ -26,6 +28,7 @@ class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
     guidelines: tuple[Guideline, ...]
     fields: dict[str, str]
     notes: tuple[str, ...]
+    unread: int = 0
 
 
 def assemble(
@@ -47,22 +50,25 @@ def assemble(
     shown: list[tuple[str, ShownExample]] = []
     used = 0
     for hit in hits:
-        example, cut = _show(memory, hit, fields, budget.example)
+        example, missing = _show(memory, hit, fields, budget.example)
         cost = sum(estimate_tokens(text) for _, text in example.fields) + estimate_tokens(example.answer)
         if used + cost > budget.examples:
             notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
             continue
         used += cost
         shown.append((hit.case.id, example))
-        notes.extend(f"example {hit.case.id}: {note}" for note in cut)
+        notes.extend(f"example {hit.case.id}: {note}" for note in missing)
     shown.reverse()
-    item, cut = _fit({name: content[name] for name in fields}, budget.item)
+    item, missing = _fit({name: content[name] for name in fields}, budget.item)
+    outlined = any(note.startswith(OUTLINED) for note in missing)
+    used = sum(estimate_tokens(text) for text in item.values())
     return WorkingMemory(
         examples=tuple(example for _, example in shown),
         example_ids=tuple(example_id for example_id, _ in shown),
         guidelines=_affordable(called, budget.called),
         fields=item,
-        notes=(*notes, *cut),
+        notes=(*notes, *missing),
+        unread=max(budget.item - used, 1) if outlined else 0,
     )
 
 
@@ -84,37 +90,23 @@ def _show(memory: Memory, hit: Hit, fields: Sequence[str], tokens: int) -> tuple
     agreeing = [v.rationale for v in voices if v.rationale and (v.value is None or v.value == label)]
     answer = render_answer(" ".join(agreeing)[: tokens * 4] or None, label)
     content = {name: value for name in fields if (value := hit.case.example.content.get(name)) is not None}
-    encoded, cut = _fit(content, tokens)
-    return ShownExample(fields=tuple(encoded.items()), answer=answer), cut
+    encoded, missing = _fit(content, tokens)
+    return ShownExample(fields=tuple(encoded.items()), answer=answer), missing
 
 
 def _fit(content: Mapping[str, object], tokens: int) -> tuple[dict[str, str], list[str]]:
     """Encode every field; when together they exceed `tokens`, cut the longest down to an equal share."""
-    # A text over the whole budget is cut in any case: to encode megabytes of it first would hold everybody up.
-    vast = {name: len(value) for name, value in content.items() if isinstance(value, str) and len(value) > tokens * 3}
-    encoded = {name: encode(value) for name, value in content.items() if name not in vast}
-    sizes = {name: tokens + 1 if name in vast else estimate_tokens(encoded[name]) for name in content}
+    full = {name: whole(name, value, tokens) for name, value in content.items()}
+    sizes = {name: tokens + 1 if text is None else estimate_tokens(text) for name, text in full.items()}
+    shown = {name: text for name, text in full.items() if text is not None}
     if sum(sizes.values()) <= tokens:
-        return encoded, []
+        return shown, []
     notes = []
     left, names = tokens, sorted(sizes, key=lambda name: sizes[name])
     for position, name in enumerate(names):
         share = left // (len(names) - position)
         if sizes[name] > share:
-            whole = vast.get(name) or len(encoded[name])
-            encoded[name] = shorten(content[name], share)
-            notes.append(f"{name} truncated from {whole:,} to {len(encoded[name]):,} characters")
+            shown[name], note = cut(name, content[name], share)
+            notes.append(note)
         left -= min(sizes[name], share)
-    return {name: encoded[name] for name in content}, notes
-
-
-def shorten(value: object, tokens: int) -> str:
-    """`value` encoded and cut to about `tokens`: its beginning and end, and how much is missing between them."""
-    text = value if isinstance(value, str) else encode(value)
-    room = max(int(tokens * BYTES_PER_TOKEN) - 60, 40)
-    while True:
-        head, tail = text[: room * 2 // 3], text[-(room // 3) :]
-        shortened = encode(f"{head} …[{len(text) - len(head) - len(tail):,} characters left out]… {tail}")
-        if estimate_tokens(shortened) <= tokens or room <= 40:
-            return shortened
-        room = room * 3 // 4  # wide characters and escapes take more bytes than the estimate of one each
+    return {name: shown[name] for name in content}, notes

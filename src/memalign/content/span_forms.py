@@ -1,0 +1,370 @@
+"""The forms in which traces are written, read into plain spans.
+
+- OpenTelemetry's JSON export: resourceSpans → scopeSpans → spans, attributes as lists of key and value
+  (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding);
+- a list of spans, each with its id and its parent's;
+- MLflow's trace: info and data.spans;
+- spans with their children inside them.
+
+What a span was given, what it returned and what kind of step it is stands in other attributes in each tracer's
+convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, MLflow's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+__all__ = ["RawSpan", "RawTrace", "read_spans"]
+
+_IDS = ("spanId", "span_id")
+_PARENTS = ("parentSpanId", "parent_span_id", "parent_id", "parentId", "parent_run_id")
+_CHILDREN = ("children", "child_spans", "child_runs")
+_TRACES = ("traceId", "trace_id")
+_STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time_ns", "start_time", "startTime", "start")
+_ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time_ns", "end_time", "endTime", "end")
+_INPUTS = ("inputs", "input")
+_OUTPUTS = ("outputs", "output")
+_KINDS = ("span_type", "spanType", "run_type", "type", "kind")
+_INPUT_ATTRIBUTES = (
+    "mlflow.spanInputs",
+    "input.value",
+    "traceloop.entity.input",
+    "gen_ai.input.messages",
+    "gen_ai.tool.call.arguments",
+    "gen_ai.prompt",
+)
+_OUTPUT_ATTRIBUTES = (
+    "mlflow.spanOutputs",
+    "output.value",
+    "traceloop.entity.output",
+    "gen_ai.output.messages",
+    "gen_ai.tool.call.result",
+    "gen_ai.completion",
+)
+_KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span.kind", "gen_ai.operation.name")
+_OPERATIONS = {
+    "chat": "LLM",
+    "text_completion": "LLM",
+    "generate_content": "LLM",
+    "execute_tool": "TOOL",
+    "invoke_agent": "AGENT",
+    "create_agent": "AGENT",
+    "embeddings": "EMBEDDING",
+}
+_OTEL_KINDS = {2: "SERVER", 3: "CLIENT", 4: "PRODUCER", 5: "CONSUMER"}
+_NO_KIND = {"UNKNOWN", "INTERNAL", "UNSPECIFIED", "NONE"}
+# Say nothing of the run: how it was recorded, or what stands elsewhere.
+_BOOKKEEPING = frozenset(
+    (
+        *("mlflow.traceRequestId", "mlflow.spanFunctionName", "mlflow.experimentId", "mlflow.spanLogLevel"),
+        *("input.mime_type", "output.mime_type", "traceState", "trace_state", "flags", "links", "resource", "scope"),
+        *(
+            "instrumentation_scope",
+            "context",
+            "status",
+            "attributes",
+            "events",
+            "id",
+            "name",
+            "assessments",
+            "feedback",
+        ),
+        *("droppedAttributesCount", "droppedEventsCount", "droppedLinksCount"),
+        *("dropped_attributes_count", "dropped_events_count", "dropped_links_count"),
+    )
+)
+_READ = frozenset((*_IDS, *_PARENTS, *_CHILDREN, *_TRACES, *_STARTS, *_ENDS, *_INPUTS, *_OUTPUTS, *_KINDS))
+_INFO = ("state", "status", "execution_duration", "execution_duration_ms", "execution_time_ms")
+
+
+class RawSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A span as it was read: its own id and its parent's ("" for none), and the fields of a `Span`."""
+
+    id: str
+    parent: str
+    trace: str
+    name: str
+    start: int | None
+    fields: dict[str, Any]
+
+    def span(self, **place: Any) -> dict[str, Any]:
+        """The fields of the `Span` at that place of the tree."""
+        return {"name": self.name, "start": self.start} | self.fields | place
+
+
+class RawTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """The spans of a trace in the order in which they were written, and what is said of all of it."""
+
+    spans: tuple[RawSpan, ...]
+    info: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
+
+
+def read_spans(trace: object) -> RawTrace | None:
+    """The spans of `trace`, or None where it is in no form that is known."""
+    if isinstance(trace, str):
+        trace = _parsed_text(trace)
+    if isinstance(trace, Mapping):
+        return _of_object(trace)
+    if isinstance(trace, list | tuple) and trace:
+        if all(isinstance(each, Mapping) and _resources(each) is not None for each in trace):
+            return _trace([span for each in trace for span in _exported(each)])
+        if all(_is_span(each) for each in trace):
+            return _trace(trace)
+        if all(_is_nested(each) for each in trace):
+            return _trace(_flattened(trace), nested=True)
+    return None
+
+
+def _parsed_text(text: str) -> object:
+    if text.lstrip()[:1] not in ("{", "[") or not ("pan" in text or "children" in text or "child_runs" in text):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _of_object(trace: Mapping[str, Any]) -> RawTrace | None:
+    if _resources(trace) is not None:
+        return _trace(_exported(trace), info=_resource_info(trace))
+    data = trace.get("data")
+    held = data.get("spans") if isinstance(data, Mapping) else trace.get("spans")
+    if isinstance(held, list | tuple) and held:
+        nested = not any(_id(each) for each in held if isinstance(each, Mapping))
+        info = trace.get("info")
+        return _trace(_flattened(held) if nested else held, info=_info(info), nested=nested)
+    if _is_nested(trace):
+        return _trace(_flattened([trace]), nested=True)
+    return _trace([trace]) if _is_span(trace) else None
+
+
+def _trace(items: Sequence[object], *, info: dict[str, Any] | None = None, nested: bool = False) -> RawTrace | None:
+    spans = [each for each in items if isinstance(each, Mapping)]
+    if not spans:
+        return None
+    notes: tuple[str, ...] = ()
+    if left := len(items) - len(spans):
+        notes = (f"trace: {left} of {len(items)} entries are no spans and are left out",)
+    return RawTrace(spans=tuple(_raw(each, nested=nested) for each in spans), info=info or {}, notes=notes)
+
+
+# -- the forms -------------------------------------------------------------------------------------------------------------
+
+
+def _resources(trace: Mapping[str, Any]) -> Sequence[Any] | None:
+    held = trace.get("resourceSpans", trace.get("resource_spans"))
+    return held if isinstance(held, list | tuple) else None
+
+
+def _exported(trace: Mapping[str, Any]) -> list[object]:
+    found: list[object] = []
+    for resource in _resources(trace) or ():
+        scopes = _first(resource, ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"))
+        for scope in scopes if isinstance(scopes, list | tuple) else ():
+            spans = scope.get("spans") if isinstance(scope, Mapping) else None
+            found.extend(spans if isinstance(spans, list | tuple) else ())
+    return found
+
+
+def _resource_info(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """The service, of all that exporters say of the machine, the process and the library."""
+    services: dict[str, None] = {}
+    for each in _resources(trace) or ():
+        resource = each.get("resource") if isinstance(each, Mapping) else None
+        attributes = _attributes(resource.get("attributes")) if isinstance(resource, Mapping) else {}
+        if service := attributes.get("service.name"):
+            services[str(service)] = None
+    return {"service": ", ".join(services)} if services else {}
+
+
+def _info(info: object) -> dict[str, Any]:
+    """What MLflow says of a trace, without people's assessments of it: they would tell the judge the verdict."""
+    if not isinstance(info, Mapping):
+        return {}
+    found = {name: info[name] for name in _INFO if info.get(name) is not None}
+    tags = info.get("tags")
+    if isinstance(tags, Mapping) and (own := {k: v for k, v in tags.items() if not str(k).startswith("mlflow.")}):
+        found["tags"] = own
+    return found
+
+
+def _is_span(value: object) -> bool:
+    """Whether a span stands by itself, with an id."""
+    if not isinstance(value, Mapping) or "name" not in value or any(name in value for name in _CHILDREN):
+        return False
+    return bool(_id(value)) and (
+        "id" not in value or any(name in value for name in (*_IDS, *_PARENTS, *_STARTS, *_TRACES))
+    )
+
+
+def _is_nested(value: object) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and "name" in value
+        and any(isinstance(value.get(n), list | tuple) for n in _CHILDREN)
+    )
+
+
+def _flattened(roots: Sequence[object]) -> list[object]:
+    """Spans that hold their children, each as a span that names its parent; ids are ours, so that none comes twice."""
+    found: list[object] = []
+    waiting: list[tuple[object, str]] = [(root, "") for root in reversed(roots)]
+    while waiting:
+        value, parent = waiting.pop()
+        if not isinstance(value, Mapping):
+            found.append(value)
+            continue
+        own = f"#{len(found)}"
+        found.append({**value, "span_id": own, "parent_span_id": parent})
+        below = _first(value, _CHILDREN)
+        waiting.extend((child, own) for child in reversed(below if isinstance(below, list | tuple) else ()))
+    return found
+
+
+# -- one span --------------------------------------------------------------------------------------------------------------
+
+
+def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
+    attributes = _attributes(value.get("attributes"))
+    context = value.get("context")
+    outer = context if isinstance(context, Mapping) else {}
+    start, end = _moment(_first(value, _STARTS)), _moment(_first(value, _ENDS))
+    status, message = _status(value)
+    inputs, outputs = _first(value, _INPUTS), _first(value, _OUTPUTS)
+    for name in _INPUT_ATTRIBUTES:
+        found = attributes.pop(name, None)
+        inputs = found if inputs is None else inputs
+    for name in _OUTPUT_ATTRIBUTES:
+        found = attributes.pop(name, None)
+        outputs = found if outputs is None else outputs
+    kind = _kind(value, attributes)
+    own = {name: each for name, each in value.items() if name not in _READ}
+    rest = {name: _opened(each) for name, each in {**own, **attributes}.items() if name not in _BOOKKEEPING}
+    events = value.get("events")
+    trace = "" if nested else _first(value, _TRACES) or _first(outer, _TRACES)
+    return RawSpan(
+        id=_id(value),
+        parent=str(_first(value, _PARENTS) or ""),
+        trace=str(trace or ""),
+        name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
+        start=start,
+        fields={
+            "kind": kind,
+            "status": status,
+            "message": message,
+            "seconds": (end - start) / 1e9 if start is not None and end is not None and end >= start else None,
+            "inputs": _opened(inputs),
+            "outputs": _opened(outputs),
+            "attributes": {name: each for name, each in sorted(rest.items()) if each not in (None, "", [], {})},
+            "events": tuple(_event(each) for each in events if isinstance(each, Mapping))
+            if isinstance(events, list | tuple)
+            else (),
+        },
+    )
+
+
+def _id(value: Mapping[str, Any]) -> str:
+    context = value.get("context")
+    found = _first(value, _IDS) or (_first(context, _IDS) if isinstance(context, Mapping) else None) or value.get("id")
+    return str(found) if isinstance(found, str | int) and not isinstance(found, bool) else ""
+
+
+def _first(value: object, names: Sequence[str]) -> Any:
+    if not isinstance(value, Mapping):
+        return None
+    return next((value[name] for name in names if value.get(name) is not None), None)
+
+
+def _kind(value: Mapping[str, Any], attributes: dict[str, Any]) -> str:
+    said = [attributes.pop(name, None) for name in _KIND_ATTRIBUTES]
+    for each in (*said, *(value.get(name) for name in _KINDS)):
+        if isinstance(each, bool) or not isinstance(each, str | int):
+            continue
+        word = _OTEL_KINDS.get(each, "") if isinstance(each, int) else each.strip('"').rpartition(".")[2]
+        word = _OPERATIONS.get(word, word.upper().removeprefix("SPAN_KIND_"))
+        tidy = "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]
+        if tidy and tidy not in _NO_KIND:
+            return tidy
+    return ""
+
+
+def _status(value: Mapping[str, Any]) -> tuple[str, str]:
+    status = value.get("status")
+    code, message = status, ""
+    if isinstance(status, Mapping):
+        code = _first(status, ("code", "status_code"))
+        message = str(_first(status, ("message", "description")) or "")
+    if isinstance(value.get("error"), str) and value["error"]:
+        code, message = "ERROR", message or value["error"]
+    word = str(code if code is not None else "").upper().rpartition("_")[2].rpartition(".")[2]
+    named = {"1": "ok", "OK": "ok", "SUCCESS": "ok", "2": "error", "ERROR": "error", "FAILED": "error"}
+    return named.get(word, "unset"), message
+
+
+def _attributes(given: object) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    if isinstance(given, list | tuple):
+        pairs = [each for each in given if isinstance(each, Mapping) and "key" in each]
+        return {str(pair["key"]): _any_value(pair.get("value")) for pair in pairs}
+    return {}
+
+
+def _any_value(value: object) -> Any:
+    """An OTLP AnyValue as plain JSON."""
+    if not isinstance(value, Mapping) or len(value) != 1:
+        return value
+    ((kind, held),) = value.items()
+    match str(kind).replace("_v", "V"):
+        case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
+            return held
+        case "intValue":  # a text, since JSON's numbers end at 2^53
+            return int(held) if str(held).lstrip("-").isdigit() else held
+        case "arrayValue":
+            values = held.get("values") if isinstance(held, Mapping) else None
+            return [_any_value(each) for each in values or ()]
+        case "kvlistValue":
+            return _attributes(held.get("values") if isinstance(held, Mapping) else None)
+        case _:
+            return value
+
+
+def _opened(value: object) -> Any:
+    """The value itself where it stands as JSON inside a text, as most tracers write what a span was given."""
+    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
+        try:
+            return msgspec.json.decode(value)
+        except (msgspec.DecodeError, RecursionError):
+            return value
+    return value
+
+
+def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {name: _opened(value) for name, value in sorted(_attributes(event.get("attributes")).items())}
+    return {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {})
+
+
+def _moment(value: object) -> int | None:
+    """Nanoseconds since the epoch; a plain number is taken for the unit in which it is a time of our days."""
+    if isinstance(value, str):
+        text = value.strip()
+        if not text.lstrip("-").replace(".", "", 1).isdigit():
+            return _written(text)
+        value = float(text) if "." in text else int(text)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
+        return None
+    factor = next((f for limit, f in ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000)) if value >= limit), 1_000_000_000)
+    return int(value * factor) if isinstance(value, int) else round(value * factor)
+
+
+def _written(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000

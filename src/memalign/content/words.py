@@ -1,0 +1,58 @@
+"""The words of a field: what it says, without keys, marks and numbers that only hold it together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memalign.content.conversation import turns_of
+from memalign.content.spans import SpanTree, span_tree
+from memalign.errors import InputError
+
+__all__ = ["words_of"]
+
+
+def words_of(name: str, value: object) -> Iterator[str]:
+    """The texts and numbers of the field `name`, in order.
+
+    Of a conversation what is said, not by whom; of a trace what came in and what went out, the names of its steps and
+    what went wrong: ids, times and the repetitions on the way would make all traces alike.
+    """
+    if name == "trace" and (tree := span_tree(value)) is not None:
+        yield from _of_trace(tree)
+    elif name == "conversation" and not isinstance(value, str):
+        yield from _of_conversation(value)
+    else:
+        yield from _leaves(value)
+
+
+def _of_trace(tree: SpanTree) -> Iterator[str]:
+    for span in tree.spans:
+        if span.parent is None:
+            yield from _leaves(span.inputs)
+            yield from _leaves(span.outputs)
+    yield from dict.fromkeys(span.name for span in tree.spans)
+    yield from dict.fromkeys(span.message for span in tree.spans if span.message)
+
+
+def _of_conversation(value: object) -> Iterator[str]:
+    try:
+        turns = turns_of(value) or ()
+    except InputError:  # stored by an older version: whatever it is has words
+        yield from _leaves(value)
+        return
+    for turn in turns:
+        yield from _leaves(turn.content)
+        for call in turn.calls:
+            yield from _leaves(call.get("name"))
+            yield from _leaves(call.get("arguments"))
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for part in value.values():
+            yield from _leaves(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
