@@ -39,13 +39,13 @@ assert_type(judgment.usage + judgment.usage, ma.Usage)
 
 examples = [ma.Example(id="e-1", outputs="Sorry to hear that. The charge is reversed.")]
 assert_type(examples[0].inputs, Any)
-assert_type(judge.judge_many(examples, concurrency=32, out="judged.jsonl"), list[ma.Judgment])
+assert_type(judge.judge_many(examples, concurrency=32, out="judged.jsonl"), Sequence[ma.Judgment])
 
 
 async def asynchronously() -> None:
     """The same, awaited."""
     assert_type(await judge.ajudge(outputs="…"), ma.Judgment)
-    assert_type(await judge.ajudge_many(examples), list[ma.Judgment])
+    assert_type(await judge.ajudge_many(examples), Sequence[ma.Judgment])
 
 
 # Learning and forgetting.

@@ -73,7 +73,7 @@ class Judging(Protocol):
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-    ) -> list[Judgment]:
+    ) -> Sequence[Judgment]:
         """One judgment an example, in order; a failure is in the judgment's `error`."""
         ...
 

@@ -1,9 +1,11 @@
-"""Files: feedback and examples in, judgments out (JSONL, CSV, JSON)."""
+"""Files: feedback and examples in (JSONL, CSV, JSON, Parquet), judgments out (JSONL)."""
 
-from memalign.files.feedback import FeedbackFile, check_examples, check_feedback, read_examples, read_feedback
+from memalign.files.examples import Examples, check_examples, read_examples
+from memalign.files.feedback import FeedbackFile, check_feedback, read_feedback
 from memalign.files.judged import JudgmentFile, JudgmentWriter, read_judgments
 
 __all__ = [
+    "Examples",
     "FeedbackFile",
     "JudgmentFile",
     "JudgmentWriter",

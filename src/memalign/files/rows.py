@@ -1,25 +1,25 @@
 """Rows of a file, each with the line it stands on, and what is wrong with those that cannot be read.
 
-JSONL and CSV are read line by line, so that a large file never lies in memory twice and one broken line costs that line
-only.
+JSONL and CSV are read line by line and Parquet some hundred rows at a time, so that a large file never lies in memory
+and one broken line costs that line only; a JSON array is read whole.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from memalign.errors import ConfigurationError, InputError, RowError
+from memalign.errors import InputError, RowError
 from memalign.records import CONTENT_FIELDS
 
-__all__ = ["FORMATS", "Row", "read_rows"]
+__all__ = ["FORMATS", "Row", "json_rows", "never_empty", "read_rows"]
 
-FORMATS = ".jsonl, .ndjson, .csv or .json (an array)"
+FORMATS = ".jsonl, .ndjson, .csv, .parquet or .json (an array)"
 
 _BOM = b"\xef\xbb\xbf"
 _JSON_CELLS = frozenset((*CONTENT_FIELDS, "meta"))
@@ -34,34 +34,39 @@ class Row:
 
 
 def read_rows(path: str | Path) -> Iterator[Row | RowError]:
-    """The rows of a JSONL, CSV or JSON file, in order; a RowError stands where a row cannot be read.
+    """The rows of a JSONL, CSV, JSON or Parquet file, in order; a RowError stands where a row cannot be read.
 
     Empty CSV cells are left out, and cells of content fields that hold a JSON object or array are parsed. Raises
-    InputError when the file as a whole cannot be read or has no row, ConfigurationError for Parquet.
+    InputError when the file as a whole cannot be read or has no row, ConfigurationError for Parquet without pyarrow.
     """
     path = Path(path)
     reader = {".jsonl": _jsonl, ".ndjson": _jsonl, ".csv": _csv, ".json": _json}.get(path.suffix.lower())
+    if path.suffix.lower() in (".parquet", ".pq"):
+        from memalign.files.parquet import parquet_rows
+
+        reader = parquet_rows
     if reader is None:
-        if path.suffix.lower() in (".parquet", ".pq"):
-            raise ConfigurationError(
-                f"{path}: Parquet is not supported yet; write JSONL instead, for example with pandas: "
-                "pd.read_parquet(…).to_json('feedback.jsonl', orient='records', lines=True)"
-            )
         raise InputError(f"{path}: unknown kind of file {path.suffix!r}; use {FORMATS}")
-    return _never_empty(path, reader(path))
+    return never_empty(str(path), reader(path))
 
 
-def _never_empty(path: Path, rows: Iterator[Row | RowError]) -> Iterator[Row | RowError]:
+def never_empty(name: str, rows: Iterator[Row | RowError]) -> Iterator[Row | RowError]:
+    """The same rows. Raises InputError, which calls them `name`, when there is none."""
     empty = True
     for row in rows:
         empty = False
         yield row
     if empty:
-        raise InputError(f"{path} is empty: it has no row")
+        raise InputError(f"{name} is empty: it has no row")
 
 
 def _jsonl(path: Path) -> Iterator[Row | RowError]:
-    for line, raw in _lines(path):
+    return json_rows(_lines(path))
+
+
+def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
+    """The rows of numbered JSON lines; empty ones are left out."""
+    for line, raw in lines:
         text = _decoded(line, raw)
         if isinstance(text, RowError):
             yield text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.errors import InputError
 from memalign.judge.instructions import checked_instructions, named_fields
-from memalign.judge.many import Progress, judge_many
+from memalign.judge.many import OnJudgment, Progress, judge_many
 from memalign.judge.prompt import Prepared, budget_of, prepare
 from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
@@ -177,9 +177,20 @@ class Judge:
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-    ) -> list[Judgment]:
+        max_cost: float | None = None,
+        on_judgment: OnJudgment | None = None,
+    ) -> Sequence[Judgment]:
         """Judge many items; see `ajudge_many`."""
-        return aio.run(self.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress))
+        return aio.run(
+            self.ajudge_many(
+                examples,
+                concurrency=concurrency,
+                out=out,
+                progress=progress,
+                max_cost=max_cost,
+                on_judgment=on_judgment,
+            )
+        )
 
     async def ajudge_many(
         self,
@@ -188,14 +199,31 @@ class Judge:
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-    ) -> list[Judgment]:
+        max_cost: float | None = None,
+        on_judgment: OnJudgment | None = None,
+    ) -> Sequence[Judgment]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
 
-        `examples` are Examples, mappings with the same fields, or the path of a file of them. An item that fails keeps
-        its error in its judgment and never stops the rest. With `out`, judgments are also written there as JSON lines;
-        an `out` that an earlier run of the same judge left is resumed, and only what failed is judged again.
+        `examples` are Examples, mappings with the same fields, or the path of a file of them (JSONL, CSV, Parquet); all
+        are checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
+        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines; an `out`
+        that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
+        file alone: what comes back reads each when it is asked for.
+
+        `max_cost` is what this run may spend, in dollars. Where it is reached, or where dozens in a row failed and none
+        was answered, the run stops, and the rest have an error that begins with `NotJudged`. Raises ConfigurationError
+        where the model's price is not known. `on_judgment` is called with the id and the judgment of each item that was
+        judged in this run, `progress` with "judge", how many are done and how many there are.
         """
-        return await judge_many(self, examples, concurrency=concurrency, out=out, progress=progress)
+        return await judge_many(
+            self,
+            examples,
+            concurrency=concurrency,
+            out=out,
+            progress=progress,
+            max_cost=max_cost,
+            on_judgment=on_judgment,
+        )
 
     # -- learning and forgetting: the work is done in memalign.align -----------------------------------------------
 
