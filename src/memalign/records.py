@@ -33,6 +33,9 @@ CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
 
 UNKNOWN_SOURCE = "unknown"
 
+MAX_DEPTH = 200
+"""Lists and objects inside each other, in a content field: deeper ones end a reader's stack, wherever that stands."""
+
 LedgerState = Literal["learned", "merged", "pending", "disputed", "rejected", "withdrawn", "erased"]
 
 
@@ -50,6 +53,20 @@ def canonical_json(value: object) -> str:
 def feedback_key(example_id: str, source: str) -> str:
     """The key of one person's feedback on one case, `t-17@ana`."""
     return f"{example_id}@{source}"
+
+
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):  # the content fields themselves are one level
+        level = [
+            part
+            for each in level
+            if isinstance(each, dict | list | tuple)
+            for part in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
 
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -79,7 +96,10 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
         cached = self.__dict__.get("_content_hash")
         if cached is None:
-            cached = hashlib.sha256(canonical_json(self.content).encode("utf-8", "surrogatepass")).hexdigest()
+            text = canonical_json(self.content)
+            if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(self.content):
+                raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
+            cached = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             self.__dict__["_content_hash"] = cached
         return str(cached)
 
@@ -211,14 +231,17 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     """One verdict and its receipt.
 
-    `value` is None exactly when `error` says why. `confidence` is a probability in [0, 1], or None where the model
-    gives none. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
+    `value` is None exactly when `error` says why. `probabilities` has each label (as text: "true", "4", "A") with its
+    probability in [0, 1], and `confidence` is that of the value; None where the model gives none and was asked only once.
+    `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
     used; `notes` say what was truncated or left out.
     """
 
     value: Value | None = None
     rationale: str | None = None
     confidence: float | None = None
+    probabilities: dict[str, float] | None = None
+    abstained: bool = False
     guideline_ids: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()
     memory_hash: str = ""
@@ -226,3 +249,10 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
     error: str | None = None
+
+    @property
+    def expected(self) -> float | None:
+        """The mean score by the probabilities of whole-number labels; None for other labels, or without probabilities."""
+        if self.probabilities is None or isinstance(self.value, bool) or not isinstance(self.value, int):
+            return None
+        return sum(float(label) * probability for label, probability in self.probabilities.items())

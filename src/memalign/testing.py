@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "HashEmbedding", "ScriptedChatModel"]
 
-Answer = dict[str, Any] | BaseException
-"""What a scripted model answers: the data of a reply, or an error to raise."""
+Answer = dict[str, Any] | ChatReply | BaseException
+"""What a scripted model answers: the data of a reply, a whole reply, or an error to raise."""
 
 
 class ScriptedChatModel:
     """A ChatModel that answers from a list, in order, or from a function of the request.
 
-    `answers` is an iterable of dicts and exceptions, or a function (sync or async) that is given the ChatRequest and
-    returns one. Answers are not checked against the request's schema: misbehaving on purpose is what it is for.
+    `answers` is an iterable of dicts, ChatReplies and exceptions, or a function (sync or async) that is given the
+    ChatRequest and returns one. Answers are not checked against the request's schema: misbehaving on purpose is what it is for.
     `requests` records what it was asked, in the order of arrival. Asked more often than the list is long it raises
     AssertionError, which nothing in memalign takes for a model's failure.
 
@@ -77,6 +77,8 @@ class ScriptedChatModel:
                 answer = await answer
         if isinstance(answer, BaseException):
             raise answer
+        if isinstance(answer, ChatReply):
+            return answer
         text = json.dumps(answer, ensure_ascii=False)
         usage = Usage(
             calls=1,

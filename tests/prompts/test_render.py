@@ -67,7 +67,7 @@ class TestJudgePrompts:
             fields=("outputs",),
             value_type=ValueType.of(bool),
             guidelines=[Guideline(id=f"G{n}", text=each) for n, each in enumerate(texts, 1)],
-            brief=brief,
+            style="brief" if brief else "full",
         )
 
     @pytest.mark.parametrize("brief", [True, False])

@@ -168,7 +168,11 @@ def _prompt(task: Task, limits: Limits) -> tuple[int, int]:
     """About how many tokens the stable and the varying part of the bare judge's prompt have."""
     fields = [name for name in ("inputs", "outputs", "expectations") if f"{{{{ {name} }}}}" in task.instructions]
     system = render_judge_system(
-        instructions=task.instructions, fields=fields, value_type=task.value_type, guidelines=(), brief=limits.brief
+        instructions=task.instructions,
+        fields=fields,
+        value_type=task.value_type,
+        guidelines=(),
+        style="brief" if limits.brief else "full",
     )
     sample: Sequence[Case] = task.cases[:: max(1, len(task.cases) // 20)]
     items = [sum(estimate_tokens(encode(case.example.content.get(name))) for name in fields) for case in sample]

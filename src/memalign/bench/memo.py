@@ -52,7 +52,7 @@ class Memo:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The remembered answer, else the model's. Raises what the model raises."""
-        key = hashlib.sha256(self.name.encode() + b"\0" + msgspec.json.encode(request)).hexdigest()
+        key = hashlib.sha256(self.name.encode() + b"\0" + _asked(request)).hexdigest()
         file = self._folder / key[:2] / f"{key[2:40]}.json"
         if file.exists():
             reply = msgspec.json.decode(file.read_bytes(), type=ChatReply)
@@ -80,3 +80,10 @@ class Memo:
         taken = self._spent, self._remembered
         self._spent, self._remembered = Usage(), 0.0
         return taken
+
+
+def _asked(request: ChatRequest) -> bytes:
+    """What decides the answer. Labels only ask for more about it: a reply remembered without probabilities will do."""
+    fields = msgspec.structs.asdict(request)
+    del fields["labels"]
+    return msgspec.json.encode(fields)

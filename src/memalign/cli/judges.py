@@ -41,7 +41,7 @@ Parameters = Annotated[
     typer.Option(
         "--param",
         metavar="KEY=VALUE",
-        help="temperature, max_tokens, seed or timeout (seconds); may be given several times.",
+        help="temperature, max_tokens, seed, timeout (seconds), verdict (reasoned, direct), samples, swap (true) or abstain_below; may be given several times.",
     ),
 ]
 
@@ -282,7 +282,7 @@ def _settings(
     return settings
 
 
-def _parameter(text: str) -> tuple[str, int | float]:
+def _parameter(text: str) -> tuple[str, int | float | bool | str]:
     key, equals, raw = text.partition("=")
     if not equals:
         raise InputError(f"--param {text}: write it as KEY=VALUE, for example temperature=0")
@@ -291,7 +291,8 @@ def _parameter(text: str) -> tuple[str, int | float]:
             return key.strip(), number(raw)
         except ValueError:
             continue
-    raise InputError(f"--param {text}: {raw!r} is not a number")
+    words: dict[str, bool | str] = {"true": True, "false": False}
+    return key.strip(), words.get(raw.strip().lower(), raw.strip())
 
 
 def _text_of(given: str) -> str:

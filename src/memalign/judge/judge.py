@@ -13,6 +13,7 @@ from memalign import aio
 from memalign.errors import InputError
 from memalign.judge.instructions import checked_instructions, named_fields
 from memalign.judge.many import OnJudgment, Progress, judge_many
+from memalign.judge.parameters import checked_parameters
 from memalign.judge.prompt import Prepared, budget_of, prepare
 from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Judge"]
 
-PARAMETERS = {"temperature": (int, float), "max_tokens": (int,), "seed": (int,), "timeout": (int, float)}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
@@ -41,7 +40,13 @@ class Judge:
     such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
     at the first call. `retrieval_k` is how many similar past cases a judgment sees: None means as
     many as suit the model (5, for the embedded ones 3), or none where an align found the judge better without;
-    an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, and timeout (seconds).
+    an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, timeout (seconds), and:
+
+    - `verdict`: "reasoned" (a brief reason, then the verdict: the default) or "direct" (the verdict alone, by the
+      probabilities of the labels where the endpoint tells them; for whole numbers by the expected score);
+    - `samples`: how many answers to draw (temperature 0.7 unless set) and average;
+    - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
+    - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
 
     Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
     `replace` return a new judge.
@@ -63,10 +68,7 @@ class Judge:
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
-        for key, value in self.parameters.items():
-            if key not in PARAMETERS or isinstance(value, bool) or not isinstance(value, PARAMETERS[key]):
-                raise InputError(f"parameter {key}={value!r}: parameters are {', '.join(PARAMETERS)}, all numbers")
-        object.__setattr__(self, "parameters", dict(self.parameters))  # the caller's own may change later
+        object.__setattr__(self, "parameters", checked_parameters(self.parameters, self.value_type))
         # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
         object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
 

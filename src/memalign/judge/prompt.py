@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from memalign.judge.ballots import label_texts
+from memalign.judge.parameters import SAMPLING_TEMPERATURE
 from memalign.memory.budget import Budget, estimate_tokens, fit_guidelines
 from memalign.memory.retrieval import embedding_text, retrieve
 from memalign.memory.working import assemble
@@ -60,22 +62,25 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
         called = memory.called_for(hit.case for hit in retrieve(memory, example, vector, reach, value_type))
     retrieved = time.perf_counter()
     working = assemble(memory, hits, called, content=example.content, fields=judge.fields, budget=budget)
+    samples = judge.parameters.get("samples", 1)
+    reasoned = judge.parameters.get("verdict") != "direct"
     system = render_judge_system(
         instructions=judge.instructions,
         fields=judge.fields,
         value_type=value_type,
         guidelines=guidelines,
-        brief=limits.brief,
+        style=("brief" if limits.brief else "full") if reasoned else "none",
     )
     request = ChatRequest(
         system=system,
         user=render_item(working.fields, working.examples, working.guidelines),
-        schema=_answer_schema(value_type, brief=limits.brief),
+        schema=_answer_schema(value_type, reasoned=reasoned, brief=limits.brief),
         schema_name="judgment",
         max_tokens=_answer_tokens(judge, limits),
-        temperature=judge.parameters.get("temperature", 0.0),
+        temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
         seed=judge.parameters.get("seed"),
         timeout=judge.parameters.get("timeout"),
+        labels=tuple(label_texts(value_type)) if limits.probabilities or _weighs(judge) else (),
     )
     return Prepared(
         request=request,
@@ -98,6 +103,11 @@ def budget_of(judge: Judge, limits: Limits) -> Budget:
         answer_tokens=_answer_tokens(judge, limits),
         brief=limits.brief,
     )
+
+
+def _weighs(judge: Judge) -> bool:
+    """Whether the judge needs to know how probable each label was, whatever that costs."""
+    return judge.parameters.get("verdict") == "direct" or judge.parameters.get("abstain_below", 0) > 0
 
 
 def _wanted_examples(judge: Judge, limits: Limits) -> int:
@@ -125,8 +135,15 @@ async def _embed(judge: Judge, example: Example, k: int) -> tuple[NDArray[np.flo
     return (await model.embed([embedding_text(example)]))[0], ()
 
 
-def _answer_schema(value_type: ValueType, *, brief: bool) -> dict[str, Any]:
+def _answer_schema(value_type: ValueType, *, reasoned: bool, brief: bool) -> dict[str, Any]:
     """Rationale first: a verdict that is asked for first is justified afterwards instead of reached."""
+    if not reasoned:
+        return {
+            "type": "object",
+            "properties": {"value": value_type.json_schema()},
+            "required": ["value"],
+            "additionalProperties": False,
+        }
     rationale = {"type": "string"} | ({"maxLength": BRIEF_RATIONALE} if brief else {})
     return {
         "type": "object",

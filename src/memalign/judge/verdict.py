@@ -1,28 +1,65 @@
-"""From the model's answer to a Judgment."""
+"""Asking the model, once or several times, and making one Judgment of its answers."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from memalign.errors import InvalidOutput, InvalidValue
-from memalign.judge.prompt import prepare
+import msgspec
+
+from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
+from memalign.judge.ballots import Ballot, count, label_texts
+from memalign.judge.prompt import Prepared, prepare
+from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
 from memalign.records import Example, Judgment, Usage
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["decide"]
+__all__ = ["decide", "sides_of"]
+
+
+class _Answered(msgspec.Struct, frozen=True):
+    ballot: Ballot
+    usage: Usage
 
 
 async def decide(judge: Judge, example: Example) -> Judgment:
-    """Ask the judge's model about one item, and read its verdict. Raises a ModelError when there is none."""
-    model = resolve(judge.model)
+    """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
+    model, settings = resolve(judge.model), judge.parameters
     prepared = await prepare(judge, example, model)
-    started = time.perf_counter()
-    reply = await model.complete(prepared.request)
-    seconds = prepared.seconds | {"model": time.perf_counter() - started}
+    asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]
+    if settings.get("swap"):
+        names = sides_of(judge, example)
+        asked.append((await prepare(judge, _swapped(example, names), model), names))
+    samples = settings.get("samples", 1)
+    answered = await _all(_ask(judge, model, one, names, number) for one, names in asked for number in range(samples))
+    outcome = count([each.ballot for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
+    confidence, least = outcome.confidence, settings.get("abstain_below", 0)
+    unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
+    return Judgment(
+        value=outcome.value,
+        rationale=outcome.rationale,
+        confidence=confidence,
+        probabilities=None if outcome.chances is None else {_key(k): p for k, p in outcome.chances.items()},
+        abstained=confidence is not None and confidence < least,
+        guideline_ids=prepared.guideline_ids,
+        example_ids=prepared.example_ids,
+        memory_hash=judge.memory.hash,
+        model=model.name,
+        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds)),
+        notes=(*prepared.notes, *(unsure if least and confidence is None else ())),
+    )
+
+
+async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, names: Mapping[str, str], number: int) -> _Answered:
+    request, started = prepared.request, time.perf_counter()
+    if number:  # the first sample has the judge's own seed
+        request = msgspec.structs.replace(request, seed=(request.seed or 0) + number)
+    reply = await model.complete(request)
     try:
         value = judge.value_type.parse(reply.data.get("value"))
     except InvalidValue as error:
@@ -31,13 +68,59 @@ async def decide(judge: Judge, example: Example) -> Judgment:
         raise InvalidOutput(
             f"{model.name} answered outside the value type; allowed: {allowed}", usage=reply.usage
         ) from error
-    return Judgment(
-        value=value,
-        rationale=str(reply.data.get("rationale") or "").strip() or None,
-        guideline_ids=prepared.guideline_ids,
-        example_ids=prepared.example_ids,
-        memory_hash=judge.memory.hash,
-        model=model.name,
-        usage=reply.usage + Usage(seconds=seconds),
-        notes=prepared.notes,
+    rationale = str(reply.data.get("rationale") or "").strip() or None
+    ballot = Ballot(value=value, rationale=rationale, chances=_chances(judge, reply))
+    usage = reply.usage + Usage(seconds={"model": time.perf_counter() - started})
+    return _Answered(ballot.renamed(names), usage)
+
+
+def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
+    if reply.probabilities is None:
+        return None
+    return {label: reply.probabilities.get(text, 0.0) for text, label in label_texts(judge.value_type).items()}
+
+
+async def _all(calls: Any) -> list[_Answered]:
+    """Every answer; one that fails fails the judgment, which then says what all of them cost."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    spent = Usage()
+    for result in results:
+        if isinstance(result, _Answered):
+            spent += result.usage
+        elif isinstance(result, ModelError):
+            spent += result.usage or Usage()
+    for result in results:
+        if isinstance(result, ModelError):
+            result.usage = spent
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if isinstance(result, _Answered)]
+
+
+def sides_of(judge: Judge, example: Example) -> dict[str, str]:
+    """The two choices under which the item shows its sides, each with the other one.
+
+    Raises InputError where none of its fields has two of the judge's choices for keys.
+    """
+    choices = set(judge.value_type.choices)
+    for name in judge.fields:
+        field = example.content.get(name)
+        if isinstance(field, dict) and len(sides := sorted(choices & set(field))) == 2:
+            return {sides[0]: sides[1], sides[1]: sides[0]}
+    raise InputError(
+        f"{example.id}: swap needs a field with two of the judge's choices for keys, such as "
+        f'{{"{judge.value_type.choices[0]}": …, "{judge.value_type.choices[1]}": …}}; this item has none'
     )
+
+
+def _swapped(example: Example, names: Mapping[str, str]) -> Example:
+    def turned(field: Any) -> Any:
+        if not isinstance(field, dict) or not names.keys() <= field.keys():
+            return field
+        return {key: field[names.get(key, key)] for key in field}
+
+    return msgspec.structs.replace(example, **{name: turned(value) for name, value in example.content.items()})
+
+
+def _key(label: object) -> str:
+    return str(label).lower() if isinstance(label, bool) else str(label)

@@ -22,7 +22,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     `context_tokens`: prompt and answer together. `shard_size`: how many pieces of feedback one distillation call may
     hold without losing lessons (1 for a weak model, up to about 20 for a strong one). `concurrency`: calls in flight.
     `examples`: how many similar past cases a judgment profits from, where the judge does not say. `brief`: whether to ask
-    for very short rationales and show short examples (a slow or weak model).
+    for very short rationales and show short examples (a slow or weak model). `probabilities`: whether the probability of
+    each label comes at no cost.
     """
 
     context_tokens: int = 128_000
@@ -30,6 +31,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 16
     examples: int = 5
     brief: bool = False
+    probabilities: bool = False
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +39,9 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `system` is stable over many requests, so that providers can serve it from cache; `user` varies. `schema` is the
     JSON schema of the answer (an object whose property order is the order of generation); `schema_name` is
-    `[a-z_]+`. `timeout` is in seconds for one attempt, None for the adapter's default.
+    `[a-z_]+`. `timeout` is in seconds for one attempt, None for the adapter's default. `labels` are the JSON texts of
+    all that the answer's last property, `value`, may be: given them, an endpoint that tells token probabilities is
+    asked for those of the labels. They change nothing of the answer itself.
     """
 
     system: str
@@ -48,14 +52,19 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = 0.0
     seed: int | None = None
     timeout: float | None = None
+    labels: tuple[str, ...] = ()
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: `data` fits the request's schema; `text` is what the model wrote; `usage` covers all attempts."""
+    """The answer: `data` fits the request's schema; `text` is what the model wrote; `usage` covers all attempts.
+
+    `probabilities` has one in [0, 1] for each of the request's labels, adding up to 1; None where the endpoint tells none.
+    """
 
     data: dict[str, Any]
     text: str
     usage: Usage
+    probabilities: dict[str, float] | None = None
 
 
 @runtime_checkable

@@ -21,6 +21,7 @@ from memalign.errors import ConfigurationError, InvalidOutput, ModelError, Model
 from memalign.models.answers import parse_answer
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.gguf import closed, locate, physical_cores, whole_number, words_only
+from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens
 from memalign.models.provider_errors import PromptTooLong
 from memalign.records import Usage
 
@@ -84,7 +85,9 @@ class LocalChatModel:
     @property
     def limits(self) -> Limits:
         """Its context, and that it is weak and slow: one record a distillation, one call at a time, brief answers."""
-        return Limits(context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True)
+        return Limits(
+            context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True, probabilities=True
+        )
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer in the worker thread, after the calls that came before.
@@ -142,7 +145,12 @@ class LocalChatModel:
             answer = self._ask(_body(request, max_tokens), request.timeout, given_up)
             usage += answer.usage
             if not answer.cut:
-                return ChatReply(data=self._data(answer.text, request, usage), text=answer.text, usage=usage)
+                return ChatReply(
+                    data=self._data(answer.text, request, usage),
+                    text=answer.text,
+                    usage=usage,
+                    probabilities=answer.probabilities(request.labels),
+                )
             if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
                 raise ModelRejected(
                     f"{self._name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer in "
@@ -221,6 +229,7 @@ class _Answer:
         self._deadline = deadline
         self._given_up = given_up
         self._pieces: list[str] = []
+        self._weighed: list[dict[str, Any]] = []
         self.usage = Usage(calls=1)
         self.cut = False
         self.stopped = False
@@ -230,6 +239,9 @@ class _Answer:
     def text(self) -> str:
         return "".join(self._pieces)
 
+    def probabilities(self, labels: tuple[str, ...]) -> dict[str, float] | None:
+        return label_probabilities(read_tokens(self._weighed), labels) if labels and self._weighed else None
+
     def receive(self, chunk: dict[str, Any]) -> bool:
         """Take one piece; True stops the call. Called while the prompt is read, too, after each batch."""
         if "error" in chunk:
@@ -237,6 +249,7 @@ class _Answer:
             return False
         for choice in chunk.get("choices", ()):
             self._pieces.append(choice.get("delta", {}).get("content") or "")
+            self._weighed += (choice.get("logprobs") or {}).get("content") or ()
             self.cut = self.cut or choice.get("finish_reason") == "length"
         if counts := chunk.get("usage"):
             self.usage = Usage(
@@ -265,6 +278,8 @@ def _body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
         body["temperature"] = request.temperature
     if request.seed is not None:
         body["seed"] = request.seed
+    if request.labels:
+        body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
     return body
 
 

@@ -23,6 +23,7 @@ import msgspec
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, misfit
 from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens
 from memalign.models.provider_client import LoopClients, open_chat
 from memalign.models.provider_errors import PromptTooLong, Subject, body_text, failure_of, status_of
 from memalign.models.providers import Target
@@ -64,7 +65,7 @@ class _Habits(msgspec.Struct):
     """What we learned about an endpoint by being refused; shared by all calls of a model."""
 
     mode: Mode | None = None
-    unwanted: set[str] = set()  # settings that it rejects: temperature, seed
+    unwanted: set[str] = set()  # settings that it rejects: temperature, seed, logprobs
     old_max_tokens: bool = False  # it wants `max_tokens`, the name before `max_completion_tokens`
 
 
@@ -138,7 +139,8 @@ class ProviderChatModel:
                         problem = "it held no JSON object" if data is None else misfit(data, request.schema)
                         if data is not None and problem is None:
                             self._habits.mode = mode
-                            return ChatReply(data=data, text=text, usage=spent)
+                            chances = _probabilities(response, request.labels)
+                            return ChatReply(data=data, text=text, usage=spent, probabilities=chances)
                         cut = response.finish_reason == "length"
                         reason = f"it was cut after {request.max_tokens} tokens" if cut else str(problem)
                         answered_json = answered_json or data is not None or cut
@@ -207,12 +209,15 @@ class ProviderChatModel:
             settings["temperature"] = request.temperature
         if request.seed is not None:
             settings["seed"] = request.seed
+        if request.labels and not reasons and self._target.provider == "openai":
+            settings |= {"openai_logprobs": True, "openai_top_logprobs": ALTERNATIVES}
         if self._target.provider == "anthropic":
             settings["anthropic_cache_instructions"] = True  # the others cache long prefixes without being asked
         elif self._target.provider == "cohere":
             settings["max_retries"] = 0  # the others' clients are told once, when they are opened
         for name in self._habits.unwanted:
             settings.pop(name, None)
+            settings.pop(f"openai_{name}", None)
         return cast("ModelSettings", settings)  # a TypedDict, with keys of several providers
 
     def _learn(self, text: str, settings: ModelSettings, learned: set[str]) -> bool:
@@ -220,6 +225,10 @@ class ProviderChatModel:
 
         `learned` is what this attempt gave in on already: an endpoint that takes neither way is left to refuse.
         """
+        if "openai_logprobs" in settings and "logprobs" not in learned and "logprobs" in text:
+            self._habits.unwanted |= {"logprobs", "top_logprobs"}
+            learned.add("logprobs")
+            return True
         for name in ("temperature", "seed"):
             if name in settings and name not in learned and re.search(rf"\b{name}\b", text):
                 self._habits.unwanted.add(name)
@@ -272,6 +281,11 @@ def _text(response: ModelResponse) -> str:
 
     calls = [part.args_as_json_str() for part in response.parts if isinstance(part, ToolCallPart)]
     return calls[-1] if calls else "".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+
+def _probabilities(response: ModelResponse, labels: tuple[str, ...]) -> dict[str, float] | None:
+    tokens = (response.provider_details or {}).get("logprobs") if labels else None
+    return label_probabilities(read_tokens(tokens), labels) if tokens else None
 
 
 def _reasons(model: Model) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -83,24 +83,40 @@ def prompts_hash() -> str:
 
 
 # A chat template's control tokens (<|im_start|>, [INST], <start_of_turn>) are recognised in plain text by some servers.
+# Case counts: <User> in a list of generics is no token. The names are those of Llama, Mistral, Gemma, Qwen, DeepSeek,
+# Phi, Cohere, GLM, EXAONE, Kimi, Nemotron, Seed, MiniMax and StarCoder; a full-width bracket or bar counts as a plain
+# one, because some tokenizers normalise it to that.
 _CONTROL = re.compile(
-    r"<[|\uff5c]|[|\uff5c]>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]|<<SYS"
+    r"[<\uff1c\ufe64](?=[|\uff5c])|[|\uff5c](?=[>\uff1e\ufe65])"
+    r"|[\[\uff3b](?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|THINK|MODEL_SETTINGS|"
+    r"IMG|gMASK|BOS|EOS|EOT)[\]\uff3d])"
+    r"|\[(?=\|(?:system|user|assistant|tool|endofturn)\|\])|\](?=~!?b(?:\[|\]))|\[(?=e~\[)"
+    r"|<(?=<SYS|</SYS)"
     r"|<(?=/?(?:start_of_turn|end_of_turn|s>|bos>|eos>|think|tool|system|user|assistant))"
+    r"|<(?=/?(?:unk>|pad>|sop>|eop>|[A-Z]{3}_TOKEN>|seed:|extra_id_\d|SPECIAL_\d|reserved_\d|unused\d|fim_|__media__))"
 )
 _LINE_SEPARATORS = {"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+# What nobody sees and a model reads: terminal controls, bidirectional overrides, and the tag characters and selectors
+# in which whole sentences are smuggled. Joiners, direction marks, zero-width spaces and U+FEFF are part of ordinary text
+# in many languages and stay; no token contains them.
+_HIDDEN = re.compile(
+    "[\x7f-\x9f\u202a-\u202e\u2060-\u206f\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 
 
 def encode(value: object) -> str:
     """`value` as JSON on one line, with nothing in it that a fence or a chat template would understand.
 
-    Still valid JSON: control tokens are broken by escaping their first character.
+    Still valid JSON: control tokens are broken by escaping their first character, hidden characters are escaped whole.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     for character, escape in _LINE_SEPARATORS.items():
         text = text.replace(character, escape)
+    text = _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f", text)
     # A lone surrogate cannot be sent as UTF-8.
     text = re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
-    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0][0]):04x}{match[0][1:]}", text)
+    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     # Every bracket that two more follow: of four in a row, three would be left of a plain replacement.
     return re.sub(r"<(?=<<)|>(?=>>)", lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -119,16 +135,21 @@ def values_in_words(value_type: ValueType) -> str:
 
 
 def render_judge_system(
-    *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline], brief: bool
+    *,
+    instructions: str,
+    fields: Sequence[str],
+    value_type: ValueType,
+    guidelines: Iterable[Guideline],
+    style: Literal["full", "brief", "none"],
 ) -> str:
-    """The system message of a judge: task, form of the answer, guidelines."""
+    """The system message of a judge: task, form of the answer, guidelines. `style` is that of the reason, if there is one."""
     return _render(
         "judge_system",
         instructions=instructions.strip(),
         fields=tuple(fields),
         values=values_in_words(value_type),
         guidelines=tuple(guidelines),
-        brief=brief,
+        style=style,
     )
 
 

@@ -1,0 +1,98 @@
+"""From one or several answers about an item to one verdict.
+
+An answer is a ballot: a probability for each label where the endpoint tells them, else all of it on the label that was
+answered. Ballots are averaged, which beats taking the likeliest answer of each (Wang et al. 2025, arXiv 2503.03064).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+import msgspec
+
+from memalign.memory.retrieval import FLOAT_TOLERANCE
+from memalign.values import Value, ValueType
+
+__all__ = ["Ballot", "Outcome", "count", "label_texts"]
+
+
+class Ballot(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer: its value, its reason, and the probability of each label in [0, 1], where these are known."""
+
+    value: Value
+    rationale: str | None = None
+    chances: dict[Value, float] | None = None
+
+    def renamed(self, names: Mapping[str, str]) -> Ballot:
+        """The ballot of an item whose sides were swapped, as one of the item itself."""
+        chances = None if self.chances is None else {_named(label, names): p for label, p in self.chances.items()}
+        return msgspec.structs.replace(self, value=_named(self.value, names), chances=chances)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What ballots come to: the value, a reason that leads to it, each label's probability, and the value's own."""
+
+    value: Value
+    rationale: str | None
+    chances: dict[Value, float] | None
+    confidence: float | None
+
+
+def label_texts(value_type: ValueType) -> dict[str, Value]:
+    """Every label by the JSON text that stands for it in an answer; empty where labels cannot be listed."""
+    labels = value_type.labels
+    return {json.dumps(label, ensure_ascii=False): label for label in labels} if len(labels) <= 101 else {}
+
+
+def count(ballots: Sequence[Ballot], value_type: ValueType, *, weigh: bool) -> Outcome:
+    """Average the ballots (one or more).
+
+    A single ballot stands as it is, unless `weigh` asks for the verdict of its probabilities. The verdict of
+    probabilities is the likeliest label, for whole numbers the one nearest to the expected score.
+    """
+    labels = tuple(label_texts(value_type).values())
+    first = ballots[0]
+    chances: dict[Value, float] | None = None
+    if labels and (len(ballots) > 1 or first.chances is not None):
+        chances = {label: fmean(_chance(ballot, label) for ballot in ballots) for label in labels}
+    if len(ballots) == 1 and not (weigh and chances is not None):
+        value = first.value
+    elif chances is None:
+        value = _middle([ballot.value for ballot in ballots], value_type)
+    elif value_type.kind == "int":
+        expected = sum(float(label) * p for label, p in chances.items())
+        value = min(labels, key=lambda label: (abs(float(label) - expected), label))
+    else:
+        # Of equally likely labels the first ballot's, which was of the item as it stands.
+        value = max(labels, key=lambda label: (round(chances[label], 9), label == first.value))
+    confidence = chances[value] if chances is not None else None
+    if chances is None and len(ballots) > 1:
+        confidence = fmean(_near(ballot.value, value, value_type) for ballot in ballots)
+    agreeing = (ballot.rationale for ballot in ballots if ballot.value == value and ballot.rationale)
+    rationale = next(agreeing, first.rationale)
+    return Outcome(value=value, rationale=rationale, chances=chances, confidence=confidence)
+
+
+def _chance(ballot: Ballot, label: Value) -> float:
+    return float(ballot.value == label) if ballot.chances is None else ballot.chances.get(label, 0.0)
+
+
+def _middle(values: Sequence[Value], value_type: ValueType) -> Value:
+    if value_type.kind == "float":
+        return fmean(float(value) for value in values)
+    votes = Counter(values)
+    return max(votes, key=lambda value: votes[value])  # of equally many the first
+
+
+def _near(value: Value, other: Value, value_type: ValueType) -> bool:
+    if value_type.kind != "float":
+        return value == other
+    scale = (value_type.high or 0.0) - (value_type.low or 0.0)
+    return abs(float(value) - float(other)) <= FLOAT_TOLERANCE * scale
+
+
+def _named(value: Value, names: Mapping[str, str]) -> Value:
+    return names.get(value, value) if isinstance(value, str) else value

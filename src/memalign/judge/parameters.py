@@ -1,0 +1,51 @@
+"""The parameters of a judge: what may be set, and to what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memalign.errors import InputError
+from memalign.values import ValueType
+
+__all__ = ["SAMPLING_TEMPERATURE", "checked_parameters"]
+
+SAMPLING_TEMPERATURE = 0.7
+"""At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
+
+_KNOWN = {  # whether it is a whole number, the least, the most
+    "temperature": (False, 0, 2),
+    "max_tokens": (True, 1, 10**6),
+    "seed": (True, -(2**63), 2**63),
+    "timeout": (False, 0, 10**6),
+    "samples": (True, 1, 100),
+    "abstain_below": (False, 0, 1),
+}
+_SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False)}
+
+
+def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
+    """`parameters`, checked; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
+    for key, value in parameters.items():
+        if key in _SAYS:
+            if value not in _SAYS[key] or isinstance(value, bool) != isinstance(_SAYS[key][0], bool):
+                allowed = " or ".join(str(one).lower() for one in _SAYS[key])
+                raise InputError(f"parameter {key}={value!r}: it is {allowed}")
+        elif key not in _KNOWN:
+            raise InputError(f"parameter {key}={value!r}: parameters are {', '.join((*_KNOWN, *_SAYS))}")
+        else:
+            whole, least, most = _KNOWN[key]
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int if whole else int | float)
+                or not least <= value <= most
+            ):
+                what = "a whole number" if whole else "a number"
+                raise InputError(f"parameter {key}={value!r}: it is {what} from {least} to {most}")
+    if parameters.get("swap") and value_type.kind != "choice":
+        raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
+    if parameters.get("verdict") == "direct" and value_type.kind == "str":
+        raise InputError("parameter verdict='direct': a judge that answers in free text has no labels to weigh")
+    if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
+        raise InputError("parameter samples: at temperature 0 all samples are the same; leave temperature out")
+    return dict(parameters)

@@ -1,0 +1,110 @@
+"""How probable each label was, read from the token probabilities of an answer.
+
+An answer ends in `"value": LABEL}`. Where the label's tokens stand, the endpoint has also told the likeliest tokens
+instead of each; those that another label could begin with carry that label's probability.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+__all__ = ["ALTERNATIVES", "Token", "label_probabilities", "read_tokens"]
+
+ALTERNATIVES = 20
+"""Likeliest tokens to ask for at each place: as many as OpenAI gives."""
+
+_KEY = re.compile(rb'"value"\s*:\s*')
+_WORD = re.compile(rb"[\w.-]")
+
+
+class Token(msgspec.Struct, frozen=True):
+    """One token of an answer, and the probabilities in [0, 1] of the likeliest tokens at its place, itself included."""
+
+    text: bytes
+    alternatives: tuple[tuple[bytes, float], ...]
+
+
+def read_tokens(content: Iterable[Mapping[str, Any]]) -> tuple[Token, ...]:
+    """The tokens of OpenAI's `logprobs.content`, which llama.cpp and vLLM give in the same form."""
+    return tuple(
+        Token(_text(each), tuple(dict(_weighed(one) for one in (*(each.get("top_logprobs") or ()), each)).items()))
+        for each in content
+    )
+
+
+def _weighed(token: Mapping[str, Any]) -> tuple[bytes, float]:
+    return _text(token), math.exp(min(float(token["logprob"]), 0.0))
+
+
+def _text(token: Mapping[str, Any]) -> bytes:
+    given = token.get("bytes")
+    return bytes(given) if given else str(token["token"]).encode("utf-8", "surrogatepass")
+
+
+def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[str, float] | None:
+    """The probability of each of `labels` (JSON texts, in their order), which add up to 1; None where none can be told.
+
+    Exact where labels differ in one token. Of several that part later, only those that the answer shares its beginning
+    with are told apart; the others share what their common beginning had.
+    """
+    answer = b"".join(token.text for token in tokens)
+    found = list(_KEY.finditer(answer))
+    if not found:
+        return None
+    start, place = found[-1].end(), 0
+    live = {label: label.encode() for label in labels}  # what of each label is still to come
+    shares = dict.fromkeys(labels, 0.0)
+    mass = 1.0
+    for token in tokens:
+        before, place = max(start - place, 0), place + len(token.text)
+        if place <= start or len(live) < 2:
+            continue
+        head = token.text[:before]
+        chosen = _fitting(live, token.text[before:])
+        if not chosen:
+            return None  # the answer is none of the labels
+        groups: dict[frozenset[str], float] = {}
+        for text, probability in token.alternatives:
+            if (rest := _after(text, head)) is not None:
+                group = frozenset(_fitting(live, rest))
+                groups[group] = groups.get(group, 0.0) + probability
+        # A group that goes beyond what was chosen tells no label from another: a mere quote, for example.
+        told = {group: p for group, p in groups.items() if group and (group <= chosen or not group & chosen)}
+        total = sum(told.values())
+        if total <= 0:
+            return None
+        stays = 0.0
+        for group, probability in told.items():
+            if group <= chosen:
+                stays += probability
+            else:
+                for label in group:
+                    shares[label] += mass * probability / total / len(group)
+        mass *= stays / total
+        written = token.text[before:]
+        live = {label: rest[len(written) :] for label, rest in live.items() if label in chosen}
+    for label in live:
+        shares[label] += mass / len(live)
+    return shares
+
+
+def _after(text: bytes, head: bytes) -> bytes | None:
+    """What `text` has of the value, where its place begins with `head` before the value; None where it differs there."""
+    if text.startswith(head):
+        return text[len(head) :]
+    return text.lstrip() if not head.strip() else None  # white space before the value is of no account
+
+
+def _fitting(live: Mapping[str, bytes], text: bytes) -> frozenset[str]:
+    """The labels that `text` may be the next piece of. A piece without a byte of the value fits all."""
+    return frozenset(label for label, rest in live.items() if rest.startswith(text) or _ends(rest, text))
+
+
+def _ends(rest: bytes, text: bytes) -> bool:
+    """Whether `text` finishes a label of which `rest` was to come: 1 is finished by `1}` and not by `10`."""
+    return text.startswith(rest) and not _WORD.match(text[len(rest) :])

@@ -1,0 +1,107 @@
+"""How probable each label was, from token probabilities as endpoints give them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign.models.probabilities import label_probabilities, read_tokens
+
+
+def answer(*tokens: str | dict[str, float]) -> list[dict[str, Any]]:
+    """An answer's tokens; one with alternatives is given as a dict, of which the first entry was written."""
+    content = []
+    for token in tokens:
+        weights = {token: 1.0} if isinstance(token, str) else token
+        rows = [{"token": text, "bytes": list(text.encode()), "logprob": math.log(p)} for text, p in weights.items()]
+        content.append({**rows[0], "top_logprobs": rows})
+    return content
+
+
+def chances(content: list[dict[str, Any]], *labels: str) -> dict[str, float] | None:
+    return label_probabilities(read_tokens(content), labels)
+
+
+class TestOneTokenTellsLabelsApart:
+    def test_true_and_false(self) -> None:
+        told = chances(answer('{"', "value", '":', {" true": 0.6, " false": 0.2, " maybe": 0.2}, "}"), "true", "false")
+        assert told == pytest.approx({"true": 0.75, "false": 0.25})
+
+    def test_a_score(self) -> None:
+        told = chances(answer('{"value": ', {"4": 0.5, "3": 0.3, "5": 0.2, "7": 0.4}, "}"), *"12345")
+        assert told == pytest.approx({"1": 0, "2": 0, "3": 0.3, "4": 0.5, "5": 0.2})
+
+    def test_the_verdict_counts_not_a_verdict_quoted_in_the_reason(self) -> None:
+        content = answer('{"rationale": "it says \\"value\\": true', '", "value": ', {"false": 0.9, "true": 0.1}, "}")
+        assert chances(content, "true", "false") == pytest.approx({"true": 0.1, "false": 0.9})
+
+    def test_a_label_that_was_written_counts_though_it_was_not_among_the_likeliest(self) -> None:
+        content = answer('{"value":', {" false": 0.01}, "}")
+        content[1]["top_logprobs"] = [{"token": " true", "logprob": math.log(0.3)}]
+        assert chances(content, "true", "false") == pytest.approx({"true": 0.3 / 0.31, "false": 0.01 / 0.31})
+
+
+class TestLabelsOfSeveralTokens:
+    LABELS = ('"Supported"', '"Refuted"', '"Not enough"')
+
+    def test_they_part_at_their_first_letters(self) -> None:
+        content = answer('{"value":', ' "', {"Ref": 0.5, "Support": 0.4, "Not": 0.1}, "uted", '"}')
+        assert chances(content, *self.LABELS) == pytest.approx(dict(zip(self.LABELS, (0.4, 0.5, 0.1), strict=True)))
+
+    def test_a_common_beginning_says_nothing(self) -> None:
+        labels = ('"Argument A"', '"Argument B"', '"tie"')
+        content = answer(
+            '{"value": ', {'"': 0.9, '"Arg': 0.1}, {"Argument": 0.8, "tie": 0.2}, {" B": 0.75, " A": 0.25}, '"}'
+        )
+        told = chances(content, *labels)
+        assert told == pytest.approx({'"Argument A"': 0.2, '"Argument B"': 0.6, '"tie"': 0.2})
+
+    def test_one_is_told_from_ten(self) -> None:
+        labels = ("1", "2", "10")
+        content = answer('{"value": ', {"1": 0.7, "2": 0.3}, {"}": 0.6, "0": 0.4})
+        assert chances(content, *labels) == pytest.approx({"1": 0.42, "2": 0.3, "10": 0.28})
+
+    def test_labels_that_part_in_a_branch_not_taken_share_its_probability(self) -> None:
+        labels = ('"no"', '"partly yes"', '"partly no"')
+        content = answer('{"value": "', {"no": 0.4, "partly": 0.6}, '"}')
+        assert chances(content, *labels) == pytest.approx({labels[0]: 0.4, labels[1]: 0.3, labels[2]: 0.3})
+
+    def test_a_letter_beyond_ascii_may_be_split_between_tokens(self) -> None:
+        content = answer('{"value": "')
+        for first, second in (((b"\xc3", 0.8), (b"b", 0.2)), ((b"\xa9", 1.0), (b"\xa8", 0.0))):
+            rows = [{"token": "?", "bytes": list(text), "logprob": math.log(p or 1e-9)} for text, p in (first, second)]
+            content.append({**rows[0], "top_logprobs": rows})
+        content += answer('"}')
+        told = chances(content, '"é"', '"è"', '"b"')
+        assert told == pytest.approx({'"é"': 0.8, '"è"': 0.0, '"b"': 0.2}, abs=1e-6)
+
+
+class TestNothingIsMadeUp:
+    def test_an_answer_without_a_verdict(self) -> None:
+        assert chances(answer('{"rationale": "', "cut"), "true", "false") is None
+
+    def test_an_answer_that_is_none_of_the_labels(self) -> None:
+        assert chances(answer('{"value": ', "maybe", "}"), "true", "false") is None
+
+    @given(
+        st.lists(st.text(st.sampled_from('ab1" é'), max_size=4), min_size=1, max_size=6),
+        st.lists(st.floats(0.01, 1), min_size=6, max_size=6),
+        st.data(),
+    )
+    def test_whatever_the_tokens_are_the_rest_is_either_a_distribution_or_nothing(
+        self, texts: list[str], weights: list[float], data: st.DataObject
+    ) -> None:
+        labels = ('"a"', '"ab"', '"b1"', '"é"')
+        tokens: list[str | dict[str, float]] = ['{"value": ']
+        for _ in range(data.draw(st.integers(0, 5))):
+            chosen = data.draw(st.permutations(texts))
+            tokens.append(dict(zip(chosen, weights, strict=False)))
+        told = chances(answer(*tokens), *labels)
+        if told is not None:
+            assert set(told) == set(labels)
+            assert sum(told.values()) == pytest.approx(1.0)
+            assert all(-1e-9 <= p <= 1 + 1e-9 for p in told.values())
