@@ -7,20 +7,38 @@ never a copy of what was judged.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable
+
+from memalign.prompts import encode
 
 __all__ = ["MAX_WORDS", "copied_run", "guideline_fault", "normalised", "tidy"]
 
 MAX_WORDS = 60
 COPIED_WORDS = 8
 
+MAX_CHARACTERS = 800
+"""Sixty words of the longest kind, and a bound where a language writes no spaces."""
+
+# Beside all that `encode` would break in judged text. Searched in the text's NFKC form: a full-width bracket or colon is
+# the plain one to many tokenizers, and to readers.
 _MARKS = re.compile(
-    r"<[|\uff5c]|[|\uff5c]>|<<<|>>>|<<SYS|```|~~~|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]|^\s*#"
+    r"<\||\|>|<<SYS|```|~~~|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]|^\s*#"
     r"|</?\s*(?:system|user|assistant|think|tool|start_of_turn|end_of_turn)\b|</?(?:s|bos|eos)>"
     r"|(?:^|[.;!?]\s*)(?:system|assistant|user|developer|human)\s*:",
     re.IGNORECASE,
+)
+# The form in which judges answer and past cases are shown: a rule that has it would be a verdict of its own.
+_VERDICT = re.compile(r"[\"']value[\"']\s*:|(?:^|[.;!?]\s*)Expert\s*:", re.IGNORECASE)
+# Shown as nothing, though their categories are those of letters and marks: fillers, selectors, joiners of graphemes.
+# U+FE0E and U+FE0F choose between text and emoji.
+_HIDDEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0000-\U000e0fff]"
+)
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
 )
 _WORD = re.compile(r"\w+", re.UNICODE)
 
@@ -46,10 +64,16 @@ def guideline_fault(text: str, outputs: Iterable[str] = ()) -> str | None:
         return "it is empty"
     if len(text.split()) > MAX_WORDS:
         return f"it has {len(text.split())} words; at most {MAX_WORDS} are allowed"
-    if any(unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text):
+    if len(text) > MAX_CHARACTERS:
+        return f"it has {len(text):,} characters; at most {MAX_CHARACTERS} are allowed"
+    invisible = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
+    if _HIDDEN.search(text) or any(unicodedata.category(character) in invisible for character in text):
         return "it has line breaks or invisible characters"
-    if _MARKS.search(text):
+    plain = unicodedata.normalize("NFKC", text)
+    if _MARKS.search(plain) or encode(plain) != json.dumps(plain, ensure_ascii=False):
         return "it has a role mark or a fence"
+    if _VERDICT.search(plain):
+        return "it has a verdict in the form of an answer"
     for output in outputs:
         if copied_run(text, output) is not None:
             return (
@@ -59,7 +83,14 @@ def guideline_fault(text: str, outputs: Iterable[str] = ()) -> str | None:
 
 
 def copied_run(text: str, source: str, length: int = COPIED_WORDS) -> str | None:
-    """The first run of `length` words that `text` shares with `source`, or None."""
+    """The first run of `length` words that `text` shares with `source`, or None.
+
+    Where a language writes no spaces, of twice as many characters.
+    """
+    for run in _UNSPACED.findall(text):
+        for start in range(len(run) - 2 * length + 1):
+            if run[start : start + 2 * length] in source:
+                return str(run[start : start + 2 * length])
     wanted = _words(text)
     if len(wanted) < length:
         return None
