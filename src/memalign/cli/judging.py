@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,10 +31,11 @@ from memalign.errors import InputError
 if TYPE_CHECKING:
     from memalign.evaluation import Evaluation
     from memalign.judge import Judge
-    from memalign.records import Example, Judgment
+    from memalign.records import Judgment
     from memalign.registry import Registry
 
-_SHOWN_NOTES = 20
+_WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
+_CHECKED = 5_000  # rows after which checking them says that it goes on
 _SHOWN_DISAGREEMENTS = 10
 
 Out = Annotated[
@@ -45,55 +47,89 @@ Out = Annotated[
 def judge(
     name: Name,
     examples: Annotated[
-        str, typer.Argument(metavar="EXAMPLES", help="JSONL, CSV or JSON; - reads JSON lines.", show_default=False)
+        str,
+        typer.Argument(metavar="EXAMPLES", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.", show_default=False),
     ],
     *,
     out: Out = None,
     version: Version = None,
     concurrency: Concurrency = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            "--max-cost", metavar="DOLLARS", help="Stop before this run has cost more; what is judged is kept."
+        ),
+    ] = None,
     registry: RegistryUrl = DEFAULT_REGISTRY,
     json_output: JsonOutput = False,
 ) -> int:
     """Judge every example of a file.
 
     An example that fails is named and does not stop the rest (exit 1). With -o, what was judged stays judged: the same
-    command goes on where it stopped.
+    command goes on where it stopped, and files may be as large as they like.
     """
-    from memalign.files import check_examples, read_examples
+    from memalign.cli.pace import Pace
+    from memalign.files import Examples
 
     number, chosen = loaded(open_registry(registry), name, version)
-    given = read_input(examples)
-    items = read_examples(given) if isinstance(given, str) else check_examples(given, name="stdin")
+    source = Examples.of_lines(sys.stdin.buffer, name="stdin") if examples == "-" else Examples.of(examples)
     printer = Output(json=json_output)
-    earlier = _earlier(out)
+    pace = Pace()
     started = time.perf_counter()
-    with interruptible(lambda: _judged_so_far(out)), printer.progress() as progress:
-        judgments = chosen.judge_many(items, concurrency=concurrency, out=out, progress=progress)
-    from memalign.records import Usage
+    with interruptible(lambda: _judged_so_far(out)), printer.progress(detail=pace.text) as progress:
+        for read, _ in enumerate(source.checking()):
+            if read % _CHECKED == _CHECKED - 1:
+                progress("check", read + 1, 0)
+        if out is None and not json_output and len(source) > _WITHOUT_OUT:
+            raise InputError(
+                f"{source.name} has {len(source):,} examples: name a file for the judgments (-o OUT.jsonl), which keeps "
+                "each as it comes and from which the same command goes on, or take --json"
+            )
+        done = 0
 
-    failed = [(item.id, made.error) for item, made in zip(items, judgments, strict=True) if made.error is not None]
-    fresh = [made for item, made in zip(items, judgments, strict=True) if earlier.get(item.id) != made]
-    usage = sum((made.usage for made in fresh), Usage())
+        def show(phase: str, finished: int, total: int) -> None:
+            nonlocal done
+            done = finished
+            progress(phase, finished, total)
+
+        pace.begin()
+        judgments = chosen.judge_many(
+            source, concurrency=concurrency, out=out, progress=show, max_cost=max_cost, on_judgment=pace.note
+        )
+    n, resumed = len(source), done - pace.judged
+    left = _not_judged(judgments) if done < n else []
     data: dict[str, Any] = {
         "judge": name,
         "version": number,
-        "n": len(items),
-        "resumed": len(items) - len(fresh),
-        "errors": [{"id": key, "error": error} for key, error in failed],
-        "usage": usage,
+        "n": n,
+        "resumed": resumed,
+        "failed": pace.failed,
+        "not_judged": len(left),
+        "errors": [{"id": key, "error": error} for key, error in pace.failures],
+        "usage": pace.usage,
     }
+    shown: list[Any] = []
     if out is None:
-        data["judgments"] = [{"id": item.id, **_fields(made)} for item, made in zip(items, judgments, strict=True)]
+        ids = [example.id for example in source]
+        data["judgments"] = [{"id": key, **_fields(made)} for key, made in zip(ids, judgments, strict=True)]
+        shown = [_judgment_table(ids, judgments)]
     else:
         data["out"] = str(out)
-    done = [f"{len(fresh) - len(failed)} judged" + (f" into {out}" if out else "")]
-    done += [f"{len(items) - len(fresh)} there already"] if len(fresh) < len(items) else []
-    done += [f"{len(failed)} failed"] if failed else []
-    line = ", ".join([*done, usage_text(usage, time.perf_counter() - started)])
-    printer.give(data, *([] if out else [_judgment_table(items, judgments)]), line)
-    _say_failures(printer, failed)
-    _say_notes(printer, items, judgments)
-    return FAILURES if failed else DONE
+    counts = [f"{pace.judged - pace.failed} judged" + (f" into {out}" if out else "")]
+    counts += [f"{resumed} there already"] if resumed else []
+    counts += [f"{pace.failed} failed"] if pace.failed else []
+    counts += [f"{len(left)} not judged"] if left else []
+    line = ", ".join([*counts, usage_text(pace.usage, time.perf_counter() - started)])
+    printer.give(data, *shown, line)
+    for reason in pace.reasons():
+        printer.say(reason)
+    if left:
+        printer.say(f"{len(left)} not judged: {left[0]}")
+    for key, note in pace.notes:
+        printer.say(f"note: {key}: {note}")
+    if pace.noted > len(pace.notes):
+        printer.say(f"note: … and {pace.noted - len(pace.notes)} more; --json and -o have all")
+    return FAILURES if pace.failed or left else DONE
 
 
 def evaluate(
@@ -172,14 +208,22 @@ def _disagreements(found: Evaluation) -> list[Any]:
     return [table(("id", "judge", "people", "the judge's reason"), rows, title=title)]
 
 
-def _judgment_table(items: list[Example], judgments: list[Judgment]) -> Any:
+def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     from memalign.evaluation.result import value_text
 
     rows = [
-        (item.id, "error" if made.error else value_text(made.value), shorten(made.error or made.rationale))
-        for item, made in zip(items, judgments, strict=True)
+        (key, "error" if made.error else value_text(made.value), shorten(made.error or made.rationale))
+        for key, made in zip(ids, judgments, strict=True)
     ]
     return table(("id", "value", "rationale"), rows)
+
+
+def _not_judged(judgments: Sequence[Judgment]) -> list[str]:
+    """For each item that the run stopped before, why."""
+    from memalign.judge.many import NOT_JUDGED
+
+    errors = (judgment.error or "" for judgment in judgments)
+    return [error.removeprefix(NOT_JUDGED) for error in errors if error.startswith(NOT_JUDGED)]
 
 
 def _fields(judgment: Judgment) -> dict[str, Any]:
@@ -192,24 +236,6 @@ def _say_failures(printer: Output, failed: Sequence[tuple[str, str | None]]) -> 
         ids = [key for key, error in failed if error == reason]
         more = f", … {count - 5} more" if count > 5 else ""
         printer.say(f"failed: {', '.join(ids[:5])}{more}: {reason}")
-
-
-def _say_notes(printer: Output, items: list[Example], judgments: list[Judgment]) -> None:
-    noted = [(item.id, note) for item, made in zip(items, judgments, strict=True) for note in made.notes]
-    for key, note in noted[:_SHOWN_NOTES]:
-        printer.say(f"note: {key}: {note}")
-    if len(noted) > _SHOWN_NOTES:
-        printer.say(f"note: … and {len(noted) - _SHOWN_NOTES} more; --json and -o have all")
-
-
-def _earlier(out: Path | None) -> Mapping[str, Judgment]:
-    """The judgments that an earlier run left in OUT; what is wrong with a file that is none of ours is said later."""
-    from memalign.files import read_judgments
-
-    try:
-        return read_judgments(out).judgments if out is not None else {}
-    except InputError:
-        return {}
 
 
 def _judged_so_far(out: Path | None) -> str:

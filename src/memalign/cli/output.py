@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,44 +48,64 @@ class Output:
         _console(stderr=True).print(_text(line), soft_wrap=True)
 
     @contextmanager
-    def progress(self, *, size: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    def progress(
+        self, *, size: bool = False, detail: Callable[[int, int], str] | None = None
+    ) -> Iterator[Callable[[str, int, int], None]]:
         """A progress callback (phase, done, total): bars on a terminal, a line now and then elsewhere.
 
-        With `size`, the numbers are bytes.
+        With `size`, the numbers are bytes. A total of 0 is not known. `detail`, given done and total, has more to say.
         """
         console = _console(stderr=True)
         if not console.is_terminal:
-            yield _line_by_line(console, size=size)
+            yield _line_by_line(console, size=size, detail=detail)
             return
         from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         counter = DownloadColumn() if size else MofNCompleteColumn()
         columns = (TextColumn("{task.description}"), BarColumn(), counter, TimeElapsedColumn())
-        with Progress(*columns, console=console) as bars:
+        more = TextColumn("{task.fields[detail]}")
+        with Progress(*columns, more, console=console) as bars:
             tasks: dict[str, Any] = {}
+            shown = 0.0
 
             def show(phase: str, done: int, total: int) -> None:
+                nonlocal shown
+                now = time.monotonic()
+                if phase in tasks and done < total and now - shown < _FRAME:
+                    return  # a hundred thousand items need no bar drawn for each
+                shown = now
                 if phase not in tasks:
                     for task in bars.tasks:
                         # A phase that only told of its start is over now; an empty bar would say it failed.
                         bars.update(task.id, visible=task.completed > 0)
-                    tasks[phase] = bars.add_task(phase, total=total)
-                bars.update(tasks[phase], completed=done, total=total)
+                    tasks[phase] = bars.add_task(phase, total=total or None, detail="")
+                said = detail(done, total) if detail is not None else ""
+                bars.update(tasks[phase], completed=done, total=total or None, detail=said)
 
             yield show
 
 
-def _line_by_line(console: Console, *, size: bool) -> Callable[[str, int, int], None]:
-    shown: dict[str, int] = {}
+_FRAME = 0.1  # seconds
+_MINUTE = 60.0
+
+
+def _line_by_line(
+    console: Console, *, size: bool, detail: Callable[[int, int], str] | None
+) -> Callable[[str, int, int], None]:
+    shown: dict[str, tuple[int, float]] = {}
 
     def show(phase: str, done: int, total: int) -> None:
-        tenth = 10 * done // total if total else 10
-        # In a log: the start, the end, and every tenth between, if it is long enough to wonder.
-        if shown.get(phase) == tenth or (total < 20 and 0 < tenth < 10):
+        tenth = 10 * done // total if total else 0
+        last, at = shown.get(phase, (-1, 0.0))
+        # In a log: the start, the end, every tenth between, if it is long enough to wonder, and a line a minute.
+        if (last == tenth or (0 < total < 20 and 0 < tenth < 10)) and time.monotonic() - at < _MINUTE:
             return
-        shown[phase] = tenth
-        amount = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB" if size else f"{done} of {total}"
-        console.print(_text(f"{phase}: {amount}"), soft_wrap=True)
+        shown[phase] = (tenth, time.monotonic())
+        amount = f"{done} of {total}" if total else f"{done}"
+        if size:
+            amount = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+        more = f", {said}" if detail is not None and (said := detail(done, total)) else ""
+        console.print(_text(f"{phase}: {amount}{more}"), soft_wrap=True)
 
     return show
 

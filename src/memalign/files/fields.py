@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from memalign.content import check_field
 from memalign.errors import InputError, RowError
 from memalign.files.rows import Row
 from memalign.records import CONTENT_FIELDS, Example, Feedback, canonical_json
@@ -50,8 +51,10 @@ def split(fields: Mapping[str, Any]) -> dict[str, Any]:
     if both:
         raise InputError(f"{', '.join(both)} is both a column and in meta; keep one")
     known["meta"] = {**meta, **rest}
-    for name in (*CONTENT_FIELDS, "meta"):
-        if name in known:
+    for name in (*CONTENT_FIELDS, "meta") if known["meta"] else CONTENT_FIELDS:
+        if name in known and not isinstance(known[name], str):  # any text is JSON
+            if name in CONTENT_FIELDS:
+                check_field(name, known[name])
             try:
                 canonical_json(known[name])
             except InputError as error:
