@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memalign import aio
+from memalign.content import check_fields
 from memalign.errors import InputError
 from memalign.judge.instructions import checked_instructions, named_fields
 from memalign.judge.many import OnJudgment, Progress, judge_many
@@ -46,6 +47,7 @@ class Judge:
       probabilities of the labels where the endpoint tells them; for whole numbers by the expected score);
     - `samples`: how many answers to draw (temperature 0.7 unless set) and average;
     - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
+    - `looks`: how often at most to look into a trace that is too long to show (10; 0 for the outline alone);
     - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
 
     Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
@@ -161,6 +163,7 @@ class Judge:
         missing = [name for name in self.fields if name not in example.content]
         if missing:
             raise InputError(f"{example.id}: the instructions name {{{{ {missing[0]} }}}}, and the item has none")
+        check_fields(example.id, example.content)  # an image, or a conversation that is none
         _ = example.content_hash  # raises InputError for what is no JSON value
 
     async def prepare(self, example: Example, model: ChatModel | None = None) -> Prepared:

@@ -19,6 +19,7 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "seed": (True, -(2**63), 2**63),
     "timeout": (False, 0, 10**6),
     "samples": (True, 1, 100),
+    "looks": (True, 0, 100),
     "abstain_below": (False, 0, 1),
 }
 _SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False)}

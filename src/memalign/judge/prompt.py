@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from memalign.judge.ballots import label_texts
 from memalign.judge.parameters import SAMPLING_TEMPERATURE
 from memalign.memory.budget import Budget, estimate_tokens, fit_guidelines
-from memalign.memory.retrieval import embedding_text, retrieve
+from memalign.memory.retrieval import Neighbourhood, embedding_text
 from memalign.memory.working import assemble
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.prompts import render_item, render_judge_system
-from memalign.records import Example, Guideline
+from memalign.records import Example
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ CALLED_FROM = 8
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """The request for one item, and what its judgment will say about it.
 
-    `seconds` by phase: `embed` (the item), `retrieve` (its cases), `assemble` (the prompt).
+    `seconds` by phase: `embed` (the item), `retrieve` (its cases), `assemble` (the prompt). `unread` is how many tokens
+    the judge may read in the item's trace before its verdict, 0 where there is nothing to look into; see `explore`.
     """
 
     request: ChatRequest
@@ -43,6 +44,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     example_ids: tuple[str, ...]
     notes: tuple[str, ...]
     seconds: dict[str, float]
+    unread: int = 0
 
 
 async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
@@ -50,31 +52,22 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     started = time.perf_counter()
     limits, memory, value_type = model.limits, judge.memory, judge.value_type
     budget = budget_of(judge, limits)
-    guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=lambda: memory.corrective)
+    stable = _stable(judge, limits, budget)
     k = _wanted_examples(judge, limits)
     calls = bool(memory.demoted) and budget.called > 0
     reach = max(k, CALLED_FROM if calls else 0)
     vector, notes = await _embed(judge, example, reach)
     embedded = time.perf_counter()
-    hits = retrieve(memory, example, vector, k, value_type)
-    called: tuple[Guideline, ...] = ()
-    if calls:
-        called = memory.called_for(hit.case for hit in retrieve(memory, example, vector, reach, value_type))
+    around = Neighbourhood(memory, example, vector, value_type)
+    hits = around.hits(k)
+    called = memory.called_for(hit.case for hit in around.hits(reach)) if calls else ()
     retrieved = time.perf_counter()
     working = assemble(memory, hits, called, content=example.content, fields=judge.fields, budget=budget)
     samples = judge.parameters.get("samples", 1)
-    reasoned = judge.parameters.get("verdict") != "direct"
-    system = render_judge_system(
-        instructions=judge.instructions,
-        fields=judge.fields,
-        value_type=value_type,
-        guidelines=guidelines,
-        style=("brief" if limits.brief else "full") if reasoned else "none",
-    )
     request = ChatRequest(
-        system=system,
+        system=stable.system,
         user=render_item(working.fields, working.examples, working.guidelines),
-        schema=_answer_schema(value_type, reasoned=reasoned, brief=limits.brief),
+        schema=_answer_schema(value_type, reasoned=_reasoned(judge), brief=limits.brief),
         schema_name="judgment",
         max_tokens=_answer_tokens(judge, limits),
         temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
@@ -84,15 +77,47 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     )
     return Prepared(
         request=request,
-        guideline_ids=tuple(guideline.id for guideline in (*guidelines, *working.guidelines)),
+        guideline_ids=(*stable.guideline_ids, *(guideline.id for guideline in working.guidelines)),
         example_ids=working.example_ids,
-        notes=(*notes, *working.notes, *(f"guideline {g} left out: over the token budget" for g in left_out)),
+        notes=(*notes, *working.notes, *stable.notes),
         seconds={
             "embed": embedded - started,
             "retrieve": retrieved - embedded,
             "assemble": time.perf_counter() - retrieved,
         },
+        unread=working.unread,
     )
+
+
+class _Stable(msgspec.Struct, frozen=True, kw_only=True):
+    """The half of a prompt that is the same for every item: the system message and the guidelines in it."""
+
+    system: str
+    guideline_ids: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
+    memory, value_type = judge.memory, judge.value_type
+    # A memory never changes, so what was made of it is kept with it: by everything else that it is made of.
+    kept: dict[Any, _Stable] = memory.__dict__.setdefault("_stable_prompts", {})
+    key = (judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines)
+    if key not in kept:
+        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=lambda: memory.corrective)
+        reason: Literal["brief", "full"] = "brief" if limits.brief else "full"
+        system = render_judge_system(
+            instructions=judge.instructions,
+            fields=judge.fields,
+            value_type=value_type,
+            guidelines=guidelines,
+            style=reason if _reasoned(judge) else "none",
+        )
+        kept[key] = _Stable(
+            system=system,
+            guideline_ids=tuple(guideline.id for guideline in guidelines),
+            notes=tuple(f"guideline {left} left out: over the token budget" for left in left_out),
+        )
+    return kept[key]
 
 
 def budget_of(judge: Judge, limits: Limits) -> Budget:
@@ -105,9 +130,13 @@ def budget_of(judge: Judge, limits: Limits) -> Budget:
     )
 
 
+def _reasoned(judge: Judge) -> bool:
+    return judge.parameters.get("verdict") != "direct"
+
+
 def _weighs(judge: Judge) -> bool:
     """Whether the judge needs to know how probable each label was, whatever that costs."""
-    return judge.parameters.get("verdict") == "direct" or judge.parameters.get("abstain_below", 0) > 0
+    return not _reasoned(judge) or judge.parameters.get("abstain_below", 0) > 0
 
 
 def _wanted_examples(judge: Judge, limits: Limits) -> int:

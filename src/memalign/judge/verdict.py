@@ -11,6 +11,7 @@ import msgspec
 
 from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.ballots import Ballot, count, label_texts
+from memalign.judge.explore import explored
 from memalign.judge.prompt import Prepared, prepare
 from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
@@ -30,13 +31,17 @@ class _Answered(msgspec.Struct, frozen=True):
 async def decide(judge: Judge, example: Example) -> Judgment:
     """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
     model, settings = resolve(judge.model), judge.parameters
-    prepared = await prepare(judge, example, model)
+    prepared, looked = await explored(judge, example, await prepare(judge, example, model), model)
     asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]
     if settings.get("swap"):
         names = sides_of(judge, example)
-        asked.append((await prepare(judge, _swapped(example, names), model), names))
+        turned = _swapped(example, names)
+        other, more = await explored(judge, turned, await prepare(judge, turned, model), model)
+        asked.append((other, names))
+        looked += more
     samples = settings.get("samples", 1)
-    answered = await _all(_ask(judge, model, one, names, number) for one, names in asked for number in range(samples))
+    questions = (_ask(judge, model, one, names, number) for one, names in asked for number in range(samples))
+    answered = await _all(questions, spent=looked)
     outcome = count([each.ballot for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
     confidence, least = outcome.confidence, settings.get("abstain_below", 0)
     unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
@@ -50,7 +55,7 @@ async def decide(judge: Judge, example: Example) -> Judgment:
         example_ids=prepared.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,
-        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds)),
+        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + looked),
         notes=(*prepared.notes, *(unsure if least and confidence is None else ())),
     )
 
@@ -80,10 +85,9 @@ def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
     return {label: reply.probabilities.get(text, 0.0) for text, label in label_texts(judge.value_type).items()}
 
 
-async def _all(calls: Any) -> list[_Answered]:
-    """Every answer; one that fails fails the judgment, which then says what all of them cost."""
+async def _all(calls: Any, *, spent: Usage) -> list[_Answered]:
+    """Every answer; one that fails fails the judgment, which then says what all cost, and what was `spent` before."""
     results = await asyncio.gather(*calls, return_exceptions=True)
-    spent = Usage()
     for result in results:
         if isinstance(result, _Answered):
             spent += result.usage

@@ -14,7 +14,7 @@ from memalign.errors import InputError
 from memalign.memory.budget import BYTES_PER_TOKEN, estimate_tokens
 from memalign.prompts import encode
 
-__all__ = ["OUTLINED", "cut", "outline", "shorten", "shown_span", "span_line", "whole"]
+__all__ = ["OUTLINED", "cut", "outline", "shorten", "shown_span", "span_line", "span_parts", "span_size", "whole"]
 
 OUTLINED = "trace in outline"
 """How the note begins that says so."""
@@ -171,11 +171,12 @@ def shown_span(span: Span) -> Iterator[str]:
     """The lines that show a span whole."""
     yield span_line(span)
     indent = _indent(span)
-    for name, value in _parts(span):
+    for name, value in span_parts(span):
         yield f"{indent}  {name}: {encode(value)}"
 
 
-def _parts(span: Span) -> Iterator[tuple[str, object]]:
+def span_parts(span: Span) -> Iterator[tuple[str, object]]:
+    """What a span holds, each part with its name."""
     if span.inputs is not None:
         yield "inputs", span.inputs
     if span.outputs is not None:
@@ -202,7 +203,7 @@ def outline(tree: SpanTree, tokens: int) -> str:
     for span in sorted(
         tree.spans, key=lambda span: (span.status != "error" and span.depth > 0, span.depth, place[span.id])
     ):
-        line = f"{span_line(span)}{_size(span)}"
+        line = f"{span_line(span)}{span_size(span)}"
         used += estimate_tokens(line)
         if used > tokens:
             break
@@ -213,9 +214,9 @@ def outline(tree: SpanTree, tokens: int) -> str:
     return "\n".join(lines)
 
 
-def _size(span: Span) -> str:
-    """About how much a span holds, without encoding it."""
-    size = sum(_length(value) for _, value in _parts(span))
+def span_size(span: Span) -> str:
+    """About how much a span holds, in words for the end of its line; nothing is encoded for it."""
+    size = sum(_length(value) for _, value in span_parts(span))
     return f", holds {size:,} characters" if size else ", empty"
 
 
