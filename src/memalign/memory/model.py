@@ -139,7 +139,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     # -- what a judge uses ---------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them."""
         return tuple(guideline for guideline in self.guidelines if guideline.status == "active")

@@ -7,6 +7,8 @@ The in-process embedder was made for English: an item in Portuguese or Spanish i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Hit", "embedding_text", "misjudged_keys", "retrieve", "stumbled"]
+__all__ = ["Hit", "Neighbourhood", "embedding_text", "misjudged_keys", "retrieve", "stumbled"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -81,45 +83,81 @@ def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[str]:
 def retrieve(
     memory: Memory, example: Example, vector: NDArray[np.float32], k: int, value_type: ValueType
 ) -> tuple[Hit, ...]:
-    """Up to `k` cases for `example`, the most useful first. `vector` is its embedding, of shape (d,).
+    """Up to `k` cases for `example`, the most useful first; see `Neighbourhood.hits`."""
+    return Neighbourhood(memory, example, vector, value_type).hits(k)
 
-    An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge once
-    misjudged; then by similarity. Cases of identical content share one slot. Ties are broken by id, so the result is
-    deterministic. A vector of another width than memory's compares to nothing: only an identical case is found.
-    Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is English-centred.
+
+class Neighbourhood:
+    """The cases of a memory around one item. `vector` is the item's embedding, of shape (d,).
+
+    Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is English-centred. A
+    vector of another width than memory's compares to nothing: only an identical case is found.
     """
-    import numpy as np  # a quarter of a second that `import memalign` should not cost
 
-    hits: list[Hit] = []
-    seen: set[str] = set()
+    def __init__(self, memory: Memory, example: Example, vector: NDArray[np.float32], value_type: ValueType) -> None:
+        self._memory = memory
+        self._example = example
+        self._vector = vector
+        self._value_type = value_type
 
-    def take(case: Case, similarity: float, *, identical: bool = False) -> None:
-        seen.add(case.example.content_hash)
-        misjudged = stumbled(memory, case, value_type)
-        hits.append(Hit(case=case, similarity=similarity, identical=identical, misjudged=misjudged))
+    def hits(self, k: int) -> tuple[Hit, ...]:
+        """Up to `k` cases, the most useful first.
 
-    for twin in memory.twins(example)[:1]:
-        take(twin, 1.0, identical=True)
-    if k > 0 and memory.cases and memory.matrix.shape[1] == vector.shape[0]:
-        similarity = _similarity(memory, example, vector)
-        # A stable sort over cases that are ordered by id: equal similarity, lower id first.
-        for index in np.argsort(-similarity, kind="stable"):
+        An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge
+        once misjudged; then by similarity. Cases of identical content share one slot. Ties are broken by id, so the
+        result is deterministic.
+        """
+        hits: list[Hit] = []
+        seen: set[str] = set()
+        for twin in self._memory.twins(self._example)[:1]:
+            seen.add(twin.example.content_hash)
+            hits.append(self._hit(twin, 1.0, identical=True))
+        for case, similarity in self._nearest(k * CANDIDATES_PER_SLOT) if k > 0 else ():
             if len(hits) >= k * CANDIDATES_PER_SLOT:
                 break
-            case = memory.cases[int(index)]
             if case.example.content_hash not in seen:
-                take(case, float(similarity[index]))
-    hits.sort(key=lambda hit: (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id))
-    return tuple(hits[: max(k, 1)])
+                seen.add(case.example.content_hash)
+                hits.append(self._hit(case, similarity))
+        hits.sort(key=lambda hit: (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id))
+        return tuple(hits[: max(k, 1)])
 
+    def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Hit:
+        # The same cases are near to item after item, and a memory never changes.
+        known: dict[tuple[str, str], bool] = self._memory.__dict__.setdefault("_stumbled", {})
+        key = (case.id, self._value_type.spec)
+        misjudged = known.get(key)
+        if misjudged is None:
+            misjudged = known[key] = stumbled(self._memory, case, self._value_type)
+        return Hit(case=case, similarity=similarity, identical=identical, misjudged=misjudged)
 
-def _similarity(memory: Memory, example: Example, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """How near every case of memory is to `example`, of shape (cases,)."""
-    if (memory.embedding_model or "").startswith(ENGLISH_CENTRED):
-        text = embedding_text(example)
-        if language_of(text) in ("Portuguese", "Spanish"):
-            return overlap(_case_signatures(memory), signatures([text])[0])
-    return memory.matrix @ vector
+    def _nearest(self, wanted: int) -> Iterator[tuple[Case, float]]:
+        """Cases from the nearest on, of equal similarity the lower id first: about `wanted` at once, more when asked."""
+        import numpy as np  # a quarter of a second that `import memalign` should not cost
+
+        cases = self._memory.cases
+        if not cases or self._memory.matrix.shape[1] != self._vector.shape[0]:
+            return
+        similarity, given = self._similarity, 0
+        while given < len(cases):
+            reach = min(max(wanted, 2 * given), len(cases))
+            # Sorting all of a hundred thousand takes longer than comparing them. Cases are ordered by id, and all that
+            # are as near as the last one wanted are taken, so that a stable sort breaks every tie by id.
+            least = np.partition(similarity, -reach)[-reach]
+            near = np.flatnonzero(similarity >= least)
+            near = near[np.argsort(-similarity[near], kind="stable")]
+            for index in near[given:]:
+                yield cases[int(index)], float(similarity[index])
+            given = len(near)
+
+    @cached_property
+    def _similarity(self) -> NDArray[np.float32]:
+        """How near every case of memory is to the item, of shape (cases,)."""
+        memory = self._memory
+        if (memory.embedding_model or "").startswith(ENGLISH_CENTRED):
+            text = embedding_text(self._example)
+            if language_of(text) in ("Portuguese", "Spanish"):
+                return overlap(_case_signatures(memory), signatures([text])[0])
+        return memory.matrix @ self._vector
 
 
 def _case_signatures(memory: Memory) -> NDArray[np.uint64]:

@@ -19,6 +19,7 @@ __all__ = ["WordLlamaEmbedding"]
 
 _DIMENSIONS = 256
 _MAX_CHARACTERS = 20_000
+_AT_ONCE = 20_000  # characters: some 3 ms in which nothing else runs
 
 _lock = threading.Lock()
 _loaded: tuple[Any, Any] | None = None
@@ -43,6 +44,9 @@ class WordLlamaEmbedding:
 
         Raises ConfigurationError when wordllama or its weights are missing.
         """
+        # One item takes less time than to hand it to a thread and back.
+        if _loaded is not None and sum(len(text) for text in texts) <= _AT_ONCE:
+            return _embed(tuple(texts))
         return await asyncio.to_thread(_embed, tuple(texts))
 
 

@@ -51,14 +51,15 @@ def language_of(text: str) -> Language | None:
     english = portuguese = spanish = either = 0
     half = MOST_CHARACTERS // 2
     seen = text if len(text) <= MOST_CHARACTERS else f"{text[:half]} {text[-half:]}"
-    for word in _WORD.findall(unicodedata.normalize("NFC", seen).lower()):
+    accents = not seen.isascii()  # most texts have none to look for
+    for word in _WORD.findall(unicodedata.normalize("NFC", seen).lower() if accents else seen.lower()):
         if word in _ENGLISH:
             english += 1
-        elif word in _PORTUGUESE or _PORTUGUESE_LETTER.search(word):
+        elif word in _PORTUGUESE or (accents and _PORTUGUESE_LETTER.search(word)):
             portuguese += 1
-        elif word in _SPANISH or _SPANISH_LETTER.search(word):
+        elif word in _SPANISH or (accents and _SPANISH_LETTER.search(word)):
             spanish += 1
-        elif word in _EITHER or _ACCENTED.search(word):
+        elif word in _EITHER or (accents and _ACCENTED.search(word)):
             either += 1
     if portuguese + spanish + either > english:
         return "Portuguese" if portuguese >= spanish else "Spanish"

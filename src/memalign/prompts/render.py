@@ -104,6 +104,9 @@ _HIDDEN = re.compile(
     "[\x7f-\x9f\u202a-\u202e\u2060-\u206f\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
+# All that `encode` could have to change begins with one of these: brackets, bars, what is beyond printable ASCII.
+_SUSPECT = re.compile(r"[<>\[\]|]|[^ -~]")
+
 
 def encode(value: object) -> str:
     """`value` as JSON on one line, with nothing in it that a fence or a chat template would understand.
@@ -111,6 +114,8 @@ def encode(value: object) -> str:
     Still valid JSON: control tokens are broken by escaping their first character, hidden characters are escaped whole.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if not _SUSPECT.search(text):  # nearly every text: five passes for one
+        return text
     for character, escape in _LINE_SEPARATORS.items():
         text = text.replace(character, escape)
     text = _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f", text)
