@@ -28,6 +28,7 @@ from memalign.errors import ConfigurationError, InputError, InvalidRows, RowErro
 from memalign.files import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory
+from memalign.memory.orders import order_in
 from memalign.memory.retrieval import embedding_text
 from memalign.memory.voices import Rule
 from memalign.models import resolve, resolve_embedding
@@ -306,11 +307,20 @@ class MemAlign:
             rule_conflicts=rule_conflicts(learned.memory),
             impact=run.impact,
             locks=run.locks,
-            notes=run.notes,
+            notes=(*run.notes, *_orders(written, learned)),
             usage=run.usage,
             seconds=time.perf_counter() - started,
             changed=learned != given,
         )
+
+
+def _orders(written: Sequence[Guideline], judge: Judge) -> list[str]:
+    """New guidelines in force that are orders rather than rules: a person should look, and nothing is dropped."""
+    flagged = [(g, why) for g in written if g.status != "retired" and (why := order_in(g.text, judge.value_type))]
+    return [
+        f"look at {g.id} (from {', '.join(g.supported_by)}): {why}; keep it, reword it or retire it"
+        for g, why in flagged
+    ]
 
 
 def _strangers(memory: Memory, rows: Sequence[Feedback], lines: Sequence[int]) -> list[RowError]:

@@ -122,6 +122,7 @@ def guideline(
 ) -> int:
     """Show guidelines with the feedback they come from, or change one by hand."""
     from memalign.align import edit_guideline, write_guideline
+    from memalign.memory.orders import order_in
 
     opened, out = open_registry(registry), Output(json=json_output)
     if add is not None:
@@ -156,6 +157,8 @@ def guideline(
     changed = judge.memory.guidelines[-1] if guideline_id is None else judge.memory.guideline(guideline_id)
     number = head_of(opened, name)
     others, lines = consequences(given[0], judge, but=changed.id)
+    if (add or text) and (order := order_in(changed.text, judge.value_type)):
+        out.say(f"note: {changed.id} is an order rather than a rule: {order}")
     data = {"judge": name, "version": number, "guidelines": [changed], "consequences": others}
     out.give(data, *_card(judge, changed), *lines, f"{name} is version {number} now")
     return DONE

@@ -10,6 +10,7 @@ from statistics import NormalDist, fmean, pstdev
 from typing import Any, Literal
 
 from memalign.evaluation.result import value_text
+from memalign.memory.orders import order_in
 from memalign.metrics import wilson_interval
 from memalign.records import UNKNOWN_SOURCE, Feedback, canonical_json
 from memalign.values import Value, ValueType
@@ -59,6 +60,7 @@ def findings(heard: Sequence[Heard], *, labels: Mapping[str, int], value_type: V
         _comments(rows),
         _words(rows),
         _two_voices(heard),
+        _orders(rows, value_type),
     )
 
 
@@ -213,6 +215,27 @@ def _words(rows: Sequence[Feedback]) -> Finding:
         text += ": where the judge is right already they teach as examples only"
     level: Literal["fine", "look", "unknown"] = "look" if 2 * mute > n else "fine" if n else "unknown"
     return Finding(name="labels_without_words", level=level, text=text, figures=figures)
+
+
+def _orders(rows: Sequence[Feedback], value_type: ValueType | None) -> Finding:
+    """Comments that would be orders to the judge if a rule kept their words: perhaps meant, perhaps an attack."""
+    spoken = [row for row in rows if (row.rationale or "").strip()]
+    found = {row.key: why for row in spoken if (why := order_in(row.rationale or "", value_type))}
+    figures = {"keys": list(found), "n": len(spoken)}
+    if not spoken:
+        return Finding(
+            name="orders",
+            level="unknown",
+            text="whether a comment gives orders cannot be said: none is there",
+            figures=figures,
+        )
+    if not found:
+        text = f"none of {len(spoken)} comments gives the judge an order instead of a reason"
+        return Finding(name="orders", level="fine", text=text, figures=figures)
+    shown = "; ".join(f"{key}: {why}" for key, why in list(found.items())[:3])
+    text = f"{len(found)} of {len(spoken)} comments give the judge an order instead of a reason ({shown}"
+    text += f"; {len(found) - 3} more)" if len(found) > 3 else ")"
+    return Finding(name="orders", level="look", text=text, figures=figures)
 
 
 # -- what sways the labels -------------------------------------------------------------------------------------------
