@@ -124,7 +124,9 @@ class _Run:
 
     def not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
-        return Judgment(error=f"{NOT_JUDGED}{self._stopped}", memory_hash=self._judge.memory.hash, model="")
+        spent = "" if self._ceiling is None else f" (${self._ceiling.spent:.4g} spent)"
+        hint = "run it again with the same `out` (-o) to go on from there"
+        return Judgment(error=f"{NOT_JUDGED}{self._stopped}{spent}; {hint}", memory_hash=self._judge.memory.hash)
 
     async def all(self, keep: Callable[[int, str, Judgment], None], has: Callable[[str], bool]) -> None:
         """Judge all items but those that one `has` already; `keep` is given place, id and judgment of each."""
@@ -162,11 +164,8 @@ class _Run:
     def _may_go_on(self) -> bool:
         ceiling = self._ceiling
         if ceiling is not None and not ceiling.room():
-            self._stop(f"the ceiling of ${ceiling.most:g} is reached, ${ceiling.spent:.4g} is spent")
+            self._stopped = self._stopped or f"one more would pass the ceiling of ${ceiling.most:g}"
         return not self._stopped
-
-    def _stop(self, reason: str) -> None:
-        self._stopped = self._stopped or f"{reason}; run it again with the same `out` (-o) to go on from there"
 
     async def _judged(self, example: Example) -> Judgment:
         if self._ceiling is not None:
@@ -190,7 +189,7 @@ class _Run:
         self._failed_in_a_row += 1
         silent = time.monotonic() - self._last_answer
         if self._failed_in_a_row >= max(_HOPELESS, 2 * self._limit) and silent > _PATIENCE:
-            self._stop(f"{self._failed_in_a_row} items in a row failed, the last with {reason}")
+            self._stopped = self._stopped or f"{self._failed_in_a_row} items in a row failed, the last with {reason}"
 
     def _check(self, judgment: Judgment) -> None:
         """Count the cost of a judgment that is kept. Raises ConfigurationError when a ceiling cannot hold."""
