@@ -233,15 +233,10 @@ def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
     attributes = _attributes(value.get("attributes"))
     context = value.get("context")
     outer = context if isinstance(context, Mapping) else {}
-    start, end = _moment(_first(value, _STARTS)), _moment(_first(value, _ENDS))
+    start, end = _moment(value, _STARTS), _moment(value, _ENDS)
     status, message = _status(value)
-    inputs, outputs = _first(value, _INPUTS), _first(value, _OUTPUTS)
-    for name in _INPUT_ATTRIBUTES:
-        found = attributes.pop(name, None)
-        inputs = found if inputs is None else inputs
-    for name in _OUTPUT_ATTRIBUTES:
-        found = attributes.pop(name, None)
-        outputs = found if outputs is None else outputs
+    inputs = _taken(value, _INPUTS, attributes, _INPUT_ATTRIBUTES)
+    outputs = _taken(value, _OUTPUTS, attributes, _OUTPUT_ATTRIBUTES)
     kind = _kind(value, attributes)
     own = {name: each for name, each in value.items() if name not in _READ}
     rest = {name: _opened(each) for name, each in {**own, **attributes}.items() if name not in _BOOKKEEPING}
@@ -258,14 +253,26 @@ def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
             "status": status,
             "message": message,
             "seconds": (end - start) / 1e9 if start is not None and end is not None and end >= start else None,
-            "inputs": _opened(inputs),
-            "outputs": _opened(outputs),
+            "inputs": inputs,
+            "outputs": outputs,
             "attributes": {name: each for name, each in sorted(rest.items()) if each not in (None, "", [], {})},
             "events": tuple(_event(each) for each in events if isinstance(each, Mapping))
             if isinstance(events, list | tuple)
             else (),
         },
     )
+
+
+def _taken(value: Mapping[str, Any], names: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
+    """What stands under one of `names`, or in the first attribute of `named`; all of these are taken out."""
+    found = _opened(_first(value, names))
+    for name in named:
+        held = attributes.pop(name, None)
+        if found is None and held is not None:
+            # Two conventions say that it is JSON; elsewhere the text 17 is a text.
+            mime = attributes.get(name.replace(".value", ".mime_type"))
+            found = _opened(held, surely=name.startswith("mlflow.") or mime == "application/json")
+    return found
 
 
 def _id(value: Mapping[str, Any]) -> str:
@@ -334,9 +341,9 @@ def _any_value(value: object) -> Any:
             return value
 
 
-def _opened(value: object) -> Any:
+def _opened(value: object, *, surely: bool = False) -> Any:
     """The value itself where it stands as JSON inside a text, as most tracers write what a span was given."""
-    if isinstance(value, str) and value[:1] in ("{", "[", '"'):
+    if isinstance(value, str) and (surely or value[:1] in ("{", "[", '"')):
         try:
             return msgspec.json.decode(value)
         except (msgspec.DecodeError, RecursionError):
@@ -349,8 +356,10 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {})
 
 
-def _moment(value: object) -> int | None:
-    """Nanoseconds since the epoch; a plain number is taken for the unit in which it is a time of our days."""
+def _moment(span: Mapping[str, Any], names: Sequence[str]) -> int | None:
+    """Nanoseconds since the epoch; a number without its unit is taken for the one in which it is a time of our days."""
+    name = next((name for name in names if span.get(name) is not None), "")
+    value = span.get(name)
     if isinstance(value, str):
         text = value.strip()
         if not text.lstrip("-").replace(".", "", 1).isdigit():
@@ -358,6 +367,8 @@ def _moment(value: object) -> int | None:
         value = float(text) if "." in text else int(text)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
         return None
+    if name.endswith(("Nano", "_nano", "_ns")):
+        return int(value)
     factor = next((f for limit, f in ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000)) if value >= limit), 1_000_000_000)
     return int(value * factor) if isinstance(value, int) else round(value * factor)
 

@@ -1,0 +1,164 @@
+"""The same run written in every form in which tracers write it, and runs of any shape."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a run as a test thinks of it; `parent` is the place of its parent, None for the uppermost."""
+
+    parent: int | None
+    name: str = "step"
+    kind: str = ""
+    failed: bool = False
+    start: int = 0
+    seconds: float = 0.0
+    inputs: Any = None
+    outputs: Any = None
+    attributes: dict[str, Any] = {}
+
+
+def otlp(steps: list[Step]) -> dict[str, Any]:
+    """OpenTelemetry's JSON export, spread over two resources."""
+
+    def span(number: int, step: Step) -> dict[str, Any]:
+        held: dict[str, Any] = dict(step.attributes)
+        if step.kind:
+            held["openinference.span.kind"] = step.kind
+        held |= {"input.mime_type": "application/json", "output.mime_type": "application/json"}
+        held |= {"input.value": json.dumps(step.inputs)} if step.inputs is not None else {}
+        held |= {"output.value": json.dumps(step.outputs)} if step.outputs is not None else {}
+        return {
+            "traceId": "5b8efff798038103d269b633813fc60c",
+            "spanId": f"{number + 1:016x}",
+            "parentSpanId": "" if step.parent is None else f"{step.parent + 1:016x}",
+            "name": step.name,
+            "kind": 1,
+            "startTimeUnixNano": str(step.start),
+            "endTimeUnixNano": str(step.start + round(step.seconds * 1e9)),
+            "attributes": [{"key": key, "value": _any_value(value)} for key, value in held.items()],
+            "status": {"code": 2} if step.failed else {},
+        }
+
+    spans = [span(number, step) for number, step in enumerate(steps)]
+    middle = len(spans) // 2
+    return {"resourceSpans": [{"scopeSpans": [{"spans": part}]} for part in (spans[:middle], spans[middle:])]}
+
+
+def _any_value(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case str():
+            return {"stringValue": value}
+        case list():
+            return {"arrayValue": {"values": [_any_value(each) for each in value]}}
+        case _:
+            return {"kvlistValue": {"values": [{"key": k, "value": _any_value(v)} for k, v in value.items()]}}
+
+
+def flat(steps: list[Step]) -> list[dict[str, Any]]:
+    """A list of spans, as home-made tracers write them."""
+    return [
+        {
+            "span_id": f"s-{number}",
+            "parent_id": None if step.parent is None else f"s-{step.parent}",
+            **_plain(step),
+        }
+        for number, step in enumerate(steps)
+    ]
+
+
+def _plain(step: Step) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "type": step.kind,
+        "status": "ERROR" if step.failed else "UNSET",
+        "start_time": step.start,
+        "end_time": step.start + round(step.seconds * 1e9),
+        "inputs": step.inputs,
+        "outputs": step.outputs,
+        "attributes": step.attributes,
+    }
+
+
+def mlflow(steps: list[Step]) -> dict[str, Any]:
+    """MLflow's trace, with what people said of it."""
+    return {
+        "info": {"trace_id": "tr-1", "assessments": [{"name": "good", "feedback": {"value": False}}]},
+        "data": {
+            "spans": [
+                {
+                    "trace_id": "W473",
+                    "span_id": f"{number:x}A==",
+                    "parent_span_id": None if step.parent is None else f"{step.parent:x}A==",
+                    "name": step.name,
+                    "start_time_unix_nano": step.start,
+                    "end_time_unix_nano": step.start + round(step.seconds * 1e9),
+                    "status": {"code": "STATUS_CODE_ERROR" if step.failed else "STATUS_CODE_UNSET", "message": ""},
+                    "events": [],
+                    "attributes": {
+                        "mlflow.traceRequestId": '"tr-1"',
+                        "mlflow.spanType": json.dumps(step.kind or "UNKNOWN"),
+                        **({} if step.inputs is None else {"mlflow.spanInputs": json.dumps(step.inputs)}),
+                        **({} if step.outputs is None else {"mlflow.spanOutputs": json.dumps(step.outputs)}),
+                        **step.attributes,
+                    },
+                }
+                for number, step in enumerate(steps)
+            ]
+        },
+    }
+
+
+def nested(steps: list[Step]) -> list[dict[str, Any]]:
+    """Spans with their children inside them."""
+    made = [{**_plain(step), "children": []} for step in steps]
+    for number, step in enumerate(steps):
+        if step.parent is not None:
+            made[step.parent]["children"].append(made[number])
+    return [made[number] for number, step in enumerate(steps) if step.parent is None]
+
+
+FORMS = {"otlp": otlp, "flat": flat, "mlflow": mlflow, "nested": nested}
+
+_texts = st.text(max_size=12)
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | _texts.filter(lambda text: text[:1] not in ("{", "[", '"')),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_texts, inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@st.composite
+def runs(draw: st.DrawFn, *, most: int = 8) -> list[Step]:
+    """Runs of any shape; every step starts later than the one before."""
+    count = draw(st.integers(1, most))
+    return [
+        Step(
+            parent=draw(st.none() | st.integers(0, number - 1)) if number else None,
+            name=draw(st.sampled_from(["agent", "look up", "chat", "größe"])),
+            kind=draw(st.sampled_from(["", "LLM", "TOOL", "AGENT"])),
+            failed=draw(st.booleans()),
+            start=1_700_000_000_000_000_000 + number * 1_000_000,
+            seconds=draw(st.integers(0, 50)) / 10,
+            inputs=draw(_json),
+            outputs=draw(_json),
+            attributes=draw(
+                st.dictionaries(st.sampled_from(["model", "temperature.set"]), st.integers(1, 9), max_size=2)
+            ),
+        )
+        for number in range(count)
+    ]
