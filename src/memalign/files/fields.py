@@ -52,9 +52,9 @@ def split(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(f"{', '.join(both)} is both a column and in meta; keep one")
     known["meta"] = {**meta, **rest}
     for name in (*CONTENT_FIELDS, "meta") if known["meta"] else CONTENT_FIELDS:
+        if name in CONTENT_FIELDS and name in known:
+            check_field(name, known[name])
         if name in known and not isinstance(known[name], str):  # any text is JSON
-            if name in CONTENT_FIELDS:
-                check_field(name, known[name])
             try:
                 canonical_json(known[name])
             except InputError as error:
