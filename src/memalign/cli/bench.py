@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memalign.cli.attacking import attack
 from memalign.cli.common import (
     DEFAULT_REGISTRY,
     DONE,
@@ -184,6 +185,11 @@ def agree(
     found = aio.run(agreement(first, second, requests))
     shown.give({"agreement": found, "mixable": found.mixable}, str(found))
     return DONE if found.mixable else FAILURES
+
+
+app.command(
+    "attack", epilog="Example: memalign bench attack benchmarks/attacks replies true --model local:qwen2.5-coder-1.5b"
+)(attack)
 
 
 def _tasks(config: Config, data: Path | None, shown: Output) -> tuple[Task, ...]:
