@@ -11,8 +11,8 @@ from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, lock, write_guideline
 from memalign.align.admit import CHECKS
 from memalign.align.locks import CULPRITS
-from memalign.models.base import Limits
-from memalign.testing import ScriptedChatModel
+from memalign.models.base import ChatRequest, Limits
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.learning import learn
 from tests.support.world import World, judge_in, labelled, rules_in, said
@@ -122,6 +122,49 @@ class TestHarm:
         assert result.impact.checked
         assert not result.impact.reverted
         assert {"learned"} == set(states(result.judge).values())
+
+
+def fond_of_cases(*, right_with: int, right_without: int, brief: bool) -> Judge:
+    """A judge taught sixteen cases, whose model has so many of them right with similar cases in the prompt and without."""
+
+    def answer(request: ChatRequest) -> Answer:
+        if request.schema_name != "judgment":
+            return {"when": "", "then": ""} if brief else {"changes": []}
+        item = int(request.user.rpartition("answer ")[2].split('"')[0])
+        shown = "have judged before" in request.user
+        return {"rationale": "r", "value": item < (right_with if shown else right_without)}
+
+    limits = Limits(brief=brief, shard_size=1 if brief else 10)
+    model = ScriptedChatModel(answer, limits=limits)
+    judge = Judge(
+        name="tone",
+        instructions="Good? {{ inputs }} {{ outputs }}",
+        feedback_value_type=bool,
+        model=model,
+        embedding_model=HashEmbedding(),
+    )
+    rows = [said(number, f"Mind matter {number}.", value=True) for number in range(16)]
+    return learn(judge, rows).judge
+
+
+class TestSimilarCases:
+    @pytest.mark.parametrize(
+        ("right_with", "right_without", "brief", "shown"),
+        [
+            (8, 9, False, 0),
+            (8, 8, False, None),
+            (9, 8, False, None),
+            (10, 8, True, 0),
+            (8, 8, True, 0),
+            (11, 8, True, None),
+        ],
+        ids=["worse", "equal", "better", "slow: not clearly", "slow: equal", "slow: clearly"],
+    )
+    def test_they_are_shown_where_they_help_and_to_a_slow_model_where_they_clearly_do(
+        self, right_with: int, right_without: int, brief: bool, shown: int | None
+    ) -> None:
+        judge = fond_of_cases(right_with=right_with, right_without=right_without, brief=brief)
+        assert judge.memory.examples == shown
 
 
 class TestCalls:

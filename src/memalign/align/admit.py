@@ -39,6 +39,8 @@ CHECKS = {True: 16, False: 24}
 neighbours, and the same old ones."""
 MANY = 8
 """Lessons from which on similar cases are tried too, and a slow model is tried at all: one comment must stay cheap."""
+CLEARLY = 3
+"""More of the checks that a slow model must get right with similar cases than without, to be shown them."""
 SIGNIFICANCE = 0.05
 
 
@@ -69,7 +71,7 @@ async def admit(
     old, new, other = (tuple(asked_of[case.id][side] for case in cases) for side in range(3))
     trial = None
     if shown:
-        learned, trial = _tried(learned, cases, new, other)
+        learned, trial = _tried(learned, cases, new, other, brief=limits.brief)
         new = other if trial.changed else new
     fresh = new_guidelines(given.memory, learned.memory)
     pairs = [(case, was, now) for case, (was, *_), (now, *_) in zip(cases, old, new, strict=True)]
@@ -184,9 +186,12 @@ def _toggled(judge: Judge, shown: int) -> Judge:
 
 
 def _tried(
-    judge: Judge, cases: Sequence[Case], as_is: Sequence[Answer], toggled: Sequence[Answer]
+    judge: Judge, cases: Sequence[Case], as_is: Sequence[Answer], toggled: Sequence[Answer], *, brief: bool
 ) -> tuple[Judge, Trial]:
-    """The judge as it was right more often, with similar cases or without; between equals, as it is."""
+    """The judge as it was right more often, with similar cases or without; between equals, as it is.
+
+    A slow model must be clearly better with them: they misled it wherever it was measured (docs/decisions/0009-stages.md).
+    """
     answered = [
         (agrees(judge, case, one), agrees(judge, case, other))
         for case, (one, *_), (other, *_) in zip(cases, as_is, toggled, strict=True)
@@ -194,11 +199,13 @@ def _tried(
     ]
     kept, turned = (sum(side) for side in zip(*answered, strict=True)) if answered else (0, 0)
     none_shown = judge.memory.examples == 0
+    gain = turned - kept if none_shown else kept - turned  # by showing them
+    shows = gain >= CLEARLY if brief else gain > 0 or (gain == 0 and not none_shown)
     trial = Trial(
         checked=len(answered),
         right_with=turned if none_shown else kept,
         right_without=kept if none_shown else turned,
-        changed=turned > kept,
+        changed=bool(answered) and shows == none_shown,
     )
     if not trial.changed:
         return judge, trial
