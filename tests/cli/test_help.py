@@ -17,11 +17,12 @@ from tests.cli.conftest import Run
 HEAVY = ("pydantic_ai", "numpy", "sqlalchemy", "wordllama", "xllamacpp", "openai", "jinja2")
 
 ROOT: Any = get_command(app)
-GROUPS = {"bench": {"run", "report", "agree"}, "models": {"list", "pull"}}
+GROUPS = {"bench": {"run", "report", "agree", "attack"}, "models": {"list", "pull"}}
 COMMANDS = [name for name in ROOT.commands if name not in GROUPS]
 PUBLIC = {
     *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "overwrite", "unalign", "erase"),
     *("guideline", "lock", "ledger", "history", "diff", "rollback", "export", "import", "evaluate"),
+    "scorecard",
 }
 
 
