@@ -233,7 +233,8 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
 
     `value` is None exactly when `error` says why. `probabilities` has each label (as text: "true", "4", "A") with its
     probability in [0, 1], and `confidence` is that of the value; None where the model gives none and was asked only once.
-    `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
+    `calibrated_value` is what a regression on the memory's own feedback makes of the verdict, with its probabilities; None
+    unless the judge was told to calibrate and has thirty cases for it. `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
     used; `notes` say what was truncated or left out.
     """
 
@@ -241,6 +242,8 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     rationale: str | None = None
     confidence: float | None = None
     probabilities: dict[str, float] | None = None
+    calibrated_value: Value | None = None
+    calibrated_probabilities: dict[str, float] | None = None
     abstained: bool = False
     guideline_ids: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "looks": (True, 0, 100),
     "abstain_below": (False, 0, 1),
 }
-_SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False)}
+_SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False), "calibrate": (True, False)}
 
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
@@ -45,6 +45,8 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
                 raise InputError(f"parameter {key}={value!r}: it is {what} from {least} to {most}")
     if parameters.get("swap") and value_type.kind != "choice":
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
+    if parameters.get("calibrate") and value_type.kind not in ("bool", "choice"):
+        raise InputError("parameter calibrate=True: a head is fitted for bool and for choices only")
     if parameters.get("verdict") == "direct" and value_type.kind == "str":
         raise InputError("parameter verdict='direct': a judge that answers in free text has no labels to weigh")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:

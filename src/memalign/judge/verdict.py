@@ -11,11 +11,13 @@ import msgspec
 
 from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.ballots import Ballot, count, label_texts
+from memalign.judge.calibration import calibrate
 from memalign.judge.explore import explored
 from memalign.judge.prompt import Prepared, prepare
 from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
 from memalign.records import Example, Judgment, Usage
+from memalign.values import Value
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
@@ -43,13 +45,16 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     questions = (_ask(judge, model, one, names, number) for one, names in asked for number in range(samples))
     answered = await _all(questions, spent=looked)
     outcome = count([each.ballot for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
+    calibrated = await calibrate(judge, example, outcome.value) if settings.get("calibrate") else None
     confidence, least = outcome.confidence, settings.get("abstain_below", 0)
     unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
     return Judgment(
         value=outcome.value,
         rationale=outcome.rationale,
         confidence=confidence,
-        probabilities=None if outcome.chances is None else {_key(k): p for k, p in outcome.chances.items()},
+        probabilities=_keyed(outcome.chances),
+        calibrated_value=max(calibrated, key=lambda label: calibrated[label]) if calibrated else None,
+        calibrated_probabilities=_keyed(calibrated),
         abstained=confidence is not None and confidence < least,
         guideline_ids=prepared.guideline_ids,
         example_ids=prepared.example_ids,
@@ -126,5 +131,7 @@ def _swapped(example: Example, names: Mapping[str, str]) -> Example:
     return msgspec.structs.replace(example, **{name: turned(value) for name, value in example.content.items()})
 
 
-def _key(label: object) -> str:
-    return str(label).lower() if isinstance(label, bool) else str(label)
+def _keyed(chances: Mapping[Value, float] | None) -> dict[str, float] | None:
+    if chances is None:
+        return None
+    return {str(label).lower() if isinstance(label, bool) else str(label): p for label, p in chances.items()}

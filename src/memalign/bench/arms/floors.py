@@ -14,6 +14,7 @@ from memalign.bench.arms.base import Fitted, Setting, Verdict
 from memalign.bench.raw import Fit, View
 from memalign.bench.tasks import Case
 from memalign.errors import ConfigurationError
+from memalign.judge.features import plain_features
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
 from memalign.records import Example
@@ -94,34 +95,7 @@ async def _embeddings(cases: Sequence[Case]) -> Matrix:
 
 
 async def _plain(cases: Sequence[Case]) -> Matrix:
-    """Two features a case: how long what is judged is, and how similar it is to the reference (without one, to what was given).
-
-    Of two answers that a judge chooses between, the difference of the two counts.
-    """
-    import numpy as np
-
-    model = resolve_embedding(None)
-    rows = []
-    for case in cases:
-        reference = _words(case.example.expectations) or _words(case.example.inputs)
-        parts = _answers(case.example)
-        vectors = await model.embed([reference, *parts])
-        lengths = [math.log1p(len(part)) for part in parts]
-        similar = [float(vectors[0] @ vector) for vector in vectors[1:]]
-        two = len(parts) == 2
-        rows.append([lengths[0] - lengths[1], similar[0] - similar[1]] if two else [lengths[0], similar[0]])
-    return np.array(rows, dtype=float).reshape(len(rows), 2)
-
-
-def _answers(example: Example) -> list[str]:
-    judged = example.outputs if example.outputs is not None else example.content.get("conversation", example.trace)
-    if isinstance(judged, dict) and set(judged) == {"A", "B"}:
-        return [_words(judged["A"]), _words(judged["B"])]
-    return [_words(judged)]
-
-
-def _words(value: object) -> str:
-    return embedding_text(Example(id="text", outputs=value)) if value is not None else ""
+    return await plain_features([case.example for case in cases], resolve_embedding(None))
 
 
 # -- rules ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,140 @@
+"""A head: a small regression from the judge's verdict and plain features to what this memory's experts would say.
+
+Fitted on the memory's own cases, with the verdicts that the judge gave before it learned from them (their probes). It is
+a pure function of the memory, so it is refitted, exactly, whenever feedback comes or goes. A weak judge has habits (one
+label nearly always) and its task has tells (a convincing argument is longer); with fifty labels such a regression is
+worth as much as the judge, and the two together more than either (docs/decisions/0011-verdict.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memalign.judge.features import plain_features
+from memalign.memory.model import Case
+from memalign.models.resolve import resolve_embedding
+from memalign.records import Example
+from memalign.values import Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memalign.judge.judge import Judge
+
+__all__ = ["FEWEST", "MOST", "Head", "calibrate", "fit_head"]
+
+FEWEST, MOST = 30, 2000
+"""Labelled cases with a probe: below, there is no head; above, a fixed sample of them is enough."""
+RIDGE = 1.0
+STEPS = 30
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """A logistic regression on standardised features: (features,) means and scales, (features + 1, labels) weights."""
+
+    labels: tuple[Value, ...]
+    verdicts: tuple[Value, ...]
+    means: Any
+    scales: Any
+    weights: Any
+
+    def chances(self, plain: NDArray[np.float64], verdict: Value) -> dict[Value, float]:
+        """The probability of each label for an item of these two plain features and this verdict."""
+        import numpy as np
+
+        row = (_row(plain, verdict, self.verdicts) - self.means) / self.scales
+        scores = np.append(row, 1.0) @ self.weights
+        return dict(zip(self.labels, (float(p) for p in _softmax(scores[None])[0]), strict=True))
+
+
+async def calibrate(judge: Judge, example: Example, verdict: Value) -> dict[Value, float] | None:
+    """What the judge's head makes of a verdict: each label's probability. None where there are too few cases for one."""
+    head = await fit_head(judge)
+    if head is None:
+        return None
+    # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
+    return head.chances((await plain_features([example], resolve_embedding(None)))[0], verdict)
+
+
+async def fit_head(judge: Judge) -> Head | None:
+    """The head of the judge's memory; None below 30 cases with a label and a probe, for one label only, or other types.
+
+    Only for bool and choices: a score's distance was not measured to be worth it.
+    """
+    kept: dict[str, Head | None] = judge.memory.__dict__.setdefault("_heads", {})
+    key = judge.base_fingerprint
+    if key not in kept:
+        kept[key] = await _fitted(judge)
+    return kept[key]
+
+
+async def _fitted(judge: Judge) -> Head | None:
+    import numpy as np
+
+    memory = judge.memory
+    if judge.value_type.kind not in ("bool", "choice"):
+        return None
+    known: dict[str, Case] = {}
+    for case in memory.cases:
+        if case.probe is not None and memory.label(case) is not None:
+            known.setdefault(case.example.content_hash, case)
+    # By hash: as good as drawn, and the same whatever came first.
+    cases = [known[content] for content in sorted(known)[:MOST]]
+    answers = [label for case in cases if (label := memory.label(case)) is not None]
+    verdicts = [case.probe.value for case in cases if case.probe is not None]
+    labels = tuple(label for label in judge.value_type.labels if label in answers)
+    if len(cases) < FEWEST or len(labels) < 2:
+        return None
+    given = tuple(sorted(set(verdicts), key=str))
+    plain = await plain_features([case.example for case in cases], resolve_embedding(None))
+    rows = np.stack([_row(each, verdict, given) for each, verdict in zip(plain, verdicts, strict=True)])
+    means, scales = rows.mean(axis=0), rows.std(axis=0)
+    scales[scales == 0] = 1.0
+    weights = regression((rows - means) / scales, np.array([labels.index(answer) for answer in answers]), len(labels))
+    return Head(labels=labels, verdicts=given, means=means, scales=scales, weights=weights)
+
+
+def _row(plain: NDArray[np.float64], verdict: Value, verdicts: tuple[Value, ...]) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.array([*plain, *(float(verdict == each) for each in verdicts)])
+
+
+def regression(rows: NDArray[np.float64], codes: NDArray[np.int64], labels: int) -> NDArray[np.float64]:
+    """Multinomial logistic regression with a ridge of 1 on all but the intercepts, by Newton's method.
+
+    `rows` of shape (n, features), `codes` of shape (n,) in [0, labels); gives weights of shape (features + 1, labels), the
+    last row the intercepts. The same as scikit-learn's default, which would weigh a hundred times what memalign does.
+    """
+    import numpy as np
+
+    n, width = rows.shape[0], rows.shape[1] + 1
+    x = np.hstack([rows, np.ones((n, 1))])
+    truth = np.eye(labels)[codes]
+    # Two columns share what is one line between two labels. That of the intercepts keeps the matrix regular, no more.
+    ridge = np.diag([2 * RIDGE if labels == 2 else RIDGE] * (width - 1) + [1e-9])
+    weights = np.zeros((width, labels))
+    for _ in range(STEPS):
+        p = _softmax(x @ weights)
+        slope = x.T @ (p - truth) + ridge @ weights
+        curve = np.zeros((width, labels, width, labels))
+        for one in range(labels):
+            for other in range(labels):
+                w = p[:, one] * ((one == other) - p[:, other])
+                curve[:, one, :, other] = (x * w[:, None]).T @ x + (one == other) * ridge
+        step = np.linalg.lstsq(curve.reshape(width * labels, -1), slope.reshape(-1), rcond=None)[0]
+        weights -= step.reshape(width, labels)
+        if float(np.abs(step).max()) < 1e-8:
+            break
+    return weights
+
+
+def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    result: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return result

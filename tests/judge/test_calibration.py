@@ -1,0 +1,123 @@
+"""The head: what plain features and the judge's verdict together say, fitted on the memory's own cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memalign import Judge, aio
+from memalign.errors import InputError
+from memalign.judge.calibration import FEWEST, fit_head, regression
+from memalign.models.base import ChatRequest
+from memalign.testing import ScriptedChatModel
+
+WORDS = [
+    "the",
+    "parcel",
+    "came",
+    "late",
+    "and",
+    "the",
+    "kettle",
+    "was",
+    "broken",
+    "again",
+    "so",
+    "they",
+    "wrote",
+    "to",
+    "us",
+    "twice",
+    "about",
+    "a",
+    "refund",
+]
+
+
+def taught(count: int, *, model: Any = None, **changes: Any) -> Judge:
+    """A judge that says yes to everything, taught that a good answer is a long one."""
+
+    def answer(request: ChatRequest) -> Any:
+        return {"rationale": "r", "value": True} if request.schema_name == "judgment" else {"changes": []}
+
+    settings_: dict[str, Any] = {
+        "name": "length",
+        "instructions": "Good? {{ inputs }} {{ outputs }}",
+        "feedback_value_type": bool,
+        "model": model or ScriptedChatModel(answer),
+        "parameters": {"calibrate": True},
+    }
+    judge = Judge(**settings_ | changes)
+    return judge.align([row(number) for number in range(count)]).judge if count else judge
+
+
+def row(number: int) -> dict[str, Any]:
+    good = number % 2 == 0
+    return {
+        "id": f"t-{number}",
+        "source": "ana",
+        "inputs": f"question {number}",
+        "outputs": said(number, long=good),
+        "value": good,
+    }
+
+
+def said(number: int, *, long: bool) -> str:
+    return " ".join(WORDS[(number + n) % len(WORDS)] for n in range(40 if long else 5))
+
+
+class TestCalibratedValue:
+    def test_it_corrects_a_judge_with_one_answer_for_everything(self) -> None:
+        judge = taught(40)
+        for number, long in ((100, True), (101, False)):
+            made = judge(inputs="a new question", outputs=said(number, long=long))
+            assert made.value is True
+            assert made.calibrated_value is long
+            assert made.calibrated_probabilities is not None
+            assert sum(made.calibrated_probabilities.values()) == pytest.approx(1.0)
+
+    def test_below_thirty_cases_there_is_none(self) -> None:
+        assert taught(FEWEST - 1)(inputs="q", outputs="a").calibrated_value is None
+        assert taught(FEWEST)(inputs="q", outputs="a").calibrated_value is not None
+
+    def test_a_judge_that_was_not_told_to_gives_none(self) -> None:
+        assert taught(40).replace(parameters={})(inputs="q", outputs="a").calibrated_value is None
+
+    def test_a_memory_of_one_label_or_none_has_no_head(self) -> None:
+        assert taught(0)(inputs="q", outputs="a").calibrated_value is None
+        judge = taught(0).align([row(number) | {"value": True} for number in range(40)]).judge
+        assert judge(inputs="q", outputs="a").calibrated_value is None
+
+    def test_after_forgetting_it_is_the_head_of_what_is_left(self) -> None:
+        judge = taught(40)
+        first = aio.run(fit_head(judge))
+        left = judge.unalign("t-3", "t-8").judge
+        anew = taught(0).align([row(number) for number in range(40) if number not in (3, 8)]).judge
+        heads = [aio.run(fit_head(each)) for each in (left, anew)]
+        assert all(head is not None for head in (first, *heads))
+        assert np.array_equal(heads[0].weights, heads[1].weights)  # type: ignore[union-attr]
+        assert not np.array_equal(heads[0].weights, first.weights)  # type: ignore[union-attr]
+
+    def test_it_leaves_scores_and_texts_alone(self) -> None:
+        with pytest.raises(InputError, match="for bool and for choices"):
+            taught(0, feedback_value_type="int:1..5")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(30, 120))
+def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, 3))
+    codes = np.concatenate([np.arange(labels), rng.integers(0, labels, n - labels)])
+    rows[:, 0] += codes  # something to find
+    ours = regression(rows, codes, labels)
+    theirs = linear.LogisticRegression(max_iter=5000, tol=1e-8).fit(rows, codes)
+    scores = np.hstack([rows, np.ones((n, 1))]) @ ours
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    assert np.allclose(p, theirs.predict_proba(rows), atol=5e-3)
