@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memalign.errors import MemalignError
     from memalign.evaluation import Comparison, Evaluation, compare, evaluate
     from memalign.judge import Judge
+    from memalign.judge.scorecard import Scorecard, score
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
     from memalign.records import Example, Feedback, Guideline, Judgment, Usage
@@ -46,10 +47,12 @@ __all__ = [
     "Memory",
     "Receipt",
     "Registry",
+    "Scorecard",
     "Usage",
     "ValueType",
     "compare",
     "evaluate",
+    "score",
 ]
 
 _HOME = {
@@ -57,6 +60,7 @@ _HOME = {
     "errors": ("MemalignError",),
     "evaluation": ("Comparison", "Evaluation", "compare", "evaluate"),
     "judge": ("Judge",),
+    "judge.scorecard": ("Scorecard", "score"),
     "memory": ("Memory",),
     "models": ("ChatModel", "EmbeddingModel"),
     "records": ("Example", "Feedback", "Guideline", "Judgment", "Usage"),

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import memalign
-from memalign.cli import bench, checking, demo, forgetting, judges, judging, learning, models, versions
+from memalign.cli import bench, checking, demo, forgetting, judges, judging, learning, models, scorecard, versions
 from memalign.cli.common import (
     INTERRUPTED,
     WRONG,
@@ -103,6 +103,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[Any, str, str], ...]], ...] = (
         "Judging",
         (
             (judging.judge, "judge", "memalign judge tone answers.jsonl -o judged.jsonl"),
+            (scorecard.scorecard, "scorecard", "memalign scorecard answers.jsonl tone safety -o scores"),
             (judging.evaluate, "evaluate", "memalign evaluate tone held_out.jsonl --against bare"),
         ),
     ),
