@@ -8,7 +8,19 @@ import typer
 from typer.core import TyperGroup
 
 import memalign
-from memalign.cli import bench, checking, demo, forgetting, judges, judging, learning, models, scorecard, versions
+from memalign.cli import (
+    bench,
+    checking,
+    demo,
+    explaining,
+    forgetting,
+    judges,
+    judging,
+    learning,
+    models,
+    scorecard,
+    versions,
+)
 from memalign.cli.common import (
     INTERRUPTED,
     WRONG,
@@ -104,6 +116,7 @@ _GROUPS: tuple[tuple[str, tuple[tuple[Any, str, str], ...]], ...] = (
         (
             (judging.judge, "judge", "memalign judge tone answers.jsonl -o judged.jsonl"),
             (scorecard.scorecard, "scorecard", "memalign scorecard answers.jsonl tone safety -o scores"),
+            (explaining.explain, "explain", "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
             (judging.evaluate, "evaluate", "memalign evaluate tone held_out.jsonl --against bare"),
         ),
     ),

@@ -36,10 +36,14 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgmentFile:
-    """A judgment file: the fingerprint of the judge that wrote it, and its judgments by id, in the file's order."""
+    """A judgment file: the fingerprint of the judge that wrote it, and its judgments by id, in the file's order.
+
+    `contents` has the content hash of each example as it was judged, by id.
+    """
 
     judge: str
     judgments: Mapping[str, Judgment]
+    contents: Mapping[str, str]
 
 
 def read_judgments(path: str | Path) -> JudgmentFile:
@@ -47,13 +51,14 @@ def read_judgments(path: str | Path) -> JudgmentFile:
 
     A last line that a crash cut off is left out. Raises InputError when the file is missing, empty or something else.
     """
-    judge, judgments = "", {}
+    judge, judgments, contents = "", {}, {}
     for line in _read(Path(path)):
         judge = line.head.judge
         judgments[line.head.id] = line.judgment
+        contents[line.head.id] = line.head.content_hash
     if not judgments:
         raise InputError(f"{path} has no judgment")
-    return JudgmentFile(judge=judge, judgments=judgments)
+    return JudgmentFile(judge=judge, judgments=judgments, contents=contents)
 
 
 class JudgmentWriter:

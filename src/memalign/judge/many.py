@@ -23,7 +23,7 @@ from memalign.records import Example, Judgment, Usage
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["NOT_JUDGED", "OnJudgment", "Progress", "judge_many"]
+__all__ = ["NOT_JUDGED", "OnJudgment", "Progress", "judge_many", "signature_of"]
 
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how many are done, and how many there are."""
@@ -71,11 +71,17 @@ async def judge_many(
         judgments: list[Judgment | None] = [None] * len(source)
         await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment), lambda _: False)
         return [judgment or run.not_judged() for judgment in judgments]
-    # By the model that judges: one that is left to the environment may be another one when `out` is resumed.
-    signature = f"{judge.name}@{judge.replace(model=model).fingerprint}"
-    with JudgmentWriter.open(Path(out), judge=signature, examples=source.index) as writer:
+    with JudgmentWriter.open(Path(out), judge=signature_of(judge), examples=source.index) as writer:
         await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer.__contains__)
     return writer.judgments(otherwise=run.not_judged())
+
+
+def signature_of(judge: Judge) -> str:
+    """Who wrote a judgment: name and fingerprint, by the model that judges.
+
+    One that is left to the environment may be another one when a file of judgments is resumed.
+    """
+    return f"{judge.name}@{judge.replace(model=resolve(judge.model)).fingerprint}"
 
 
 class _Ceiling:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,7 +16,6 @@ from memalign.errors import ConfigurationError
 from memalign.judge.features import plain_features
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
-from memalign.records import Example
 from memalign.values import Value
 
 if TYPE_CHECKING:
