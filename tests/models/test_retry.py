@@ -182,18 +182,61 @@ def test_without_a_ceiling_above_it_the_number_stays():
     assert slots.limit == 3
 
 
-def test_one_burst_of_refusals_halves_the_number_once_and_it_grows_slowly_again():
+def test_a_burst_of_refusals_says_how_many_are_taken():
+    slots = Slots(16, most=64)
+    before = time.monotonic()
+    for _ in range(6):
+        slots.overloaded(began=before)
+    assert slots.limit == 10
+    for _ in range(30):
+        slots.succeeded()
+    assert slots.limit == 10, "what is known to be too many is not tried at once"
+    for _ in range(300):
+        slots.succeeded()
+    assert slots.limit > 10, "and not for ever"
+
+
+def test_a_burst_in_which_all_were_refused_halves_the_number():
     slots = Slots(16, most=64)
     before = time.monotonic()
     for _ in range(16):
         slots.overloaded(began=before)
     assert slots.limit == 8
-    for _ in range(8):
-        slots.succeeded()
-    assert slots.limit in (8, 9)  # one more a round, and no doubling any more
-    for _ in range(10):
-        slots.overloaded(began=time.monotonic())
+
+
+@pytest.mark.parametrize("room", [1, 3, 9, 40])
+def test_a_provider_whose_limit_stays_refuses_few_calls(room: int):
+    slots, refused, answered = Slots(16, most=64), 0, 0
+    while answered < 2_000:
+        began = time.monotonic()
+        taken = min(room, slots.limit)
+        for _ in range(slots.limit - taken):
+            slots.overloaded(began=began)
+            refused += 1
+        for _ in range(taken):
+            slots.succeeded()
+            answered += 1
+    assert refused / (refused + answered) < 0.05
+    assert slots.limit >= 0.6 * room
+
+
+async def test_below_one_slot_calls_are_spaced_out():
+    slots = Slots(1, most=2)
+    slots.succeeded(began=time.monotonic() - 0.05)
+    slots.overloaded(began=time.monotonic())  # two are too many
+    for _ in range(2):
+        slots.overloaded(began=time.monotonic())  # and one at a time as well
+    began = time.monotonic()
+    for _ in range(3):
+        async with slots:
+            pass
+    spaced = time.monotonic() - began
     assert slots.limit == 1
+    assert 0.05 < spaced < 1
+    waiting = [asyncio.create_task(slots.__aenter__()) for _ in range(2)]
+    await asyncio.wait_for(waiting[0], timeout=1)
+    slots._release()
+    await asyncio.wait_for(waiting[1], timeout=1)
 
 
 @given(st.lists(st.booleans(), max_size=200), st.integers(1, 8), st.integers(1, 40))

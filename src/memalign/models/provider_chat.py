@@ -180,7 +180,7 @@ class ProviderChatModel:
                         response = await model_request(
                             model, [message], model_settings=settings, model_request_parameters=parameters
                         )
-                    self._slots.succeeded()
+                    self._slots.succeeded(began=began)
                     return response
                 except Exception as error:
                     if (failed := failure_of(error, subject)) is None:
