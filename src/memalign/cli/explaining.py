@@ -49,6 +49,8 @@ def explain(
     """
     from memalign import aio
     from memalign.files import read_judgments
+    from memalign.judge.explore import with_looks
+    from memalign.judge.looks import looks_in
 
     found = read_judgments(out)
     judgment = found.judgments.get(example_id)
@@ -62,7 +64,8 @@ def explain(
     number, judge = _judge_of(open_registry(registry), name, found.judge, version, out)
     if judgment.error is not None:
         raise InputError(f"{example_id!r} was not judged: {judgment.error}")
-    prepared = aio.run(judge.prepare(example))
+    # What the judge read in a long trace is named in the notes, and shows the same again.
+    prepared = with_looks(judge, example, aio.run(judge.prepare(example)), looks_in(judgment.notes))
     data = _data(name, number, example_id, judge, judgment, prepared)
     Output(json=json_output).give(data, *_shown(judge, judgment, data))
     return DONE
