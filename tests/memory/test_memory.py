@@ -16,7 +16,7 @@ from memalign import Example, Feedback
 from memalign.errors import UnknownKey
 from memalign.memory import Case, Memory, Probe, Tombstone, Voice, policy_label
 from memalign.memory.budget import estimate_tokens, fit_guidelines
-from memalign.memory.retrieval import embedding_text, retrieve, stumbled
+from memalign.memory.retrieval import CHOICE, embedding_text, retrieve, stumbled
 from memalign.memory.shown import shorten
 from memalign.memory.standing import standing
 from memalign.records import Guideline
@@ -76,6 +76,30 @@ class TestRetrieval:
     def test_identical_content_under_two_ids_takes_one_place(self) -> None:
         found = memory(case("a", self.near, content="same"), case("b", self.near, content="same"), case("c", self.far))
         assert ids(found, self.item, self.near, 2) == ["a", "c"]
+
+    def test_the_most_useful_case_of_a_label_that_would_be_missing_takes_the_last_place(self) -> None:
+        others = [case(f"a{n}", self.near) for n in range(3)]
+        found = memory(*others, case("b", [0.8, 0.6], label=False, probe=False), case("z", self.far, label=False))
+        assert ids(found, self.item, self.near, 2) == ["a0", "b"]
+        rest = memory(*others, case("b", [0.8, 0.6], label=False, probe=True), case("c", [0.6, 0.8], label=False))
+        assert ids(rest, self.item, self.near, 3)[:1] == ["b"], "it was misjudged"
+        right = memory(*(case(f"a{n}", self.near) for n in range(4)), case("b", [0.8, 0.6], label=False, probe=False))
+        assert ids(right, self.item, self.near, 3) == ["a0", "a1", "b"]
+
+    def test_a_label_is_not_bought_with_the_identical_case_or_the_only_one_of_another(self) -> None:
+        item = Example(id="new", inputs="content a")
+        found = memory(case("a", self.near), case("b", self.near, label=False, probe=False), case("c", self.near))
+        assert ids(found, item, self.near, 1) == ["a"]
+        assert ids(found, item, self.near, 2) == ["a", "b"]
+
+    def test_with_enough_cases_unrelated_ones_are_left_out_and_with_few_they_are_not(self) -> None:
+        def found(count: int, name: str) -> list[str]:
+            filler = (case(f"z{n:02}", self.far) for n in range(count - 1))
+            return ids(memory(case("a", self.near), *filler, embedding_model=name), self.item, [0.8, 0.5], 3)
+
+        assert found(CHOICE, "wordllama:x") == ["a"]
+        assert found(CHOICE - 1, "wordllama:x") == ["a", "z00", "z01"]
+        assert found(CHOICE, "openai:x") == ["a", "z00", "z01"], "its scale is not known"
 
     def test_nothing_comes_from_an_empty_memory_or_with_no_places(self) -> None:
         assert ids(Memory(), self.item, self.near, 5) == []

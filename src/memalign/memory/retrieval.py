@@ -30,6 +30,10 @@ EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
 FLOAT_TOLERANCE = 0.1  # of the scale: closer verdicts count as agreement
 ENGLISH_CENTRED = "wordllama:"  # what the names of such embedding models begin with
+RELEVANT = 0.6
+"""Cosine of the in-process embedder below which a case says nothing of an item's label (docs/decisions/0011-retrieval.md)."""
+CHOICE = 30
+"""Cases from which on there is a choice: fewer are shown however unlike they are, for they teach a house's ways."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,8 +108,9 @@ class Neighbourhood:
         """Up to `k` cases, the most useful first.
 
         An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge
-        once misjudged; then by similarity. Cases of identical content share one slot. Ties are broken by id, so the
-        result is deterministic.
+        once misjudged; then by similarity. Where these leave out a label that others of the 2k have, the most useful case
+        of it takes the place of the last one whose label is there twice: shown one label only, a model repeats it (Ambig-ICL,
+        arXiv 2309.07900). Cases of identical content share one slot. Ties are broken by id, so the result is deterministic.
         """
         hits: list[Hit] = []
         seen: set[str] = set()
@@ -118,8 +123,20 @@ class Neighbourhood:
             if case.example.content_hash not in seen:
                 seen.add(case.example.content_hash)
                 hits.append(self._hit(case, similarity))
-        hits.sort(key=lambda hit: (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id))
-        return tuple(hits[: max(k, 1)])
+        hits.sort(key=_rank)
+        return self._with_each_label(hits[: max(k, 1)], hits[max(k, 1) :])
+
+    def _with_each_label(self, chosen: list[Hit], others: list[Hit]) -> tuple[Hit, ...]:
+        labels = [self._memory.label(hit.case) for hit in chosen]
+        for other in others:
+            label = self._memory.label(other.case)
+            if label is None or label in labels:
+                continue
+            spare = [n for n, hit in enumerate(chosen) if not hit.identical and labels.count(labels[n]) > 1]
+            if not spare:
+                break
+            chosen[spare[-1]], labels[spare[-1]] = other, label
+        return tuple(sorted(chosen, key=_rank))
 
     def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Hit:
         # The same cases are near to item after item, and a memory never changes.
@@ -138,6 +155,7 @@ class Neighbourhood:
         if not cases or self._memory.matrix.shape[1] != self._vector.shape[0]:
             return
         similarity, given = self._similarity, 0
+        floor = RELEVANT if self._by_embedding and len(cases) >= CHOICE else -np.inf
         while given < len(cases):
             reach = min(max(wanted, 2 * given), len(cases))
             # Sorting all of a hundred thousand takes longer than comparing them. Cases are ordered by id, and all that
@@ -146,18 +164,29 @@ class Neighbourhood:
             near = np.flatnonzero(similarity >= least)
             near = near[np.argsort(-similarity[near], kind="stable")]
             for index in near[given:]:
+                if similarity[index] < floor:
+                    return
                 yield cases[int(index)], float(similarity[index])
             given = len(near)
+
+    @cached_property
+    def _by_embedding(self) -> bool:
+        """Whether the in-process embedder compares: it cannot read Portuguese and Spanish, and of others no scale is known."""
+        if not (self._memory.embedding_model or "").startswith(ENGLISH_CENTRED):
+            return False
+        return language_of(embedding_text(self._example)) not in ("Portuguese", "Spanish")
 
     @cached_property
     def _similarity(self) -> NDArray[np.float32]:
         """How near every case of memory is to the item, of shape (cases,)."""
         memory = self._memory
-        if (memory.embedding_model or "").startswith(ENGLISH_CENTRED):
-            text = embedding_text(self._example)
-            if language_of(text) in ("Portuguese", "Spanish"):
-                return overlap(_case_signatures(memory), signatures([text])[0])
+        if (memory.embedding_model or "").startswith(ENGLISH_CENTRED) and not self._by_embedding:
+            return overlap(_case_signatures(memory), signatures([embedding_text(self._example)])[0])
         return memory.matrix @ self._vector
+
+
+def _rank(hit: Hit) -> tuple[bool, bool, float, str]:
+    return (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id)
 
 
 def _case_signatures(memory: Memory) -> NDArray[np.uint64]:
