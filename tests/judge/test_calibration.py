@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Judge, aio
+from memalign import Judge, aio, evaluate
 from memalign.errors import InputError
 from memalign.judge.calibration import FEWEST, fit_head, regression
 from memalign.models.base import ChatRequest
@@ -121,3 +121,10 @@ def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) 
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     assert np.allclose(p, theirs.predict_proba(rows), atol=5e-3)
+
+
+def test_an_evaluation_measures_the_calibrated_values_beside_the_verdicts() -> None:
+    rows = [row(number) | {"id": f"new-{number}"} for number in range(200, 210)]
+    found = evaluate(taught(40), rows)
+    assert found.metrics["exact_match"].value == 0.5
+    assert found.metrics["exact_match_calibrated"].value == 1.0

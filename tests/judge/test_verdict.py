@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Judge
+from memalign import Judge, evaluate
 from memalign.errors import InputError, ModelUnavailable
 from memalign.judge.ballots import Ballot, count
 from memalign.models.base import ChatReply, ChatRequest, Limits
@@ -202,3 +202,26 @@ async def test_samples_are_drawn_side_by_side() -> None:
         return {"rationale": "r", "value": True}
 
     assert (await judge(answer, samples=3).ajudge(outputs="x")).value is True
+
+
+class TestEvaluation:
+    ROWS = ({"id": f"t-{n}", "outputs": f"reply {n}", "value": n < 6} for n in range(8))
+
+    def test_what_the_judge_abstained_on_is_counted_and_the_rest_measured_by_itself(self) -> None:
+        def answer(request: ChatRequest) -> ChatReply:
+            number = int(request.user.split("reply ")[1].split('"')[0])
+            return told(True, {True: 0.9 if number < 6 else 0.55, False: 0.1 if number < 6 else 0.45})
+
+        found = evaluate(judge(answer, abstain_below=0.6), list(self.ROWS))
+        assert found.abstained == 2
+        assert found.metrics["exact_match"].value == 0.75
+        assert found.metrics["exact_match_decided"].value == 1.0
+        assert "abstained on 2 of the 8" in str(found)
+
+    def test_a_judge_that_is_sure_has_no_such_figure(self) -> None:
+        found = evaluate(
+            judge(lambda _: {"rationale": "r", "value": True}), [{"id": "a", "outputs": "x", "value": True}]
+        )
+        assert found.abstained == 0
+        assert "exact_match_decided" not in found.metrics
+        assert "exact_match_calibrated" not in found.metrics

@@ -212,7 +212,11 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     from memalign.evaluation.result import value_text
 
     rows = [
-        (key, "error" if made.error else value_text(made.value), shorten(made.error or made.rationale))
+        (
+            key,
+            "error" if made.error else f"{value_text(made.value)}{' (unsure)' if made.abstained else ''}",
+            shorten(made.error or made.rationale),
+        )
         for key, made in zip(ids, judgments, strict=True)
     ]
     return table(("id", "value", "rationale"), rows)

@@ -140,7 +140,9 @@ async def aevaluate(
         seen=_seen(
             judge.memory, [example for example, case in zip(examples, cases, strict=True) if case.value is not None]
         ),
-        metrics=_metrics(judge.value_type, values, truth, groups=groups, seed=seed),
+        abstained=sum(case.abstained for case, _ in scored),
+        metrics=_metrics(judge.value_type, values, truth, groups=groups, seed=seed)
+        | _besides(judge.value_type, [case for case, _ in scored], seed=seed),
         labels=shown,
         confusion=confusion(values, truth, shown) if shown else (),
         people_shares=_shares(truth, shown),
@@ -160,6 +162,8 @@ def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
         id=example.id,
         label=label,
         value=None if error else judgment.value,
+        calibrated=judgment.calibrated_value,
+        abstained=judgment.abstained,
         error=error,
         group=None if group is None else str(group),
     )
@@ -169,6 +173,22 @@ def _seen(memory: _Remembering, examples: Sequence[Example]) -> int:
     ids = {case.example.id for case in memory.episodic}
     contents = {case.example.content_hash for case in memory.episodic}
     return sum(example.id in ids or example.content_hash in contents for example in examples)
+
+
+def _besides(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int) -> dict[str, Estimate]:
+    """Exact match of the verdicts that the judge was sure of, and of the calibrated ones, where there are such."""
+    decided = [(case, case.value) for case in cases if not case.abstained and case.value is not None]
+    calibrated = [(case, case.calibrated) for case in cases if case.calibrated is not None]
+    found = {}
+    for name, some, wanted in (
+        ("exact_match_decided", decided, len(decided) < len(cases)),
+        ("exact_match_calibrated", calibrated, len(calibrated) == len(cases)),
+    ):
+        if wanted and some and value_type.kind != "float":
+            values, truth = [value for _, value in some], [case.label for case, _ in some]
+            groups = clusters([case for case, _ in some])
+            found[name] = _metrics(value_type, values, truth, groups=groups, seed=seed)["exact_match"]
+    return found
 
 
 def _metrics(

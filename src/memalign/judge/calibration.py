@@ -3,7 +3,7 @@
 Fitted on the memory's own cases, with the verdicts that the judge gave before it learned from them (their probes). It is
 a pure function of the memory, so it is refitted, exactly, whenever feedback comes or goes. A weak judge has habits (one
 label nearly always) and its task has tells (a convincing argument is longer); with fifty labels such a regression is
-worth as much as the judge, and the two together more than either (docs/decisions/0011-verdict.md).
+worth as much as the judge, and the two together more than either (docs/decisions/0012-verdict.md).
 """
 
 from __future__ import annotations
