@@ -232,7 +232,8 @@ def test_an_evaluation_prints_a_table_and_dumps_plain_json():
     assert plain["people_shares"] == {"true": 0.75, "false": 0.25}
     assert plain["confusion"] == [[2, 1], [0, 1]]
     assert plain["usage"]["calls"] == 4
-    assert plain["cases"][0] == {"id": "t-0", "label": True, "value": True, "error": None, "group": None}
+    first = {"id": "t-0", "label": True, "value": True, "error": None, "group": None}
+    assert plain["cases"][0] == first | {"calibrated": None, "abstained": False}
 
 
 def test_the_same_seed_gives_the_same_figures():
