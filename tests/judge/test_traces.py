@@ -15,7 +15,7 @@ from memalign import Example, Judge, aio
 from memalign.content import span_tree
 from memalign.errors import InvalidOutput, ModelUnavailable
 from memalign.judge.explore import with_looks
-from memalign.judge.looks import LOOK_SCHEMA, Look, look_of, looks_in, show
+from memalign.judge.looks import Look, look_of, look_schema, looks_in, show
 from memalign.memory.budget import estimate_tokens
 from memalign.memory.shown import cut, outline, whole
 from memalign.models.answers import misfit
@@ -380,8 +380,9 @@ class TestLooks:
             assert looks_in([f"look 1: {look}"]) == (look,)
 
     def test_the_form_of_a_look_is_one_that_our_adapters_check(self) -> None:
-        assert misfit(looks(), LOOK_SCHEMA) is None
-        assert misfit({"look": "read"}, LOOK_SCHEMA) is not None
+        assert misfit(looks(why="w" * 500), look_schema(brief=False)) is None
+        assert misfit(looks(why="w" * 500), look_schema(brief=True)) is not None
+        assert misfit({"look": "read"}, look_schema(brief=True)) is not None
 
     def test_samples_look_once(self) -> None:
         one, model = judge(

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from memalign.content import SpanTree, span_tree
 from memalign.errors import InvalidOutput, ModelError
-from memalign.judge.looks import LOOK_SCHEMA, Look, look_of, show
+from memalign.judge.looks import Look, look_of, look_schema, show
 from memalign.memory.budget import estimate_tokens
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts.explore import render_cue, render_intro, render_look
@@ -55,7 +55,9 @@ async def explored(judge: Judge, example: Example, prepared: Prepared, model: Ch
             ended = "no room for more"
             break
         try:
-            reply = await model.complete(_asking(judge, prepared, view, left=most - len(looks)))
+            reply = await model.complete(
+                _asking(judge, prepared, view, look_schema(brief=model.limits.brief), left=most - len(looks))
+            )
         except InvalidOutput as error:
             usage += error.usage or Usage()
             ended = "the model's answer was none"
@@ -114,11 +116,11 @@ class _View:
         return "\n\n".join([*self._parts, render_cue(left)])
 
 
-def _asking(judge: Judge, prepared: Prepared, view: _View, *, left: int) -> ChatRequest:
+def _asking(judge: Judge, prepared: Prepared, view: _View, schema: dict[str, Any], *, left: int) -> ChatRequest:
     return msgspec.structs.replace(
         prepared.request,
         user=view.text(left),
-        schema=LOOK_SCHEMA,
+        schema=schema,
         schema_name="look",
         max_tokens=ANSWER_TOKENS,
         temperature=judge.parameters.get("temperature", 0.0),

@@ -14,25 +14,34 @@ from memalign.memory.budget import BYTES_PER_TOKEN, estimate_tokens
 from memalign.memory.shown import shown_span, span_line, span_parts, span_size
 from memalign.prompts import encode
 
-__all__ = ["LOOK_SCHEMA", "Look", "look_of", "looks_in", "show"]
+__all__ = ["Look", "look_of", "look_schema", "looks_in", "show"]
 
 MOST_SPANS = 8
 MOST_TEXT = 200
 AROUND = 80
 """Characters shown on each side of what was searched for."""
 
-LOOK_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "why": {"type": "string"},
+
+def look_schema(*, brief: bool) -> dict[str, Any]:
+    """The JSON schema of a look; a weak model (`brief`), which would write on and on, gets bounds on its texts."""
+
+    def text(most: int) -> dict[str, Any]:
+        return {"type": "string"} | ({"maxLength": most} if brief else {})
+
+    properties = {
+        "why": text(160),
         "look": {"type": "string", "enum": ["read", "search", "children", "enough"]},
-        "spans": {"type": "string"},
+        "spans": text(40),
         "part": {"type": "integer"},
-        "text": {"type": "string"},
-    },
-    "required": ["why", "look", "spans", "part", "text"],
-    "additionalProperties": False,
-}
+        "text": text(80),
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
 
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ss](\d{1,9})(?![A-Za-z0-9])")
 _NOTE = re.compile(r"look \d+: (read|children)((?: S\d+,?)*)(?: part (\d+))?$|look \d+: search (\".*\")$")
