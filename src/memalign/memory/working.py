@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from memalign.memory.budget import Budget, estimate_tokens
-from memalign.memory.model import Memory
+from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Hit
 from memalign.memory.shown import OUTLINED, cut, whole
 from memalign.prompts import ShownExample, render_answer
 from memalign.records import Guideline
 
 __all__ = ["WorkingMemory", "assemble"]
+
+MOST_KEPT = 1000
+"""Cases whose encoded form is kept with a memory: a few megabytes."""
 
 
 class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +54,7 @@ def assemble(
     shown: list[tuple[str, ShownExample]] = []
     used = 0
     for hit in hits:
-        example, missing = _show(memory, hit, fields, budget.example)
-        cost = sum(estimate_tokens(text) for _, text in example.fields) + estimate_tokens(example.answer)
+        example, cost, missing = _shown(memory, hit.case, tuple(fields), budget.example)
         if used + cost > budget.examples:
             notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
             continue
@@ -83,13 +86,27 @@ def _affordable(called: Sequence[Guideline], tokens: int) -> tuple[Guideline, ..
     return tuple(sorted(kept, key=lambda guideline: guideline.number))
 
 
-def _show(memory: Memory, hit: Hit, fields: Sequence[str], tokens: int) -> tuple[ShownExample, list[str]]:
+def _shown(memory: Memory, case: Case, fields: tuple[str, ...], tokens: int) -> tuple[ShownExample, int, list[str]]:
+    """The case as the judge sees it, what it takes of the budget, and notes on what was cut."""
+    # The same cases are near to item after item, and a memory never changes.
+    kept: dict[Any, tuple[ShownExample, int, list[str]]] = memory.__dict__.setdefault("_shown", {})
+    key = (case.id, fields, tokens)
+    if key not in kept:
+        if len(kept) >= MOST_KEPT:
+            kept.clear()
+        example, missing = _show(memory, case, fields, tokens)
+        cost = sum(estimate_tokens(text) for _, text in example.fields) + estimate_tokens(example.answer)
+        kept[key] = example, cost, missing
+    return kept[key]
+
+
+def _show(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tuple[ShownExample, list[str]]:
     """The case as the judge sees it, with the words of a voice that holds the effective label."""
-    label = memory.label(hit.case)
-    voices = memory.voices_on(hit.case)
+    label = memory.label(case)
+    voices = memory.voices_on(case)
     agreeing = [v.rationale for v in voices if v.rationale and (v.value is None or v.value == label)]
     answer = render_answer(" ".join(agreeing)[: tokens * 4] or None, label)
-    content = {name: value for name in fields if (value := hit.case.example.content.get(name)) is not None}
+    content = {name: value for name in fields if (value := case.example.content.get(name)) is not None}
     encoded, missing = _fit(content, tokens)
     return ShownExample(fields=tuple(encoded.items()), answer=answer), missing
 
