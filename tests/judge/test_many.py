@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
+import subprocess
+import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,10 @@ from memalign import Judge, Judgment, Usage
 from memalign.errors import ConfigurationError, InputError, InvalidOutput, InvalidRows, ModelRejected, ModelUnavailable
 from memalign.files import Examples, read_judgments
 from memalign.models.base import ChatReply, ChatRequest, Limits
+from tests.support.endpoint import Endpoint, user_of
+from tests.support.judging import CONCURRENCY
 
+ROOT = Path(__file__).parents[2]
 INSTRUCTIONS = "Is the reply good?\nReply: {{ outputs }}"
 
 
@@ -291,3 +298,28 @@ def test_items_that_fail_beside_others_that_work_stop_nothing() -> None:
     judgments = judge(model).judge_many(items(200), concurrency=4)
     assert model.asked.total() == 200, "a server that was there a moment ago may come back"
     assert [judgment.error for judgment in judgments].count("ModelRejected: no") == 199
+
+
+# -- killed --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_a_run_that_is_killed_at_any_moment_is_taken_up_and_nothing_is_judged_twice(tmp_path: Path) -> None:
+    path, out, kills, count = tmp_path / "in.jsonl", tmp_path / "out.jsonl", 8, 100
+    path.write_text("".join(f"{json.dumps(item)}\n" for item in items(count)), "utf-8")
+    with Endpoint(latency=0.02) as endpoint:
+        command = [sys.executable, "-m", "tests.support.judging", str(path), str(out), "1", str(kills)]
+        environment = os.environ | {"OPENAI_BASE_URL": endpoint.base_url}
+        ended = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=100
+        )
+        asked = Counter(int(user_of(body).split('outputs: "a')[1].split("-")[0]) for body in endpoint.requests[1:])
+    assert ended.returncode == 0, ended.stderr
+    left = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert len(left) == kills
+    for before, after in pairwise(left):
+        assert set(before) <= set(after), "what was judged stays judged"
+    assert ids(out) == [f"i-{n}" for n in range(count)]
+    assert asked.total() <= count + kills * CONCURRENCY, "only what was under way is asked again"
+    assert set(asked) == set(range(count))
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
