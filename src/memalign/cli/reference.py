@@ -27,7 +27,7 @@ rows that were left out). 2: wrong use or bad input; nothing was done. 130: Ctrl
 **Output.** Results are on stdout, progress and notes on stderr. With `--json` stdout is one JSON document; an error is
 `{"error": {"type": …, "message": …}}`, with the `rows` that are at fault where there are any.
 
-**Feedback** is JSONL, CSV or JSON, one row a piece: `id`, the fields that were judged (`inputs`, `outputs`,
+**Feedback** is JSONL, CSV, JSON or Parquet, one row a piece: `id`, the fields that were judged (`inputs`, `outputs`,
 `expectations`, `conversation`, `trace`), `value`, `rationale` (at least one of these two), and if known `source` and
 `created_at`. Other columns are kept as `meta`. Where a file is asked for, `-` reads JSON lines from stdin.
 """
