@@ -101,6 +101,17 @@ async def test_each_arm_is_given_what_its_name_says(tone: Task) -> None:
     assert asked["memalign"][0] > asked["guidelines"][0] > 12, "only a judge that shows cases tries them"
 
 
+async def test_a_direct_arm_asks_for_no_reason_and_a_calibrated_one_gives_the_calibrated_value(tone: Task) -> None:
+    train = tone.cases[:34]
+    verdicts = {}
+    for name in ("bare-direct", "memalign-direct", "memalign-calibrated"):
+        model = ScriptedChatModel(says)
+        fitted = await JUDGES[name].learn(setting(tone, model), () if name == "bare-direct" else train, None)
+        verdicts[name] = [(await fitted.judge(case, "unseen")).value for case in tone.cases[34:44]]
+        assert ("rationale" in model.requests[-1].schema["properties"]) is (name == "memalign-calibrated")
+    assert all(isinstance(value, bool) for value in verdicts["memalign-calibrated"])
+
+
 async def test_static_examples_are_the_same_for_every_case_and_balanced(tone: Task) -> None:
     model = ScriptedChatModel(says)
     fitted = await JUDGES["static"].learn(setting(tone, model), tone.cases[:12], None)

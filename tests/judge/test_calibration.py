@@ -128,3 +128,9 @@ def test_an_evaluation_measures_the_calibrated_values_beside_the_verdicts() -> N
     found = evaluate(taught(40), rows)
     assert found.metrics["exact_match"].value == 0.5
     assert (found.metrics["exact_match_calibrated"].value or 0.0) >= 0.9
+
+
+def test_what_is_said_beside_the_verdict_makes_no_probe_stale() -> None:
+    judge = taught(30)
+    assert not judge.replace(parameters={"abstain_below": 0.5}).stale_probes()
+    assert judge.replace(parameters={"verdict": "direct"}).stale_probes()

@@ -14,7 +14,7 @@ from memalign.content import check_fields
 from memalign.errors import InputError
 from memalign.judge.instructions import checked_instructions, named_fields
 from memalign.judge.many import OnJudgment, Progress, judge_many
-from memalign.judge.parameters import checked_parameters
+from memalign.judge.parameters import SAID_BESIDE, checked_parameters
 from memalign.judge.prompt import Prepared, budget_of, prepare
 from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
@@ -125,7 +125,8 @@ class Judge:
     @property
     def base_fingerprint(self) -> str:
         """16 hex digits over instructions, value type, model and parameters: what a probe was made with."""
-        return self.replace(memory=Memory()).fingerprint  # whose label counts is no part of it
+        made_with = {key: value for key, value in self.parameters.items() if key not in SAID_BESIDE}
+        return self.replace(memory=Memory(), parameters=made_with).fingerprint  # whose label counts is no part of it
 
     def misfit(self, row: Feedback) -> str | None:
         """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""

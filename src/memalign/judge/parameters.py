@@ -8,7 +8,7 @@ from typing import Any
 from memalign.errors import InputError
 from memalign.values import ValueType
 
-__all__ = ["SAMPLING_TEMPERATURE", "checked_parameters"]
+__all__ = ["SAID_BESIDE", "SAMPLING_TEMPERATURE", "checked_parameters"]
 
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
@@ -23,6 +23,9 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "abstain_below": (False, 0, 1),
 }
 _SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False), "calibrate": (True, False)}
+
+SAID_BESIDE = frozenset({"abstain_below", "calibrate"})
+"""Parameters that change nothing of the verdict itself: a probe made without them is as good."""
 
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:

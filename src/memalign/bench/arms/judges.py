@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,7 @@ from memalign.judge import Judge
 from memalign.models.base import Limits
 from memalign.prompts import prompts_hash
 from memalign.records import Feedback, Usage
+from memalign.values import ValueType
 
 __all__ = ["JUDGES", "JudgeArm"]
 
@@ -27,6 +29,11 @@ replace = msgspec.structs.replace
 def _everything(cases: Sequence[Case], k: int) -> Sequence[Case]:
     del k
     return cases
+
+
+def _nothing(cases: Sequence[Case], k: int) -> Sequence[Case]:
+    del cases, k
+    return ()
 
 
 def _balanced(cases: Sequence[Case], k: int) -> Sequence[Case]:
@@ -66,25 +73,36 @@ def _all_stages(limits: Limits) -> frozenset[str]:
     return STAGES
 
 
+def _fitting(parameters: tuple[tuple[str, Any], ...], value_type: ValueType) -> dict[str, Any]:
+    """Those of the parameters that a judge of this type takes: the others' arm is the plain one there."""
+    needed = {"calibrate": ("bool", "choice"), "verdict": ("bool", "choice", "int", "float")}
+    return {name: value for name, value in parameters if value_type.kind in needed[name]}
+
+
 @dataclass(frozen=True, kw_only=True)
 class JudgeArm:
-    """A judge aligned with some stages on some of the feedback, showing `k` cases (None: as the judge itself has it)."""
+    """A judge aligned with some stages on some of the feedback, showing `k` cases (None: as the judge itself has it).
+
+    `parameters` are the judge's; with `calibrate` among them its verdict is the calibrated value, where there is one.
+    """
 
     name: str
     stages: Callable[[Limits], frozenset[str]] = _no_stages
     k: int | None = None
     chosen: Callable[[Sequence[Case], int], Sequence[Case]] = _everything
     said: Callable[[Feedback], Feedback | None] = _whole
+    parameters: tuple[tuple[str, Any], ...] = ()
     views: frozenset[View] = frozenset({"unseen", "seen", "left-out"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
         """The judge aligned on `train`: what `before` has learned already costs nothing again."""
         task, model = setting.task, setting.model
         judge = Judge(name=task.name, instructions=task.instructions, feedback_value_type=task.value_type, model=model)
+        given = _fitting(self.parameters, task.value_type)
         if self.k is not None:
             judge = judge.replace(retrieval_k=self.k)
         if self.chosen is _everything and isinstance(before, _FittedJudge):
-            judge = before.judge_  # it learns more, instead of anew
+            judge = before.judge_.replace(parameters={})  # it learns more, instead of anew
         chosen = self.chosen(train, model.limits.examples)
         rows = [kept for case in chosen for row in case.feedback if (kept := self.said(replace(row, meta={})))]
         started = time.perf_counter()
@@ -98,6 +116,8 @@ class JudgeArm:
             states = [entry.state for entry in judge.memory.ledger()]
             counts = {state: states.count(state) for state in sorted(set(states))}
             counts |= {"guidelines": len(judge.memory.semantic), "cases": len(judge.memory.cases)}
+        # Only now: what it learns from, its own first verdicts among it, is the same whatever way it judges later.
+        judge = judge.replace(parameters=given)
         seconds = time.perf_counter() - started
         if isinstance(model, Memo):
             usage, remembered = model.take()
@@ -130,17 +150,21 @@ class _FittedJudge:
         judgment = (await judge.ajudge_many([case.example], concurrency=1))[0]
         seconds = judgment.usage.seconds
         usage = replace(judgment.usage, seconds={"model": seconds.get(ANSWER, seconds.get("model", 0.0))})
-        return Verdict(value=judgment.value, usage=usage, error=judgment.error)
+        value = judgment.value if judgment.calibrated_value is None else judgment.calibrated_value
+        return Verdict(value=value, usage=usage, error=judgment.error)
 
     async def close(self) -> None:
         """Nothing is held."""
 
 
+DIRECT, CALIBRATED = (("verdict", "direct"),), (("calibrate", True),)
+
 JUDGES = {
     arm.name: arm
     for arm in (
-        # `chosen` none of the cases: a judge without memory. To it all cases are unmet: one view of a case says it all.
-        JudgeArm(name="bare", chosen=lambda cases, k: (), views=frozenset({"unseen", "seen"})),  # noqa: ARG005
+        # Taught none of the cases: a judge without memory. To it all cases are unmet: one view of a case says it all.
+        JudgeArm(name="bare", chosen=_nothing, views=frozenset({"unseen", "seen"})),
+        JudgeArm(name="bare-direct", chosen=_nothing, parameters=DIRECT, views=frozenset({"unseen", "seen"})),
         JudgeArm(name="static", chosen=_balanced),
         JudgeArm(name="nearest"),
         JudgeArm(name="guidelines", stages=default_stages, k=0),
@@ -150,6 +174,8 @@ JUDGES = {
         ),
         JudgeArm(name="examples", stages=_without("distil")),
         JudgeArm(name="memalign", stages=default_stages),
+        JudgeArm(name="memalign-direct", stages=default_stages, parameters=DIRECT),
+        JudgeArm(name="memalign-calibrated", stages=default_stages, parameters=CALIBRATED),
         JudgeArm(name="memalign-all-stages", stages=_all_stages),
         JudgeArm(name="memalign-labels", stages=default_stages, said=_label_only),
         JudgeArm(name="memalign-comments", stages=default_stages, said=_comment_only),
