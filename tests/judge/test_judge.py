@@ -530,7 +530,9 @@ class TestBudget:
 
     def test_a_weak_model_is_shown_few_and_short_examples(self) -> None:
         one, model = judge(limits=Limits(context_tokens=4096, brief=True))
-        rows = [{"id": f"t-{n}", "inputs": "q", "outputs": f"{n} " + "long " * 400, "value": True} for n in range(7)]  # too few for a trial
+        rows = [
+            {"id": f"t-{n}", "inputs": "q", "outputs": f"{n} " + "long " * 400, "value": True} for n in range(7)
+        ]  # too few for a trial
         aligned = one.align(rows).judge
         judgment = aligned(inputs="q", outputs="long answer")
         assert 0 < len(judgment.example_ids) < 5

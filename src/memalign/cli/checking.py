@@ -31,7 +31,8 @@ _LEVELS = {"look": "look", "fine": "fine", "unknown": "cannot say"}
 
 def check(
     feedback: Annotated[
-        str, typer.Argument(metavar="FEEDBACK", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.", show_default=False)
+        str,
+        typer.Argument(metavar="FEEDBACK", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.", show_default=False),
     ],
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The judge that is to learn it.", show_default=False)

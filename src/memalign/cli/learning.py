@@ -54,7 +54,9 @@ def align(
     name: Name,
     feedback: Annotated[
         str | None,
-        typer.Argument(metavar="FEEDBACK", help="JSONL, CSV, JSON, Parquet; - reads JSON lines; none: only what is pending."),
+        typer.Argument(
+            metavar="FEEDBACK", help="JSONL, CSV, JSON, Parquet; - reads JSON lines; none: only what is pending."
+        ),
     ] = None,
     *,
     reflection_model: ReflectionModel = None,
