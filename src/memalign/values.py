@@ -155,12 +155,12 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> tuple[Value, ...]:
-        """All values in order, where they can be listed (bool, choice, int); empty for float and str."""
+        """All values in order, where they can be listed (bool, choice, int up to 1,001 of them); empty for others."""
         if self.kind == "bool":
             return (True, False)
         if self.kind == "choice":
             return self.choices
-        if self.kind == "int" and self.low is not None and self.high is not None:
+        if self.kind == "int" and self.low is not None and self.high is not None and self.high - self.low <= 1000:
             return tuple(range(int(self.low), int(self.high) + 1))
         return ()
 
@@ -232,7 +232,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return {"type": "string", "enum": list(self.choices)}
             case "int":
                 # An enum, not minimum and maximum: grammars and strict modes of several providers ignore bounds.
-                if len(self.labels) <= 101:
+                if 0 < len(self.labels) <= 101:
                     return {"type": "integer", "enum": list(self.labels)}
                 return {"type": "integer", "minimum": int(self.low or 0), "maximum": int(self.high or 0)}
             case "float":

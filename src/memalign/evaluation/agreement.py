@@ -225,7 +225,7 @@ def _metrics(
 
 
 def _listed(value_type: ValueType, values: Sequence[Value]) -> tuple[Value, ...]:
-    if value_type.kind == "int" and len(value_type.labels) > _LISTED_LABELS:
+    if value_type.kind == "int" and not 0 < len(value_type.labels) <= _LISTED_LABELS:
         return tuple(sorted({int(value) for value in values}))
     return value_type.labels
 

@@ -169,7 +169,7 @@ def _two_voices(heard: Sequence[Heard]) -> Finding:
 def _label_balance(labels: Mapping[str, int], value_type: ValueType | None, kind: str) -> Finding:
     name = "label_balance"
     counts = dict(labels)
-    if value_type is not None and kind == "int" and len(value_type.labels) <= 10:
+    if value_type is not None and kind == "int" and 0 < len(value_type.labels) <= 10:
         counts = {value_text(label): labels.get(value_text(label), 0) for label in value_type.labels}
     n = sum(counts.values())
     if kind in ("str", "float") or len(counts) > 10:

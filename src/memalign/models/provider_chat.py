@@ -15,6 +15,7 @@ import json
 import logging
 import re
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -79,8 +80,8 @@ class ProviderChatModel:
     `timeout` is in seconds for one attempt; `retry` says how often and how patiently to try. With
     `look_up_context` the context window replaces that of `limits` where a price list knows the model. `ceiling` is the most
     calls in flight that a caller may ask for (None: `limits.concurrency`, which is how many it should); 16 are let through
-    at first, and more or fewer as the provider takes them. An answer that is cut or does not fit its schema costs one more
-    call, told what was wrong.
+    at first, and more or fewer as the provider takes them. `extra` are settings of pydantic-ai (`top_p`, `extra_headers`, …)
+    that go with every request. An answer that is cut or does not fit its schema costs one more call, told what was wrong.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class ProviderChatModel:
         limits: Limits | None = None,
         look_up_context: bool = False,
         ceiling: int | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         self._target = target
+        self._extra = dict(extra or {})
         self._retry = retry or Retry()
         self._timeout = timeout
         self._limits = limits or Limits()
@@ -215,6 +218,8 @@ class ProviderChatModel:
             settings["anthropic_cache_instructions"] = True  # the others cache long prefixes without being asked
         elif self._target.provider == "cohere":
             settings["max_retries"] = 0  # the others' clients are told once, when they are opened
+        body = {**settings.get("extra_body", {}), **self._extra.get("extra_body", {})}
+        settings |= self._extra | ({"extra_body": body} if body else {})
         for name in self._habits.unwanted:
             settings.pop(name, None)
             settings.pop(f"openai_{name}", None)
@@ -234,7 +239,7 @@ class ProviderChatModel:
                 self._habits.unwanted.add(name)
                 learned.add(name)
                 return True
-        old = "extra_body" in settings
+        old = "max_tokens" not in settings
         sent = "max_tokens" if old else "max_completion_tokens"
         if "length" not in learned and re.search(rf"\b{sent}\b", text) and _UNKNOWN_PARAMETER.search(text):
             self._habits.old_max_tokens = not old

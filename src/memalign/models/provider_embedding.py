@@ -16,7 +16,7 @@ from memalign.models.slots import Slots
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from pydantic_ai.embeddings import EmbeddingModel, EmbeddingResult
+    from pydantic_ai.embeddings import EmbeddingModel, EmbeddingResult, EmbeddingSettings
 
 __all__ = ["ProviderEmbedding"]
 
@@ -30,13 +30,21 @@ class ProviderEmbedding:
     """An EmbeddingModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
 
     Texts go out in batches, each of at most 256 texts, side by side. A text beyond 24,000 characters is cut, and
-    further if the model still finds it too long, always to the same length whatever is embedded beside it.
+    further if the model still finds it too long, always to the same length whatever is embedded beside it. `dimensions` is
+    the length of the vectors to ask for, None for the model's own.
     """
 
     def __init__(
-        self, target: Target, *, retry: Retry | None = None, timeout: float = 120.0, concurrency: int = 16
+        self,
+        target: Target,
+        *,
+        dimensions: int | None = None,
+        retry: Retry | None = None,
+        timeout: float = 120.0,
+        concurrency: int = 16,
     ) -> None:
         self._target = target
+        self._dimensions = dimensions
         self._retry = retry or Retry()
         self._subject = Subject(model=target.name, base_url=target.base_url, key_name=target.key_name, timeout=timeout)
         self._slots = Slots(concurrency)
@@ -44,8 +52,8 @@ class ProviderEmbedding:
 
     @property
     def name(self) -> str:
-        """The resolved name, `openai:text-embedding-3-small`."""
-        return self._target.name
+        """The resolved name, `openai:text-embedding-3-small`, with `@512` where vectors of that length are asked for."""
+        return self._target.name if self._dimensions is None else f"{self._target.name}@{self._dimensions}"
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of `texts`: shape (len(texts), d), float32; (0, 0) for no text.
@@ -94,7 +102,8 @@ class ProviderEmbedding:
         try:
             async with asyncio.timeout(self._subject.timeout):
                 # Always as documents, so that the same text has one vector, as query and as record.
-                return await model.embed(list(texts), input_type="document")
+                settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
+                return await model.embed(list(texts), input_type="document", settings=settings)
         except Exception as error:
             if (failed := failure_of(error, self._subject)) is None:
                 raise

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from memalign.errors import ConfigurationError
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
-from memalign.models.providers import DEFAULTS, parse_name, target_of
+from memalign.models.providers import DEFAULTS, Target, parse_name, target_of
 
-__all__ = ["canonical_name", "default_model_name", "resolve", "resolve_embedding"]
+__all__ = ["canonical_name", "configured", "default_model_name", "resolve", "resolve_embedding"]
 
 USUAL_IN_FLIGHT, MOST_IN_FLIGHT = 64, 256
 """Calls that work on many items keep in flight where nobody says how many, and the most that may be asked for. The
@@ -69,10 +70,52 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
     return _once(("chat", target, limits, os.environ.get("MEMALIGN_CONCURRENCY")), open_provider)
 
 
+def configured(
+    name: str,
+    *,
+    base_url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> ChatModel:
+    """The chat model of that name at an address of its own, with headers and settings of its own in every request.
+
+    `settings` are pydantic-ai's (`top_p`, `stop_sequences`, `extra_body`, …). Raises ConfigurationError as `resolve`, for a
+    model that runs in this process, and for a `base_url` of a provider other than `openai`.
+    """
+    if not (base_url or headers or settings):
+        return resolve(name)
+    provider, model = parse_name(name)
+    if provider == "local" or provider in ENGINES:
+        what = ", ".join(
+            each for each, there in (("base_url", base_url), ("headers", headers), *(settings or {}).items()) if there
+        )
+        raise ConfigurationError(f"{provider}:{model} runs in this process and takes no {what}")
+    if base_url is None:
+        target = target_of(name)
+    elif provider == "openai":
+        key = os.environ.get("OPENAI_API_KEY")
+        target = Target(provider=provider, model=model, base_url=base_url, api_key=key)
+    else:
+        raise ConfigurationError(
+            f"{provider}:{model}: a base_url needs an OpenAI-compatible server, and a model named openai:{model}"
+        )
+    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
+    limits, look_up = _limits()
+
+    def open_provider() -> ChatModel:
+        from memalign.models.provider_chat import ProviderChatModel
+
+        ceiling = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
+        return ProviderChatModel(target, limits=limits, look_up_context=look_up, ceiling=ceiling, extra=extra)
+
+    return _once(("chat", target, limits, json.dumps(extra, sort_keys=True, default=str)), open_provider)
+
+
 def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingModel:
     """The embedding model of that name; None or "wordllama" is the one in process, which needs no key or network.
 
-    Otherwise names are those of `resolve`, and so are the errors; an EmbeddingModel is given back as it is.
+    Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length. An
+    EmbeddingModel is given back as it is.
     """
     if name is not None and not isinstance(name, str):
         return name
@@ -84,15 +127,17 @@ def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingMode
             return WordLlamaEmbedding()
 
         return _once(("embedding", WORDLLAMA), open_wordllama)
-    target = target_of(name)
+    plain, _, length = name.rpartition("@")
+    dimensions = int(length) if plain and length.isascii() and length.isdigit() else None
+    target = target_of(name if dimensions is None else plain)
     concurrency = _limits()[0].concurrency
 
     def open_provider() -> EmbeddingModel:
         from memalign.models.provider_embedding import ProviderEmbedding
 
-        return ProviderEmbedding(target, concurrency=concurrency)
+        return ProviderEmbedding(target, dimensions=dimensions, concurrency=concurrency)
 
-    return _once(("embedding", target, concurrency), open_provider)
+    return _once(("embedding", target, dimensions, concurrency), open_provider)
 
 
 def default_model_name() -> str | None:
