@@ -121,9 +121,8 @@ def test_pace_says_rate_cost_and_time_left() -> None:
     now = 100.0
     pace = Pace(clock=lambda: now)
     assert pace.text(500, 1_000) == ""
-    pace.begin()
-    for number in range(300):
-        pace.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.001)))
+    for number in range(301):
+        pace.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.3 / 301)))
     now = 110.0
     assert pace.text(800, 2_000) == "30 a second, $0.30, 40 s left"
     assert pace.text(2_000, 2_000) == "30 a second, $0.30"

@@ -92,7 +92,6 @@ def judge(
             done = finished
             progress(phase, finished, total)
 
-        pace.begin()
         judgments = chosen.judge_many(
             source, concurrency=concurrency, out=out, progress=show, max_cost=max_cost, on_judgment=pace.note
         )

@@ -24,7 +24,7 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._began = clock()
+        self._first = 0.0  # when the first judgment came: before it a library is loaded
         self.judged = 0
         self.failed = 0
         self.usage = Usage()
@@ -35,12 +35,9 @@ class Pace:
         self.noted = 0
         self._reasons: dict[str, tuple[int, list[str]]] = {}
 
-    def begin(self) -> None:
-        """The first item is asked for now."""
-        self._began = self._clock()
-
     def note(self, example_id: str, judgment: Judgment) -> None:
         """Count a judgment of this run."""
+        self._first = self._first if self.judged else self._clock()
         self.judged += 1
         self.usage += judgment.usage
         for text in judgment.notes:
@@ -66,11 +63,11 @@ class Pace:
         return lines
 
     def text(self, done: int, total: int) -> str:
-        """`61 a second, $0.42, 26 min left`; nothing before the first judgment."""
-        seconds = self._clock() - self._began
-        if not self.judged or seconds <= 0:
+        """`61 a second, $0.42, 26 min left`; nothing before the second judgment."""
+        seconds = self._clock() - self._first
+        if self.judged < 2 or seconds <= 0:
             return ""
-        rate = self.judged / seconds
+        rate = (self.judged - 1) / seconds
         speed = f"{rate:,.0f} a second" if rate >= 10 else f"{rate:.2g} a second" if rate >= 1 else _each(1 / rate)
         cost = [] if not self.usage.cost else [f"${self.usage.cost:.2f}"]
         left = [f"{_duration((total - done) / rate)} left"] if total > done else []
