@@ -35,7 +35,7 @@ def test_a_model_whose_key_is_missing_names_the_key(memalign: Run) -> None:
         (("--value-type", "bool", "--instructions", "Is {{ reply }} good?"), "unknown field {{ reply }}"),
         (("--value-type", "bool", "--instructions", "@nowhere.txt"), "cannot be read"),
         (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
-        (("--value-type", "bool", "--param", "temperature=hot"), "not a number"),
+        (("--value-type", "bool", "--param", "temperature=hot"), "it is a number from 0 to 2"),
         (("--value-type", "bool", "--param", "colour=3"), "parameter colour"),
     ],
 )
