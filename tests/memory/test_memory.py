@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Example, Feedback
 from memalign.errors import UnknownKey
 from memalign.memory import Case, Memory, Probe, Tombstone, Voice, policy_label
 from memalign.memory.budget import estimate_tokens, fit_guidelines
-from memalign.memory.retrieval import CHOICE, embedding_text, retrieve, stumbled
+from memalign.memory.retrieval import CHOICE, Neighbourhood, embedding_text, retrieve, stumbled
 from memalign.memory.shown import shorten
 from memalign.memory.standing import standing
 from memalign.records import Guideline
@@ -248,3 +248,19 @@ def test_a_shortened_text_keeps_its_ends_and_fits(part: str, repeats: int, token
     assert estimate_tokens(cut) <= max(tokens, 130)
     assert cut.startswith('"BEGIN')
     assert cut.endswith('END"')
+
+
+@given(st.integers(0, 10**6), st.integers(1, 80), st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_a_look_at_the_nearest_finds_what_sorting_all_of_them_would(seed: int, count: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(-2, 3, (count, 2)).astype(np.float32)  # many ties
+    cases = [case(f"c{n:02}", list(vector), content=f"content {n // 2}") for n, vector in enumerate(vectors)]
+    item = rng.normal(size=2).astype(np.float32)
+    similarity = {each.id: float(vectors[n] @ item) for n, each in enumerate(cases)}
+    expected: dict[str, str] = {}
+    for each in sorted(cases, key=lambda one: (-similarity[one.id], one.id)):
+        expected.setdefault(each.example.content_hash, each.id)
+    around = Neighbourhood(memory(*cases), Example(id="new", inputs="new"), item, BOOL)
+    assert [hit.case.id for hit in around.hits(k)] == list(expected.values())[:k]
+    assert [hit.case.id for hit in around.hits(2 * k)] == list(expected.values())[: 2 * k], "asked again, for more"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from memalign.memory.model import Case, Memory
 from memalign.memory.words import overlap, signatures
 from memalign.prompts.language import language_of
 from memalign.records import Example
-from memalign.values import ValueType
+from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,12 +32,13 @@ FLOAT_TOLERANCE = 0.1  # of the scale: closer verdicts count as agreement
 ENGLISH_CENTRED = "wordllama:"  # what the names of such embedding models begin with
 RELEVANT = 0.6
 """Cosine of the in-process embedder below which a case says nothing of an item's label (docs/decisions/0011-retrieval.md)."""
+AT_ONCE = 24  # cases that one look sorts: enough for both uses of a judgment's neighbours
 CHOICE = 30
 """Cases from which on there is a choice: fewer are shown however unlike they are, for they teach a house's ways."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A retrieved case: its cosine similarity to the item in [-1, 1], and why it ranks where it does.
+    """A retrieved case: its cosine similarity to the item in [-1, 1], why it ranks where it does, and its effective label.
 
     Similarities of two items do not compare: one may be of embeddings, the other of words.
     """
@@ -46,6 +47,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     similarity: float
     identical: bool
     misjudged: bool
+    label: Value | None
 
 
 def embedding_text(example: Example) -> str:
@@ -103,6 +105,7 @@ class Neighbourhood:
         self._example = example
         self._vector = vector
         self._value_type = value_type
+        self._seen: list[int] = []  # places of cases, the nearest first
 
     def hits(self, k: int) -> tuple[Hit, ...]:
         """Up to `k` cases, the most useful first.
@@ -117,7 +120,7 @@ class Neighbourhood:
         for twin in self._memory.twins(self._example)[:1]:
             seen.add(twin.example.content_hash)
             hits.append(self._hit(twin, 1.0, identical=True))
-        for case, similarity in self._nearest(k * CANDIDATES_PER_SLOT) if k > 0 else ():
+        for case, similarity in self._nearest() if k > 0 else ():
             if len(hits) >= k * CANDIDATES_PER_SLOT:
                 break
             if case.example.content_hash not in seen:
@@ -127,9 +130,9 @@ class Neighbourhood:
         return self._with_each_label(hits[: max(k, 1)], hits[max(k, 1) :])
 
     def _with_each_label(self, chosen: list[Hit], others: list[Hit]) -> tuple[Hit, ...]:
-        labels = [self._memory.label(hit.case) for hit in chosen]
+        labels = [hit.label for hit in chosen]
         for other in others:
-            label = self._memory.label(other.case)
+            label = other.label
             if label is None or label in labels:
                 continue
             spare = [n for n, hit in enumerate(chosen) if not hit.identical and labels.count(labels[n]) > 1]
@@ -140,34 +143,38 @@ class Neighbourhood:
 
     def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Hit:
         # The same cases are near to item after item, and a memory never changes.
-        known: dict[tuple[str, str], bool] = self._memory.__dict__.setdefault("_stumbled", {})
+        known: dict[Any, tuple[bool, Value | None]] = self._memory.__dict__.setdefault("_stumbled", {})
         key = (case.id, self._value_type.spec)
-        misjudged = known.get(key)
-        if misjudged is None:
-            misjudged = known[key] = stumbled(self._memory, case, self._value_type)
-        return Hit(case=case, similarity=similarity, identical=identical, misjudged=misjudged)
+        if key not in known:
+            known[key] = stumbled(self._memory, case, self._value_type), self._memory.label(case)
+        misjudged, label = known[key]
+        return Hit(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
 
-    def _nearest(self, wanted: int) -> Iterator[tuple[Case, float]]:
-        """Cases from the nearest on, of equal similarity the lower id first: about `wanted` at once, more when asked."""
+    def _nearest(self) -> Iterator[tuple[Case, float]]:
+        """Cases from the nearest on, of equal similarity the lower id first."""
+        cases, given = self._memory.cases, 0
+        while given < len(cases):
+            self._look(max(AT_ONCE, 2 * given) if given >= len(self._seen) else 0)
+            if given >= len(self._seen):
+                return
+            for index in self._seen[given:]:
+                yield cases[index], float(self._similarity[index])
+            given = len(self._seen)
+
+    def _look(self, reach: int) -> None:
+        """Sort the nearest `reach` cases into `_seen`, as far as they are relevant."""
         import numpy as np  # a quarter of a second that `import memalign` should not cost
 
         cases = self._memory.cases
-        if not cases or self._memory.matrix.shape[1] != self._vector.shape[0]:
+        if not reach or self._memory.matrix.shape[1] != self._vector.shape[0]:
             return
-        similarity, given = self._similarity, 0
+        similarity, reach = self._similarity, min(reach, len(cases))
         floor = RELEVANT if self._by_embedding and len(cases) >= CHOICE else -np.inf
-        while given < len(cases):
-            reach = min(max(wanted, 2 * given), len(cases))
-            # Sorting all of a hundred thousand takes longer than comparing them. Cases are ordered by id, and all that
-            # are as near as the last one wanted are taken, so that a stable sort breaks every tie by id.
-            least = np.partition(similarity, -reach)[-reach]
-            near = np.flatnonzero(similarity >= least)
-            near = near[np.argsort(-similarity[near], kind="stable")]
-            for index in near[given:]:
-                if similarity[index] < floor:
-                    return
-                yield cases[int(index)], float(similarity[index])
-            given = len(near)
+        # Sorting all of a hundred thousand takes longer than comparing them. Cases are ordered by id, and all that are as
+        # near as the last one wanted are taken, so that a stable sort breaks every tie by id.
+        least = max(float(np.partition(similarity, -reach)[-reach]), floor)
+        near = np.flatnonzero(similarity >= least)
+        self._seen = [int(index) for index in near[np.argsort(-similarity[near], kind="stable")]]
 
     @cached_property
     def _by_embedding(self) -> bool:
