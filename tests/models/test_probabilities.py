@@ -87,6 +87,21 @@ class TestNothingIsMadeUp:
     def test_an_answer_that_is_none_of_the_labels(self) -> None:
         assert chances(answer('{"value": ', "maybe", "}"), "true", "false") is None
 
+    def test_an_endpoint_that_tells_no_other_token_than_the_one_that_was_written(self) -> None:
+        content = answer('{"value": ', {"true": 0.6}, "}")
+        assert chances(content, "true", "false") is None
+
+    @pytest.mark.parametrize("bytes_", [[300], [-1]])
+    def test_bytes_that_are_none_do_not_count(self, bytes_: list[int]) -> None:
+        content = answer('{"value": ', {"true": 0.6, "false": 0.4}, "}")
+        content[1]["top_logprobs"][0]["bytes"] = content[1]["bytes"] = bytes_
+        assert chances(content, "true", "false") == pytest.approx({"true": 0.6, "false": 0.4})
+
+    def test_a_probability_that_is_no_number(self) -> None:
+        content = answer('{"value": ', {"true": 0.6, "false": 0.4}, "}")
+        content[1]["top_logprobs"][1]["logprob"] = math.nan
+        assert chances(content, "true", "false") == pytest.approx({"true": 1.0, "false": 0.0})
+
     @given(
         st.lists(st.text(st.sampled_from('ab1" é'), max_size=4), min_size=1, max_size=6),
         st.lists(st.floats(0.01, 1), min_size=6, max_size=6),

@@ -416,3 +416,48 @@ async def test_a_provider_that_takes_few_calls_is_asked_fewer_at_a_time_and_answ
     assert [reply.data for reply in replies] == [ANSWER] * 120
     assert model._slots.limit <= 12
     assert busy.refused < 120
+
+
+LABELLED = ChatRequest(system="s", user="u", schema=SCHEMA, labels=("true", "false"))
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("Logprobs is not enabled for models/gemini-2.5-pro", 400),
+        ("Number of top log probabilities must be at most 5", 422),
+        ("You are not allowed to request logprobs from this model", 403),
+        ("KeyError: 'output_top_logprobs'", 500),
+    ],
+)
+async def test_token_probabilities_are_done_without_where_an_endpoint_refuses_them(words, status):
+    refuse = bad_request(words, status=status)
+    with Endpoint(lambda body: refuse if "logprobs" in body else ANSWER) as endpoint:
+        model = model_at(endpoint)
+        for _ in range(2):
+            reply = await model.complete(LABELLED)
+            assert (reply.data, reply.probabilities) == (ANSWER, None)
+    assert ["logprobs" in body for body in endpoint.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [{"token": "true", "logprob": -0.5, "bytes": None}],
+        [{"token": "true", "logprob": -0.5, "bytes": None, "top_logprobs": None}],
+        [{"token": "true", "logprob": None, "bytes": None, "top_logprobs": []}],
+        ["true"],
+    ],
+)
+async def test_token_probabilities_in_a_form_that_nobody_can_read_cost_no_verdict(told):
+    with Endpoint(ANSWER, logprobs=lambda _: {"content": told}) as endpoint:
+        reply = await model_at(endpoint).complete(LABELLED)
+    assert (reply.data, reply.probabilities) == (ANSWER, None)
+    assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize("told", [None, {"content": None}, {}, {"content": []}])
+async def test_an_endpoint_that_was_asked_for_token_probabilities_and_tells_none(told):
+    with Endpoint(ANSWER, logprobs=lambda _: told) as endpoint:
+        assert (await model_at(endpoint).complete(LABELLED)).probabilities is None
+    assert len(endpoint.requests) == 1

@@ -87,7 +87,10 @@ Answer = dict[str, Any] | str | Fault
 
 
 class Endpoint:
-    """The server; a context manager. `latency` is in seconds for each answer."""
+    """The server; a context manager. `latency` is in seconds for each answer.
+
+    `logprobs` gives of an answer's text the field of that name, for requests that ask for it.
+    """
 
     def __init__(
         self,
@@ -96,7 +99,9 @@ class Endpoint:
         faults: Iterable[Fault | None] = (),
         refuses: Iterable[str] = (),
         latency: float = 0.0,
+        logprobs: Callable[[str], Any] | None = None,
     ) -> None:
+        self.logprobs = logprobs
         self.answer = answer if answer is not None else {"rationale": "Because.", "value": True}
         self.faults = list(faults)
         self.refuses = set(refuses)
@@ -238,6 +243,7 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
         name = body["tools"][0]["function"]["name"]
         call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": content}}
         message |= {"content": None, "tool_calls": [call]}
+    told = endpoint.logprobs(content or "") if endpoint.logprobs and body.get("logprobs") else None
     prompt = "\n".join(_content(each) for each in body["messages"] if each.get("content"))
     used = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(content or "") // 4}
     return {
@@ -245,7 +251,7 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": body["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": fault.finish_reason, "logprobs": None}],
+        "choices": [{"index": 0, "message": message, "finish_reason": fault.finish_reason, "logprobs": told}],
         "usage": {
             **used,
             "total_tokens": sum(used.values()),

@@ -38,12 +38,15 @@ def read_tokens(content: Iterable[Mapping[str, Any]]) -> tuple[Token, ...]:
 
 
 def _weighed(token: Mapping[str, Any]) -> tuple[bytes, float]:
-    return _text(token), math.exp(min(float(token["logprob"]), 0.0))
+    told = float(token["logprob"])
+    return _text(token), math.exp(min(told, 0.0)) if told == told else 0.0  # noqa: PLR0124  # NaN alone is not itself
 
 
 def _text(token: Mapping[str, Any]) -> bytes:
     given = token.get("bytes")
-    return bytes(given) if given else str(token["token"]).encode("utf-8", "surrogatepass")
+    if given and all(0 <= byte < 256 for byte in given):
+        return bytes(given)
+    return str(token["token"]).encode("utf-8", "surrogatepass")
 
 
 def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[str, float] | None:
@@ -56,6 +59,8 @@ def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[
     found = list(_KEY.finditer(answer))
     if not found:
         return None
+    if all(len(token.alternatives) < 2 for token in tokens):
+        return None  # what else might have stood there was not told; every verdict would be certain
     start, place = found[-1].end(), 0
     live = {label: label.encode() for label in labels}  # what of each label is still to come
     shares = dict.fromkeys(labels, 0.0)

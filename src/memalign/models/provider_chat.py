@@ -51,6 +51,7 @@ _MODE_REFUSED: dict[Mode, re.Pattern[str]] = {
     ),
     "tool": re.compile(r"\btools?\b|tool_choice|function.call|grammar|requested parameters", re.IGNORECASE),
 }
+_LOGPROBS = re.compile(r"log.?prob", re.IGNORECASE)
 _UNKNOWN_PARAMETER = re.compile(r"unsupported|not supported|unrecogni|unknown|not permitted|extra", re.IGNORECASE)
 
 _PROMPTED = "Answer with one JSON object and nothing else: no words before or after it, no fence. Its JSON schema:"
@@ -190,8 +191,10 @@ class ProviderChatModel:
                         raise
                     if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in _OVERLOAD):
                         self._slots.overloaded(began=began)
+                    text = body_text(error)
+                    if self._learn_of_logprobs(text, settings):
+                        continue
                     if status_of(error) in (400, 404, 422, 501) and failed.error is not PromptTooLong:
-                        text = body_text(error)
                         if self._learn(text, settings, learned):
                             continue
                         if mode in _MODE_REFUSED and _MODE_REFUSED[mode].search(text):
@@ -225,15 +228,22 @@ class ProviderChatModel:
             settings.pop(f"openai_{name}", None)
         return cast("ModelSettings", settings)  # a TypedDict, with keys of several providers
 
+    def _learn_of_logprobs(self, text: str, settings: ModelSettings) -> bool:
+        """Whether a failure is about token probabilities, which we can do without; remembers it.
+
+        Of any status: OpenAI forbids them with 403, servers crash over them with 500, and some tell them in a form that no
+        client can read. None of these is worth a verdict.
+        """
+        if "openai_logprobs" not in settings or not _LOGPROBS.search(text):
+            return False
+        self._habits.unwanted |= {"logprobs", "top_logprobs"}
+        return True
+
     def _learn(self, text: str, settings: ModelSettings, learned: set[str]) -> bool:
         """Whether the refusal `text` is about one of `settings` that we can do without; remembers it.
 
         `learned` is what this attempt gave in on already: an endpoint that takes neither way is left to refuse.
         """
-        if "openai_logprobs" in settings and "logprobs" not in learned and "logprobs" in text:
-            self._habits.unwanted |= {"logprobs", "top_logprobs"}
-            learned.add("logprobs")
-            return True
         for name in ("temperature", "seed"):
             if name in settings and name not in learned and re.search(rf"\b{name}\b", text):
                 self._habits.unwanted.add(name)
