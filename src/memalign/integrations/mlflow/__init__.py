@@ -1,0 +1,27 @@
+"""memalign inside MLflow: the same notebook, one import changed.
+
+    from memalign.integrations.mlflow import MemAlignOptimizer
+
+    aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
+
+Importing this module teaches `mlflow.genai.scorers.get_scorer` and `list_scorers` to read judges that were registered by
+it; every other record is read by MLflow as before. Needs `pip install "memalign[mlflow]"`, and neither DSPy nor LiteLLM.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from memalign.errors import ConfigurationError
+
+if find_spec("mlflow") is None:
+    raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "memalign[mlflow]"')
+
+from memalign.integrations.mlflow.adopting import adopt
+from memalign.integrations.mlflow.judge import MemAlignJudge, as_scorer
+from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
+from memalign.integrations.mlflow.records import get_scorer, teach_mlflow
+
+__all__ = ["MemAlignJudge", "MemAlignOptimizer", "adopt", "as_scorer", "get_scorer"]
+
+teach_mlflow()

@@ -1,0 +1,174 @@
+"""Judges of MLflow's that can be aligned, and the judge of ours that each becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import memalign
+from memalign.integrations.mlflow.failures import invalid, translated
+from memalign.integrations.mlflow.scale import Scale
+from memalign.models import ChatModel
+from memalign.models.providers import parse_name
+from memalign.models.resolve import ENGINES, configured, resolve
+
+__all__ = ["base_of", "core_of", "model_of", "runs_here"]
+
+_OURS = ("temperature", "max_tokens", "seed", "timeout")
+_THEIR_NAMES = {"stop": "stop_sequences", "reasoning_effort": "openai_reasoning_effort"}
+_SETTINGS = frozenset(
+    (
+        "top_p",
+        "top_k",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "stop_sequences",
+        "openai_reasoning_effort",
+    )
+)
+_WORKSPACE = ("databricks", "endpoints", "gateway", "typesafe")
+
+# The variables of MLflow's own prompts, by ours.
+_VARIABLES = {
+    "input": "inputs",
+    "inputs": "inputs",
+    "output": "outputs",
+    "outputs": "outputs",
+    "ground_truth": "expectations",
+    "expected_output": "expectations",
+    "expectations": "expectations",
+}
+_BRACES = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_BUILT_IN = (
+    "RelevanceToQuery",
+    "Correctness",
+    "Equivalence",
+    "Safety",
+    "Guidelines",
+    "Fluency",
+    "Completeness",
+    "Summarization",
+)
+
+
+def base_of(judge: Any) -> Any:
+    """The judge of instructions that stands for `judge`: itself, or for a built-in one its criterion in such a judge.
+
+    Raises MlflowException (INVALID_PARAMETER_VALUE) for a judge that cannot be aligned, saying why and what to do.
+    """
+    from mlflow.genai.judges.base import Judge
+    from mlflow.genai.judges.instructions_judge import InstructionsJudge
+    from mlflow.genai.scorers.builtin_scorers import BuiltInScorer
+
+    if not isinstance(judge, Judge):
+        raise invalid(f"{type(judge).__name__} is no judge; make one with mlflow.genai.judges.make_judge")
+    if judge.is_session_level_scorer:
+        raise invalid(
+            f"judge {judge.name!r} judges whole sessions, and MLflow attaches feedback to single traces; align a judge of "
+            "{{ inputs }} and {{ outputs }} or of {{ trace }}, or a memalign.Judge of {{ conversation }} from a file"
+        )
+    if isinstance(judge, InstructionsJudge):
+        return judge
+    if isinstance(judge, BuiltInScorer) and type(judge).__name__ in _BUILT_IN:
+        return _instructed(judge)
+    names = ", ".join(_BUILT_IN)
+    raise invalid(
+        f"{type(judge).__name__} cannot be aligned: it does not judge by instructions alone. Those that can: judges of "
+        f"make_judge, and {names}"
+    )
+
+
+def _instructed(judge: Any) -> Any:
+    from mlflow.genai.judges.instructions_judge import InstructionsJudge
+
+    text = str(judge.instructions)
+    if guidelines := getattr(judge, "guidelines", None):
+        listed = [guidelines] if isinstance(guidelines, str) else list(guidelines)
+        text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: "\n".join(f"- {each}" for each in listed), text)
+        text = re.sub(r"\{\{\s*guidelines_context\s*\}\}", "", text)
+    found = set(_BRACES.findall(text))
+    if strange := sorted(found - set(_VARIABLES)):
+        raise invalid(
+            f"{type(judge).__name__} of this MLflow names {{{{ {strange[0]} }}}}, which memalign does not know"
+        )
+    text = _BRACES.sub(lambda match: f"{{{{ {_VARIABLES[match[1]]} }}}}", text).strip()
+    named = {_VARIABLES[name] for name in found}
+    missing = [each.name for each in judge.get_input_fields() if each.name not in named]
+    text += "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing)
+    return InstructionsJudge(
+        name=judge.name,
+        instructions=text,
+        description=judge.description,
+        aggregations=judge.aggregations,
+        model=judge.model,
+        feedback_value_type=judge.feedback_value_type,
+        **given(
+            {
+                "inference_params": getattr(judge, "inference_params", None),
+                "extra_headers": getattr(judge, "extra_headers", None),
+            }
+        ),
+    )
+
+
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `values` that are there: an older MLflow does not know the rest."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def core_of(base: Any, scale: Scale, parameters: Mapping[str, Any] | None = None) -> memalign.Judge:
+    """Our judge, without memory, of MLflow's judge of instructions. `parameters` are ours, beside its own.
+
+    Raises MlflowException (INVALID_PARAMETER_VALUE) for a name, a model or a parameter that cannot be.
+    """
+    inference = _inference(base)
+    ours = {name: inference[name] for name in _OURS if name in inference}
+    with translated():
+        return memalign.Judge(
+            name=base.name,
+            instructions=base.instructions,
+            feedback_value_type=scale.value_type,
+            model=model_of(base),
+            parameters={**ours, **(parameters or {})},
+        )
+
+
+def model_of(base: Any) -> str | ChatModel:
+    """The model of MLflow's judge, with its address, headers and inference parameters. Raises MlflowException."""
+    name = str(base.model)
+    provider = name.partition(":")[0]
+    if provider in _WORKSPACE:
+        raise invalid(
+            f"model {name!r} runs in MLflow's or Databricks' own service, which memalign does not call; give the judge its "
+            "OpenAI-compatible address: make_judge(model='openai:/NAME', base_url=…)"
+        )
+    settings: dict[str, Any] = {}
+    for key, value in _inference(base).items():
+        known = _THEIR_NAMES.get(key, key)
+        if key in _OURS:
+            continue
+        if known in _SETTINGS:
+            settings[known] = value
+        else:
+            settings.setdefault("extra_body", {})[key] = value
+    base_url, headers = getattr(base, "_base_url", None), getattr(base, "_extra_headers", None)
+    with translated():
+        if not (settings or base_url or headers):
+            resolve(name)  # a wrong name or a missing key is known before anything is asked
+            return name
+        return configured(name, base_url=base_url, headers=headers, settings=settings)
+
+
+def runs_here(base: Any) -> bool:
+    """Whether the judge's model runs in this process, where MLflow cannot ask it."""
+    with translated():
+        return parse_name(str(base.model))[0] in ("local", *ENGINES)
+
+
+def _inference(base: Any) -> dict[str, Any]:
+    params = dict(getattr(base, "inference_params", None) or {})
+    if "max_completion_tokens" in params:
+        params.setdefault("max_tokens", params.pop("max_completion_tokens"))
+    return params

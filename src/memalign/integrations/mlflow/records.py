@@ -1,0 +1,206 @@
+"""Aligned judges in MLflow's registry.
+
+The record is MLflow's own (`memory_augmented_judge_data`), so that MLflow without memalign loads and runs it: the base judge,
+the guidelines in force and the ids of the traces. Under `memalign` it names the artifact with the whole memory, by its
+checksum: a registered judge stays what it was, whatever becomes of its traces.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import memalign
+from memalign.errors import MemalignError
+from memalign.integrations.mlflow.asked import core_of, model_of
+from memalign.integrations.mlflow.failures import invalid
+from memalign.integrations.mlflow.scale import Scale, scale_of
+from memalign.integrations.mlflow.settings import Settings
+
+if TYPE_CHECKING:
+    from memalign.integrations.mlflow.judge import MemAlignJudge
+
+__all__ = ["ARTIFACT", "fetched", "get_scorer", "kept", "of_record", "record_of", "teach_mlflow"]
+
+OURS = "memalign"
+"""Our part of the record; MLflow ignores keys that it does not know."""
+
+ARTIFACT = "memalign/judge.json"
+THEIR_DIMENSIONS = 512
+
+
+def record_of(judge: MemAlignJudge) -> dict[str, Any]:
+    """The record of a judge, as JSON values: small, whatever the memory holds."""
+    import mlflow
+    from mlflow.genai.scorers.base import _SERIALIZATION_VERSION, SerializedScorer
+
+    settings, base = judge._settings, judge._base_judge  # noqa: SLF001  # one piece in two files
+    embedding = settings.embedding_model
+    named = isinstance(embedding, str) and not embedding.startswith("local")
+    data = {
+        "base_judge": base.model_dump(),
+        "episodic_trace_ids": judge._episodic_trace_ids,  # noqa: SLF001
+        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],  # noqa: SLF001
+        "reflection_lm": settings.reflection_lm if isinstance(settings.reflection_lm, str) else None,
+        "retrieval_k": settings.retrieval_k or 5,
+        # The one in this process is nothing that MLflow could call: without a name it takes its own default.
+        "embedding_model": embedding if named else None,
+        "embedding_dim": settings.embedding_dim or THEIR_DIMENSIONS,
+        OURS: {**(judge._record or {}).get(OURS, {}), **_own_part(judge)},  # noqa: SLF001
+    }
+    known = {each.name for each in fields(SerializedScorer)}
+    timed = {"timeout": judge.timeout} if "timeout" in known else {}
+    return asdict(
+        SerializedScorer(
+            name=judge.name,
+            description=judge.description,
+            aggregations=judge.aggregations,
+            is_session_level_scorer=judge.is_session_level_scorer,
+            mlflow_version=mlflow.__version__,
+            serialization_version=_SERIALIZATION_VERSION,
+            memory_augmented_judge_data=data,
+            **timed,
+        )
+    )
+
+
+def _own_part(judge: MemAlignJudge) -> dict[str, Any]:
+    base_url = getattr(judge._base_judge, "_base_url", None)  # noqa: SLF001
+    return {
+        "format": 1,
+        "settings": judge._settings.record(),  # noqa: SLF001
+        "value_type": judge._scale.value_type.spec,  # noqa: SLF001
+        "timeout": getattr(judge, "timeout", None),
+        **({"base_url": base_url} if base_url else {}),  # headers may hold secrets, and are never written down
+    }
+
+
+@contextmanager
+def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -> Iterator[MemAlignJudge]:
+    """`judge` with its memory kept as an artifact of a run in the experiment; without the run where the block fails."""
+    from mlflow.tracking import MlflowClient
+    from mlflow.tracking.fluent import _get_experiment_id
+
+    from memalign.registry.bundle import bundle_of
+
+    core = judge.memalign_judge
+    document = bundle_of(core.replace(name=name) if name else core)
+    client = MlflowClient()
+    run = client.create_run(
+        experiment_id or _get_experiment_id(),
+        run_name=f"memalign: {name or judge.name}",
+        tags={"memalign.judge": name or judge.name, "memalign.memory_hash": core.memory.hash},
+    )
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / Path(ARTIFACT).name
+            path.write_text(json.dumps(document), "utf-8")
+            client.log_artifact(run.info.run_id, str(path), artifact_path=str(Path(ARTIFACT).parent))
+        client.set_terminated(run.info.run_id)
+        reference = {"run_id": run.info.run_id, "artifact": ARTIFACT, "checksum": document["checksum"]}
+        yield judge._named(name or judge.name, {OURS: reference})  # noqa: SLF001
+    except BaseException:
+        client.delete_run(run.info.run_id)  # nothing refers to it
+        raise
+
+
+def of_record(data: Mapping[str, Any], timeout: float | None = None) -> MemAlignJudge:
+    """The judge of a record's `memory_augmented_judge_data`; its memory is fetched at the first use."""
+    from mlflow.genai.scorers.base import Scorer
+
+    from memalign.integrations.mlflow.judge import MemAlignJudge
+
+    base = Scorer.model_validate(data["base_judge"])
+    own = data.get(OURS) or {}
+    if own.get("base_url") and hasattr(base, "_base_url"):
+        base._base_url = own["base_url"]  # noqa: SLF001  # MLflow's record of a judge leaves it out
+    if "timeout" in type(base).model_fields:
+        base.timeout = own.get("timeout", timeout)
+    settings = Settings.of_record(own.get("settings") or {})
+    scale = scale_of(base.feedback_value_type)
+    if scale.value_type.spec != own.get("value_type", scale.value_type.spec):
+        scale = scale_of(None, own["value_type"])
+    return MemAlignJudge(base=base, scale=scale, settings=settings, record=dict(data))
+
+
+def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, Any]) -> memalign.Judge:
+    """The judge of ours that a record refers to. Raises MlflowException where its artifact is gone or was changed."""
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    from memalign.registry.bundle import read_bundle
+
+    own = record.get(OURS) or {}
+    where = f"runs:/{own.get('run_id')}/{own.get('artifact')}"
+    lost = (
+        f"judge {base.name!r}: its memory ({where}) cannot be read; memalign.integrations.mlflow.adopt(judge) makes one of "
+        "what the record itself has: its guidelines, and today's feedback on its traces"
+    )
+    try:
+        document = mlflow.artifacts.load_dict(where)
+    except (MlflowException, OSError) as error:
+        raise MlflowException(f"{lost} ({error})") from error
+    if document.get("checksum") != own.get("checksum"):
+        raise invalid(f"{lost}: it is not the one that was registered")
+    try:
+        core, _ = read_bundle(document)
+    except MemalignError as error:
+        raise invalid(f"{lost} ({error})") from error
+    # What a bundle cannot hold: the address and the settings of the judge's own model.
+    wanted = core_of(base, scale, settings.parameters)
+    return core.replace(name=base.name, model=model_of(base), parameters=wanted.parameters)
+
+
+def get_scorer(
+    *,
+    name: str,
+    experiment_id: str | None = None,
+    version: int | None = None,
+    extra_headers: Mapping[str, str] | None = None,
+) -> MemAlignJudge:
+    """A registered judge with its whole memory; one that MLflow's own optimizer aligned is adopted.
+
+    As `mlflow.genai.scorers.get_scorer`, and beside it `extra_headers`, which are never stored. Needs no DSPy. Raises
+    MlflowException: INVALID_PARAMETER_VALUE for a scorer that was never aligned.
+    """
+    from mlflow.genai.scorers.base import Scorer
+    from mlflow.tracking._tracking_service.utils import _get_store
+    from mlflow.tracking.fluent import _get_experiment_id
+
+    from memalign.integrations.mlflow.adopting import adopted
+
+    found = _get_store().get_scorer(experiment_id or _get_experiment_id(), name, version)
+    stored = found.serialized_scorer
+    data = stored.memory_augmented_judge_data
+    if data is None:
+        raise invalid(f"scorer {name!r} was never aligned; mlflow.genai.scorers.get_scorer loads it")
+    judge: MemAlignJudge = Scorer.model_validate(stored) if OURS in data else adopted(data)
+    if extra_headers:
+        judge._base_judge._extra_headers = dict(extra_headers)  # noqa: SLF001  # read a moment ago, nobody else has it
+    return judge
+
+
+def teach_mlflow() -> None:
+    """Let `Scorer.model_validate`, through which MLflow reads every record, read ours; all others go on as before."""
+    from mlflow.genai.scorers.base import Scorer
+
+    theirs = Scorer.model_validate.__func__
+    if getattr(theirs, "reads_memalign", False):
+        return
+
+    @functools.wraps(theirs)
+    def model_validate(cls: type[Any], obj: Any, *args: Any, **kwargs: Any) -> Any:
+        whole = obj if isinstance(obj, Mapping) else getattr(obj, "__dict__", {})
+        data = whole.get("memory_augmented_judge_data")
+        if isinstance(data, Mapping) and OURS in data:
+            return of_record(data, timeout=whole.get("timeout"))
+        return theirs(cls, obj, *args, **kwargs)
+
+    model_validate.reads_memalign = True  # type: ignore[attr-defined]
+    Scorer.model_validate = classmethod(model_validate)
