@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from bench_memory import INSTRUCTIONS, NAME, made, rows
+from bench_memory import INSTRUCTIONS, NAME, made, rows  # type: ignore[import-not-found]  # beside this file
 
 import memalign as ma
 from memalign.models import resolve

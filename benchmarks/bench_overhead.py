@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench_memory import INSTRUCTIONS, NAME, Model, made, rows
+from bench_memory import INSTRUCTIONS, NAME, Model, made, rows  # type: ignore[import-not-found]  # beside this file
 
 import memalign as ma
 

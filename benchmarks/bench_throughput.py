@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench_memory import INSTRUCTIONS, NAME, Model, made, rows
+from bench_memory import INSTRUCTIONS, NAME, Model, made, rows  # type: ignore[import-not-found]  # beside this file
 
 import memalign as ma
 from memalign.models import resolve

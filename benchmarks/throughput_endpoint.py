@@ -17,6 +17,7 @@ import json
 import math
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import cast
 
 ANSWER = json.dumps({"rationale": "It says what happened and what comes next, and is polite.", "value": True})
@@ -104,7 +105,7 @@ class Connection(asyncio.Protocol):
         body = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": "bench"}
         self._send(200, {**body, "choices": [choice], "usage": usage})
 
-    def _send(self, status: int, body: dict[str, object], more: str = "") -> None:
+    def _send(self, status: int, body: Mapping[str, object], more: str = "") -> None:
         data = json.dumps(body).encode()
         head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n{more}\r\n"
         self._transport.write(head.encode() + data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_which_judge_failed_on_which_example_is_said(
 ) -> None:
     answer = endpoint.answer
 
-    def only_tone(body: dict[str, object]) -> object:
+    def only_tone(body: dict[str, Any]) -> Any:
         failing = "reversed" in user_of(body) and "inputs:" not in user_of(body)
         return bad_request("no such thing") if failing else answer(body) if callable(answer) else answer
 

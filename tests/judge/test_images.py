@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,8 +59,9 @@ def judge() -> tuple[Judge, ScriptedChatModel]:
 @pytest.mark.parametrize("field", ["inputs", "outputs"])
 def test_an_image_is_refused_with_the_item_the_field_and_what_to_do(name: str, field: str) -> None:
     one, model = judge()
+    fields: dict[str, Any] = {"id": "t-1", "outputs": "text", field: IMAGES[name]}
     with pytest.raises(InputError) as refused:
-        one(Example(**{"id": "t-1", "outputs": "text", field: IMAGES[name]}))
+        one(Example(**fields))
     said = str(refused.value)
     assert said.startswith(f"t-1: {field}")
     assert "images cannot be judged; say in words what it shows, or leave it out" in said

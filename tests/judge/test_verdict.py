@@ -61,7 +61,8 @@ class TestOneAnswer:
         chances = {1: 0.4, 2: 0.0, 3: 0.1, 4: 0.3, 5: 0.2}
         made = judge(lambda _: told(1, chances), "int:1..5", verdict="direct")(outputs="x")
         assert made.expected == pytest.approx(2.9)
-        assert (made.value, made.confidence) == (3, pytest.approx(0.1))
+        assert made.value == 3
+        assert made.confidence == pytest.approx(0.1)
 
     def test_an_endpoint_that_tells_no_probabilities_still_judges_directly(self) -> None:
         made = judge(lambda _: {"value": False}, verdict="direct")(outputs="x")
@@ -88,18 +89,25 @@ class TestSamples:
     def test_labels_vote(self) -> None:
         one = judge(self.answers(False, True, True), samples=3)
         made = one(outputs="x")
-        assert (made.value, made.confidence) == (True, pytest.approx(2 / 3))
+        assert made.value is True
+        assert made.confidence == pytest.approx(2 / 3)
         assert made.usage.calls == 3
 
     def test_scores_and_numbers_are_averaged(self) -> None:
         made = judge(self.answers(1, 5, 5), "int:1..5", samples=3)(outputs="x")
-        assert (made.value, made.expected) == (4, pytest.approx(11 / 3))
+        assert made.value == 4
+        assert made.expected == pytest.approx(11 / 3)
         assert judge(self.answers(0.0, 1.0), "float:0..1", samples=2)(outputs="x").value == 0.5
+
+    def test_whole_numbers_of_a_wide_range_are_averaged_too(self) -> None:
+        made = judge(self.answers(10, 10, 901), "int:0..1000", samples=3)(outputs="x")
+        assert (made.value, made.confidence, made.probabilities) == (307, 0.0, None)
 
     def test_probabilities_count_more_than_votes(self) -> None:
         replies = iter([told(True, {True: 0.51, False: 0.49}), told(False, {True: 0.1, False: 0.9})])
         made = judge(lambda _: next(replies), samples=2)(outputs="x")
-        assert (made.value, made.confidence) == (False, pytest.approx(0.695))
+        assert made.value is False
+        assert made.confidence == pytest.approx(0.695)
 
     def test_they_are_drawn_warm_and_with_seeds_of_their_own(self) -> None:
         one = judge(self.answers(True, True, True), samples=3, seed=7)
@@ -133,6 +141,16 @@ class TestSwap:
 
         made = judge(answer, "A|B|tie", swap=True)(outputs=PAIR)
         assert (made.value, made.confidence) == ("B", 1.0)
+
+    def test_a_reason_that_was_given_of_swapped_sides_says_so(self) -> None:
+        replies = iter(
+            [
+                told("A", {"A": 0.6, "B": 0.4}, rationale="A is kind."),
+                told("A", {"A": 0.9, "B": 0.1}, rationale="A is short."),
+            ]
+        )
+        made = judge(lambda _: next(replies), "A|B", swap=True)(outputs=PAIR)
+        assert (made.value, made.rationale) == ("B", "With A and B swapped: A is short.")
 
     def test_a_tie_stays_a_tie(self) -> None:
         made = judge(lambda _: {"rationale": "r", "value": "tie"}, "A|B|tie", swap=True)(outputs=PAIR)

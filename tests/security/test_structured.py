@@ -26,10 +26,12 @@ _LOOKED = re.compile(
 )
 
 
-def judge(field: str, *, context_tokens: int = 16_000, look: Any = None) -> tuple[Judge, ScriptedChatModel]:
+def judge(
+    field: str, *, context_tokens: int = 16_000, look: dict[str, Any] | None = None
+) -> tuple[Judge, ScriptedChatModel]:
     def reply(request: ChatRequest) -> Answer:
         if request.schema_name == "look":
-            return look
+            return look or {}
         return {"rationale": "So.", "value": True}
 
     model = ScriptedChatModel(reply, limits=Limits(context_tokens=context_tokens))
