@@ -92,6 +92,29 @@ class TestCalibratedValue:
         judge = taught(0).align([row(number) | {"value": True} for number in range(40)]).judge
         assert judge(inputs="q", outputs="a").calibrated_value is None
 
+    def test_what_another_model_said_is_none_of_its_habits(self) -> None:
+        other = ScriptedChatModel(lambda _: {"rationale": "r", "value": False}, name="another")
+        assert taught(40).replace(model=other)(inputs="q", outputs="a").calibrated_value is None
+
+    def test_labels_that_the_judge_no_longer_has_are_left_out(self) -> None:
+        def answer(request: ChatRequest) -> Any:
+            return {"rationale": "r", "value": "yes"} if request.schema_name == "judgment" else {"changes": []}
+
+        judge = taught(0, feedback_value_type="yes|no|maybe", model=ScriptedChatModel(answer))
+        judge = judge.align([row(number) | {"value": ("yes", "no", "maybe")[number % 3]} for number in range(45)]).judge
+        assert judge(inputs="q", outputs="a").calibrated_value in ("yes", "no", "maybe")
+        assert judge.replace(feedback_value_type="yes|no")(inputs="q", outputs="a").calibrated_value is None
+
+    def test_so_many_labels_that_a_fit_would_take_minutes_have_none(self) -> None:
+        labels = [f"label {number}" for number in range(40)]
+
+        def answer(request: ChatRequest) -> Any:
+            return {"rationale": "r", "value": labels[0]} if request.schema_name == "judgment" else {"changes": []}
+
+        judge = taught(0, feedback_value_type="|".join(labels), model=ScriptedChatModel(answer))
+        judge = judge.align([row(number) | {"value": labels[number % 40]} for number in range(60)]).judge
+        assert judge(inputs="q", outputs="a").calibrated_value is None
+
     def test_after_forgetting_it_is_the_head_of_what_is_left(self) -> None:
         judge = taught(40)
         first = aio.run(fit_head(judge))

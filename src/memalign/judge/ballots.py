@@ -27,9 +27,13 @@ class Ballot(msgspec.Struct, frozen=True, kw_only=True):
     chances: dict[Value, float] | None = None
 
     def renamed(self, names: Mapping[str, str]) -> Ballot:
-        """The ballot of an item whose sides were swapped, as one of the item itself."""
+        """The ballot of an item whose sides were swapped, as one of the item itself; its reason says that they were."""
+        if not names:
+            return self
         chances = None if self.chances is None else {_named(label, names): p for label, p in self.chances.items()}
-        return msgspec.structs.replace(self, value=_named(self.value, names), chances=chances)
+        # Its words call each side by the other's name, and are read beside a verdict that does not.
+        rationale = self.rationale and f"With {' and '.join(names)} swapped: {self.rationale}"
+        return msgspec.structs.replace(self, value=_named(self.value, names), rationale=rationale, chances=chances)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +85,9 @@ def _chance(ballot: Ballot, label: Value) -> float:
 
 
 def _middle(values: Sequence[Value], value_type: ValueType) -> Value:
-    if value_type.kind == "float":
-        return fmean(float(value) for value in values)
+    if value_type.numeric:
+        mean = fmean(float(value) for value in values)
+        return mean if value_type.kind == "float" else round(mean)
     votes = Counter(values)
     return max(votes, key=lambda value: votes[value])  # of equally many the first
 

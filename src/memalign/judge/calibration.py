@@ -28,6 +28,8 @@ __all__ = ["FEWEST", "MOST", "Head", "calibrate", "fit_head"]
 
 FEWEST, MOST = 30, 2000
 """Labelled cases with a probe: below, there is no head; above, a fixed sample of them is enough."""
+MOST_LABELS = 10
+"""Labels above which there is no head: a fit takes their number to the sixth (forty: a quarter of an hour)."""
 RIDGE = 1.0
 STEPS = 30
 
@@ -60,9 +62,10 @@ async def calibrate(judge: Judge, example: Example, verdict: Value) -> dict[Valu
 
 
 async def fit_head(judge: Judge) -> Head | None:
-    """The head of the judge's memory; None below 30 cases with a label and a probe, for one label only, or other types.
+    """The head of the judge's memory; None below 30 cases with a label and a probe, for one label only, or above ten.
 
-    Only for bool and choices: a score's distance was not measured to be worth it.
+    Only for bool and choices: a score's distance was not measured to be worth it. A stale probe does not count (the habits of
+    another model or of other instructions are not this judge's), nor does a label that the judge cannot give.
     """
     kept: dict[str, Head | None] = judge.memory.__dict__.setdefault("_heads", {})
     key = judge.base_fingerprint
@@ -78,8 +81,11 @@ async def _fitted(judge: Judge) -> Head | None:
     if judge.value_type.kind not in ("bool", "choice"):
         return None
     known: dict[str, Case] = {}
+    made_by, allowed = judge.base_fingerprint, judge.value_type.labels
+    if len(allowed) > MOST_LABELS:
+        return None
     for case in memory.cases:
-        if case.probe is not None and memory.label(case) is not None:
+        if case.probe is not None and case.probe.judge == made_by and memory.label(case) in allowed:
             known.setdefault(case.example.content_hash, case)
     # By hash: as good as drawn, and the same whatever came first.
     cases = [known[content] for content in sorted(known)[:MOST]]
