@@ -165,17 +165,32 @@ def rollback(
 def export(
     name: Name,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The bundle to write.", show_default=False)],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.", show_default=False)],
+    form: Annotated[
+        str, typer.Option("--format", metavar="FORM", help="bundle, prompt, mlflow, dspy or inspect.")
+    ] = "bundle",
     version: Version = None,
     registry: RegistryUrl = DEFAULT_REGISTRY,
     json_output: JsonOutput = False,
 ) -> int:
     """Write a judge as one JSON file that judges offline: settings, examples, vectors, guidelines.
 
-    An erase cannot reach exported files.
+    With --format, for other tools, as text without the examples: prompt is for any model; mlflow, dspy and inspect are
+    Python files for MLflow, DSPy and Inspect. Only a bundle can be imported. An erase cannot reach exported files.
     """
     opened = open_registry(registry)
     number = version or head_of(opened, name)
+    if form != "bundle":
+        from memalign.integrations.texts import as_text
+
+        text = as_text(opened.load(name, number), form)
+        try:
+            out.write_text(text, "utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write {out}: {error.strerror}") from None
+        data = {"judge": name, "version": number, "out": str(out), "format": form}
+        Output(json=json_output).give(data, f"wrote version {number} of {name} to {out}")
+        return DONE
     document = opened.export(name, out, number)
     data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
     Output(json=json_output).give(data, f"wrote version {number} of {name} to {out}")

@@ -1,0 +1,268 @@
+"""Aligned judges in MLflow's registry: small records that plain MLflow reads, and everything back here."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.genai import scorers
+from mlflow.tracking._tracking_service.utils import _get_store
+
+import memalign as ma
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt, as_scorer, get_scorer
+from tests.support.mlflow_world import fetched, lesson, says, tone_judge
+
+if TYPE_CHECKING:
+    from tests.support.endpoint import Endpoint
+
+
+@pytest.fixture
+def aligned(endpoint: Endpoint) -> MemAlignJudge:
+    return tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer(retrieval_k=3))
+
+
+def record_of(name: str) -> dict[str, Any]:
+    found = _get_store().get_scorer(mlflow.tracking.fluent._get_experiment_id(), name)
+    return json.loads(found._serialized_scorer)
+
+
+def test_a_registered_judge_comes_back_from_mlflow_with_its_whole_memory(aligned):
+    registered = aligned.register()
+    assert registered.status.value == "STOPPED"
+    assert [each.name for each in scorers.list_scorers()] == ["tone"]
+    loaded = scorers.get_scorer(name="tone")
+    assert isinstance(loaded, MemAlignJudge)
+    assert loaded.instructions == aligned.instructions
+    assert len(loaded._semantic_memory) == len(loaded._episodic_memory) == 2
+    assert loaded.memalign_judge == aligned.memalign_judge
+    assert loaded(inputs={"question": "question 1"}, outputs="answer 1").value is False
+    assert loaded.align(fetched(*aligned._episodic_trace_ids)) is loaded
+    scorers.delete_scorer(name="tone", version="all")
+    assert scorers.list_scorers() == []
+
+
+def test_the_record_is_mlflows_own_and_small(aligned):
+    aligned.register()
+    record = record_of("tone")
+    data = record["memory_augmented_judge_data"]
+    assert data["base_judge"]["instructions_judge_pydantic_data"]["model"] == "openai:/small"
+    assert data["episodic_trace_ids"] == aligned._episodic_trace_ids
+    assert [set(each) for each in data["semantic_memory"]] == [{"guideline_text", "source_trace_ids"}] * 2
+    assert (data["retrieval_k"], data["embedding_model"], data["embedding_dim"]) == (3, None, 512)
+    assert set(data["memalign"]) >= {"run_id", "artifact", "checksum"}
+    assert "say: case" not in json.dumps(record)
+    assert len(json.dumps(record)) < 4000
+
+
+@pytest.mark.skipif(find_spec("dspy") is None, reason="plain MLflow runs aligned judges with DSPy only")
+def test_plain_mlflow_loads_and_runs_it(aligned, store, experiment, endpoint):
+    aligned.register()
+    endpoint.answer = '{"result": false, "rationale": "so"}'
+    program = f"""
+import sys
+sys.modules["memalign"] = None
+import mlflow
+from mlflow.genai.scorers import get_scorer
+mlflow.set_tracking_uri({store!r})
+judge = get_scorer(name="tone", experiment_id={experiment!r})
+print(type(judge).__name__, len(judge._semantic_memory), judge(inputs="q", outputs="a").value)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-3:] == ["MemoryAugmentedJudge", "2", "False"]
+
+
+def test_a_registered_version_stays_as_it_was_whatever_becomes_of_its_traces(aligned, experiment):
+    aligned.register()
+    first = aligned._episodic_trace_ids
+    aligned.align(fetched(lesson(3))).register()
+    says(first[0], True, "never mind", by="ben")
+    mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=[first[1]])
+    old = get_scorer(name="tone", version=1)
+    assert old.memalign_judge == aligned.memalign_judge
+    assert len(get_scorer(name="tone")._semantic_memory) == 3
+
+
+def test_the_memory_is_fetched_when_it_is_needed_and_once(aligned, monkeypatch):
+    aligned.register()
+    fetches: list[str] = []
+    load = mlflow.artifacts.load_dict
+    monkeypatch.setattr(mlflow.artifacts, "load_dict", lambda uri: fetches.append(uri) or load(uri))
+    loaded = scorers.get_scorer(name="tone")
+    assert loaded.instructions == aligned.instructions
+    assert fetches == []
+    for _ in range(3):
+        loaded(inputs="q", outputs="answer 9")
+    assert len(fetches) == 1
+
+
+def test_another_name_is_another_scorer(aligned):
+    aligned.register(name="warmth")
+    loaded = get_scorer(name="warmth")
+    assert (loaded.name, loaded.memalign_judge.name) == ("warmth", "warmth")
+    assert loaded(inputs="q", outputs="answer 9").name == "warmth"
+    assert aligned.name == "tone"
+
+
+def test_settings_and_the_judges_address_survive_and_headers_do_not(endpoint, monkeypatch):
+    judge = tone_judge(
+        base_url=endpoint.base_url, extra_headers={"Authorization": "secret"}, inference_params={"temperature": 0.2}
+    )
+    optimizer = MemAlignOptimizer(parameters={"abstain_below": 0.5}, authority=["ana"], shard_size=2)
+    judge.align(fetched(lesson(1)), optimizer).register()
+    assert "secret" not in json.dumps(record_of("tone"))
+    loaded = get_scorer(name="tone", extra_headers={"Authorization": "given again"})
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    loaded(inputs="q", outputs="answer 9")
+    assert endpoint.requests[-1]["temperature"] == 0.2
+    assert endpoint.headers[-1]["authorization"] == "given again"
+    assert loaded._settings == optimizer._settings
+    assert loaded.memalign_judge.parameters == {"temperature": 0.2, "abstain_below": 0.5}
+
+
+def test_a_memory_that_is_gone_is_named_and_the_rest_can_be_adopted(aligned, tmp_path):
+    aligned.register()
+    run_id = record_of("tone")["memory_augmented_judge_data"]["memalign"]["run_id"]
+    for file in Path(tmp_path).rglob("judge.json"):
+        file.unlink()
+    loaded = scorers.get_scorer(name="tone")
+    assert loaded.instructions == aligned.instructions
+    with pytest.raises(MlflowException, match=run_id):
+        loaded(inputs="q", outputs="a")
+    again = adopt(loaded)
+    assert again.instructions == aligned.instructions
+    assert len(again._episodic_memory) == 2
+    assert again(inputs="q", outputs="answer 1").value is False
+
+
+def test_a_memory_that_was_changed_is_refused(aligned, tmp_path):
+    aligned.register()
+    (file,) = Path(tmp_path).rglob("judge.json")
+    file.write_text(file.read_text().replace("case 1 is unkind", "case 1 is lovely"))
+    with pytest.raises(MlflowException, match="damaged or was edited"):
+        _ = scorers.get_scorer(name="tone").memalign_judge
+
+
+def test_where_mlflow_refuses_the_judge_no_run_is_left(aligned, experiment, monkeypatch):
+    def refuse(*_: Any, **__: Any) -> None:
+        raise MlflowException("no room")
+
+    monkeypatch.setattr(type(_get_store()), "register_scorer", refuse)
+    with pytest.raises(MlflowException, match="no room"):
+        aligned.register()
+    assert mlflow.search_runs([experiment], output_format="list") == []
+
+
+def test_other_scorers_are_read_by_mlflow_as_before(endpoint):
+    tone_judge(name="plain").register()
+    assert type(scorers.get_scorer(name="plain")).__name__ == "InstructionsJudge"
+    with pytest.raises(MlflowException, match="was never aligned"):
+        get_scorer(name="plain")
+
+
+# -- from MLflow's optimizer, from our registry, and back -------------------------------------------------------------------
+
+
+def theirs(judge: Any, trace_ids: list[str], guidelines: list[dict[str, Any]]) -> None:
+    """What MLflow's own optimizer leaves in the registry."""
+    dump = judge.model_dump()
+    data = {
+        "base_judge": dump,
+        "episodic_trace_ids": trace_ids,
+        "semantic_memory": guidelines,
+        "reflection_lm": "openai:/large",
+        "retrieval_k": 4,
+        "embedding_model": "openai:/embed",
+        "embedding_dim": 512,
+    }
+    record = {**dump, "instructions_judge_pydantic_data": None, "memory_augmented_judge_data": data}
+    _get_store().register_scorer(mlflow.tracking.fluent._get_experiment_id(), judge.name, json.dumps(record))
+
+
+def test_a_judge_that_mlflows_optimizer_aligned_is_adopted_and_learns_and_forgets_on(endpoint, caplog):
+    one, two = lesson(1), lesson(2)
+    theirs(
+        tone_judge(),
+        [one, two, "tr-gone"],
+        [
+            {"guideline_text": "case 1 is unkind", "source_trace_ids": [one]},
+            {"guideline_text": "case 2 is unkind", "source_trace_ids": [one, two]},
+            {"guideline_text": "case 5 is unkind", "source_trace_ids": None},
+            {"guideline_text": "from a trace that is gone", "source_trace_ids": ["tr-gone"]},
+        ],
+    )
+    with caplog.at_level(logging.WARNING):
+        adopted = get_scorer(name="tone")
+    assert "1 traces are gone" in caplog.text
+    assert [each.guideline_text for each in adopted._semantic_memory] == [
+        "case 1 is unkind",
+        "case 2 is unkind",
+        "case 5 is unkind",
+    ]
+    assert adopted(inputs="q", outputs="answer 5").value is False
+    assert endpoint.embedding_requests == []
+    more = adopted.align(fetched(one, two, lesson(3)))
+    assert len(more._semantic_memory) == 4
+    forgot = more.unalign([two])
+    assert {each.guideline_text for each in forgot._semantic_memory} == {
+        "case 1 is unkind",
+        "case 3 is unkind",
+        "case 5 is unkind",
+    }
+
+
+def test_a_judge_moves_from_mlflow_to_our_registry_and_back(aligned, tmp_path):
+    registry = ma.Registry(f"sqlite:///{tmp_path / 'judges.db'}")
+    registry.save(aligned.memalign_judge)
+    back = as_scorer(registry.load("tone"))
+    assert back.instructions == aligned.instructions
+    back.register(name="back")
+    assert get_scorer(name="back").memalign_judge.memory == aligned.memalign_judge.memory
+
+
+def test_any_judge_of_ours_is_a_scorer_with_its_own_scale(endpoint):
+    endpoint.answer = {"rationale": "r", "value": 4}
+    judge = ma.Judge(
+        name="quality", feedback_value_type="int:1..5", model="openai:small", instructions="How good is {{ outputs }}?"
+    )
+    score = as_scorer(judge)
+    assert score.feedback_value_type is int
+    result = mlflow.genai.evaluate(data=[{"inputs": {"q": "x"}, "outputs": "a"}], scorers=[score])
+    assert list(result.result_df["quality/value"]) == [4]
+    score.register()
+    assert get_scorer(name="quality").memalign_judge.value_type.spec == "int:1..5"
+
+
+def test_a_judge_of_conversations_is_a_session_level_scorer(endpoint):
+    judge = ma.Judge(
+        name="resolved", feedback_value_type=bool, model="openai:small", instructions="Resolved? {{ conversation }}"
+    )
+    score = as_scorer(judge)
+    assert score.is_session_level_scorer
+    endpoint.answer = {"rationale": "r", "value": True}
+    ids = []
+    for n in (1, 2):
+        with mlflow.start_span("turn") as span:
+            mlflow.update_current_trace(metadata={"mlflow.trace.session": "s-1"})
+            span.set_inputs({"question": f"question {n}"})
+            span.set_outputs(f"answer {n}")
+        ids.append(span.trace_id)
+    assert score(session=fetched(*ids)).value is True
+    assert "answer 2" in str(endpoint.requests[-1])
+
+
+def test_alignments_are_runs_where_that_is_asked_for(endpoint, experiment):
+    tone_judge().align(fetched(lesson(1)), MemAlignOptimizer(log_run=True))
+    (run,) = mlflow.search_runs([experiment], output_format="list")
+    assert run.data.metrics["feedback.learned"] == 1
+    assert run.data.metrics["guidelines.in_force"] == 1
+    assert run.data.params["judge"] == "tone"
+    text = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/diff.txt")
+    assert "+ G1  case 1 is unkind" in text
