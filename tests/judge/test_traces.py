@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Example, Judge, aio
-from memalign.content import span_tree
+from memalign.content import span_tree, turns_of
 from memalign.errors import InvalidOutput, ModelUnavailable
 from memalign.judge.explore import with_looks
 from memalign.judge.looks import Look, look_of, look_schema, looks_in, show
@@ -148,6 +148,29 @@ class TestForms:
         one, model = judge([VERDICT])
         assert one(trace=trace).value is False
         assert f"trace: {json.dumps(trace)}" in model.requests[0].user
+
+    @pytest.mark.parametrize("time", ["²", "--5", "5" * 5000, "0001-01-01T00:00:00", "yesterday", "1.5."])
+    def test_a_time_that_is_none_is_unknown(self, time: str) -> None:
+        tree = span_tree([{"name": "a", "span_id": "1", "start_time": time}])
+        assert tree is not None
+        assert tree.spans[0].start is None
+
+    @pytest.mark.parametrize("number", ["²", "--5", "9" * 5000])
+    def test_a_whole_number_that_is_none_stays_what_it_is(self, number: str) -> None:
+        attributes = [{"key": "tries", "value": {"intValue": number}}]
+        tree = span_tree([{"name": "a", "span_id": "1", "attributes": attributes}])
+        assert tree is not None
+        assert tree.spans[0].attributes == {"tries": number}
+
+    def test_brackets_in_a_text_end_nobodys_stack(self) -> None:
+        small, deep = "[" * 20 + "]" * 20, "[" * 960 + "]" * 960
+        for text, opened in ((small, True), (deep, False)):
+            tree = span_tree([{"name": "a", "span_id": "1", "inputs": text, "attributes": {"x": text}}])
+            assert tree is not None
+            assert (tree.spans[0].inputs != text) is opened
+            assert (tree.spans[0].attributes["x"] != text) is opened
+            (turn,) = turns_of([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": text}]}]) or ()
+            assert (turn.calls[0]["arguments"] != text) is opened
 
     def test_the_text_of_a_trace_is_the_trace(self) -> None:
         assert span_tree(json.dumps(mlflow(RUN))) == span_tree(mlflow(RUN)) != None  # noqa: E711

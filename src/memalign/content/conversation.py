@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from memalign.content.inside import read_inside
 from memalign.errors import InputError
 
 __all__ = ["Turn", "turns_of"]
@@ -112,8 +112,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     inner = function if isinstance(function, Mapping) else call
     arguments = inner.get("arguments", inner.get("args"))
     if isinstance(arguments, str):
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):  # cut off: shown as the model wrote it
-            arguments = msgspec.json.decode(arguments)
+        arguments = read_inside(arguments)  # one that was cut off is shown as the model wrote it
     named = {"id": call.get("id"), "name": inner.get("name"), "arguments": arguments}
     return {name: each for name, each in named.items() if each is not None}
 

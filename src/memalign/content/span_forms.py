@@ -12,11 +12,15 @@ convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, M
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
+
+from memalign.content.inside import read_inside
+from memalign.records import MAX_DEPTH
 
 __all__ = ["RawSpan", "RawTrace", "read_spans"]
 
@@ -78,6 +82,9 @@ _BOOKKEEPING = frozenset(
     )
 )
 _READ = frozenset((*_IDS, *_PARENTS, *_CHILDREN, *_TRACES, *_STARTS, *_ENDS, *_INPUTS, *_OUTPUTS, *_KINDS))
+# Python takes more for a digit than JSON does, and refuses to read thousands of them.
+_WHOLE = re.compile(r"-?[0-9]{1,40}")
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
 _INFO = ("state", "status", "execution_duration", "execution_duration_ms", "execution_time_ms")
 
 
@@ -123,10 +130,8 @@ def read_spans(trace: object) -> RawTrace | None:
 def _parsed_text(text: str) -> object:
     if text.lstrip()[:1] not in ("{", "[") or not ("pan" in text or "children" in text or "child_runs" in text):
         return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None
+    found = read_inside(text, deepest=3 * MAX_DEPTH)  # spans inside spans: what each holds is not nested as deep
+    return None if isinstance(found, str) else found
 
 
 def _of_object(trace: Mapping[str, Any]) -> RawTrace | None:
@@ -331,7 +336,7 @@ def _any_value(value: object) -> Any:
         case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
             return held
         case "intValue":  # a text, since JSON's numbers end at 2^53
-            return int(held) if str(held).lstrip("-").isdigit() else held
+            return int(held) if _WHOLE.fullmatch(str(held)) else held
         case "arrayValue":
             values = held.get("values") if isinstance(held, Mapping) else None
             return [_any_value(each) for each in values or ()]
@@ -344,10 +349,7 @@ def _any_value(value: object) -> Any:
 def _opened(value: object, *, surely: bool = False) -> Any:
     """The value itself where it stands as JSON inside a text, as most tracers write what a span was given."""
     if isinstance(value, str) and (surely or value[:1] in ("{", "[", '"')):
-        try:
-            return msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError):
-            return value
+        return read_inside(value)
     return value
 
 
@@ -362,7 +364,7 @@ def _moment(span: Mapping[str, Any], names: Sequence[str]) -> int | None:
     value = span.get(name)
     if isinstance(value, str):
         text = value.strip()
-        if not text.lstrip("-").replace(".", "", 1).isdigit():
+        if not _NUMBER.fullmatch(text):
             return _written(text)
         value = float(text) if "." in text else int(text)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
@@ -376,6 +378,6 @@ def _moment(span: Mapping[str, Any], names: Sequence[str]) -> int | None:
 def _written(text: str) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
+    except (ValueError, OverflowError, OSError):  # no time, or one of a year that the system's clock does not know
         return None
-    return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1_000
