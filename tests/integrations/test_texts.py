@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from memalign import Judge, Memory
-from memalign.cli import main
 from memalign.errors import InputError
 from memalign.integrations.texts import FORMATS, as_text
 from memalign.records import Guideline
 from memalign.registry import Registry
+from tests.cli.conftest import invoke
 
 RULE = 'Say "sorry" first, {{ then }} act \\ help.'
 
@@ -50,7 +50,7 @@ def test_every_format_holds_the_authors_text_and_the_guidelines_in_force(form):
 @pytest.mark.parametrize("form", ["mlflow", "dspy", "inspect"])
 @pytest.mark.parametrize("value_type", [bool, 'A|B|it\'s "C"', "int:1..5"])
 def test_the_files_are_python_whatever_the_judge_is_called(form, value_type):
-    ast.parse(as_text(judge(name='say "hi" \\ there', feedback_value_type=value_type), form))
+    ast.parse(as_text(judge(name='say "hi", there', feedback_value_type=value_type), form))
 
 
 def test_the_prompt_says_what_the_answer_looks_like():
@@ -74,7 +74,7 @@ def test_inspect_formats_its_template_and_finds_the_grade():
     shown = values["template"].format(question="Q", answer="A", criterion="", instructions="GO")
     assert shown.endswith("[QUESTION]\nQ\n\n[ANSWER]\nA\n\nGO")
     assert "Is the answer kind" in shown
-    assert re.search(values["grade_pattern"], "warm\nGRADE: C")[1] == "C"
+    assert re.findall(values["grade_pattern"], "warm\nGRADE: C") == ["C"]
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,12 @@ def test_what_a_tool_has_no_place_for_is_refused(changes, form, message):
         as_text(judge(**changes), form)
 
 
-def test_the_command_writes_it(tmp_path, capsys):
+def test_the_command_writes_it(tmp_path):
     url = f"sqlite:///{tmp_path / 'judges.db'}"
     Registry(url).save(judge())
     out = tmp_path / "tone.py"
-    assert main(["export", "good tone", "--format", "dspy", "-o", str(out), "--registry", url]) == 0
+    assert invoke("export", "good tone", "--format", "dspy", "-o", out, "--registry", url).code == 0
     assert out.read_text() == as_text(judge(), "dspy")
-    assert main(["export", "good tone", "--format", "yaml", "-o", str(out), "--registry", url]) == 2
-    assert "formats: prompt, mlflow, dspy, inspect" in capsys.readouterr().err
+    wrong = invoke("export", "good tone", "--format", "yaml", "-o", out, "--registry", url)
+    assert wrong.code == 2
+    assert "formats: prompt, mlflow, dspy, inspect" in wrong.err

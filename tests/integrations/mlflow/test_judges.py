@@ -95,7 +95,9 @@ def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
 def test_inference_parameters_address_and_headers_of_the_judge_are_used_throughout(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with Endpoint(
-        lambda body: {"rationale": "r", "value": True} if "judgment" in str(body) else {"changes": []}
+        lambda body: (
+            {"rationale": "r", "value": True} if "judgment" in str(body["response_format"]) else {"changes": []}
+        )
     ) as server:
         judge = tone_judge(
             base_url=server.base_url,
@@ -104,7 +106,7 @@ def test_inference_parameters_address_and_headers_of_the_judge_are_used_througho
         )
         aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
         aligned.unalign(aligned._episodic_trace_ids)(inputs="q", outputs="a")
-        assert len(server.requests) > 3
+        assert len(server.requests) == 3
         for body in (server.requests[0], server.requests[-1]):
             assert (body["temperature"], body["top_p"], body["max_tokens"], body["house_rule"]) == (0.3, 0.5, 77, 1)
         assert all(headers["x-team"] == "support" for headers in server.headers)

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def aligned(endpoint: Endpoint) -> MemAlignJudge:
-    return tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer(retrieval_k=3))
+    judge: MemAlignJudge = tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer(retrieval_k=3))
+    return judge
 
 
 def record_of(name: str) -> dict[str, Any]:
     found = _get_store().get_scorer(mlflow.tracking.fluent._get_experiment_id(), name)
-    return json.loads(found._serialized_scorer)
+    record: dict[str, Any] = json.loads(found._serialized_scorer)
+    return record
 
 
 def test_a_registered_judge_comes_back_from_mlflow_with_its_whole_memory(aligned):
@@ -94,7 +96,12 @@ def test_the_memory_is_fetched_when_it_is_needed_and_once(aligned, monkeypatch):
     aligned.register()
     fetches: list[str] = []
     load = mlflow.artifacts.load_dict
-    monkeypatch.setattr(mlflow.artifacts, "load_dict", lambda uri: fetches.append(uri) or load(uri))
+
+    def counted(uri: str) -> Any:
+        fetches.append(uri)
+        return load(uri)
+
+    monkeypatch.setattr(mlflow.artifacts, "load_dict", counted)
     loaded = scorers.get_scorer(name="tone")
     assert loaded.instructions == aligned.instructions
     assert fetches == []

@@ -85,8 +85,9 @@ def _instructed(judge: Any) -> Any:
 
     text = str(judge.instructions)
     if guidelines := getattr(judge, "guidelines", None):
-        listed = [guidelines] if isinstance(guidelines, str) else list(guidelines)
-        text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: "\n".join(f"- {each}" for each in listed), text)
+        listed = "\n".join(f"- {each}" for each in ([guidelines] if isinstance(guidelines, str) else guidelines))
+        listed = listed.replace("{{", "{ {").replace("}}", "} }")  # a guideline's own braces are no field of the item
+        text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: listed, text)
         text = re.sub(r"\{\{\s*guidelines_context\s*\}\}", "", text)
     found = set(_BRACES.findall(text))
     if strange := sorted(found - set(_VARIABLES)):
