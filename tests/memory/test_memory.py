@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from memalign import Example, Feedback
 from memalign.errors import UnknownKey
 from memalign.memory import Case, Memory, Probe, Tombstone, Voice, policy_label
-from memalign.memory.budget import estimate_tokens, fit_guidelines
-from memalign.memory.retrieval import CHOICE, Neighbourhood, embedding_text, retrieve, stumbled
+from memalign.memory.budget import Budget, estimate_tokens, fit_guidelines
+from memalign.memory.retrieval import CHOICE, Hit, Neighbourhood, embedding_text, retrieve, stumbled
 from memalign.memory.shown import shorten
 from memalign.memory.standing import standing
+from memalign.memory.working import assemble
 from memalign.records import Guideline
 from memalign.values import Value, ValueType
 
@@ -264,3 +265,21 @@ def test_a_look_at_the_nearest_finds_what_sorting_all_of_them_would(seed: int, c
     around = Neighbourhood(memory(*cases), Example(id="new", inputs="new"), item, BOOL)
     assert [hit.case.id for hit in around.hits(k)] == list(expected.values())[:k]
     assert [hit.case.id for hit in around.hits(2 * k)] == list(expected.values())[: 2 * k], "asked again, for more"
+
+
+def test_what_is_kept_of_shown_cases_may_be_emptied_by_another_thread_at_any_moment() -> None:
+    class Emptied(dict[Any, Any]):
+        def __setitem__(self, key: Any, value: Any) -> None:
+            """As if another thread had emptied it right after."""
+
+    case = Case(example=Example(id="a", outputs="x"), voices=(Voice(id="a", source="ana", value=True),))
+    memory = Memory(cases=(case,))
+    memory.__dict__["_shown"] = Emptied()
+    hits = [Hit(case=case, similarity=1.0, identical=True, misjudged=False, label=True)]
+    budget = Budget.of(context_tokens=8000, system_tokens=0, answer_tokens=100, brief=False)
+    assert assemble(memory, hits, content={"outputs": "y"}, fields=("outputs",), budget=budget).example_ids == ("a",)
+
+
+def test_labels_of_another_type_than_the_judge_has_now_are_compared_as_they_are() -> None:
+    found = memory(case("a", label="good", probe="bad"), case("b", label="good", probe="good"))
+    assert [stumbled(found, each, ValueType.of("float:0..1")) for each in found.cases] == [True, False]

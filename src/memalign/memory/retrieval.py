@@ -70,7 +70,8 @@ def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
     label, probe = memory.label(case), case.probe
     if label is None or probe is None or not value_type.closed:
         return False
-    if value_type.kind == "float":
+    words = isinstance(label, str) or isinstance(probe.value, str)  # of a judge that once answered otherwise
+    if value_type.kind == "float" and not words:
         scale = (value_type.high or 0.0) - (value_type.low or 0.0)
         return abs(float(label) - float(probe.value)) > FLOAT_TOLERANCE * scale
     return probe.value != label

@@ -91,13 +91,14 @@ def _shown(memory: Memory, case: Case, fields: tuple[str, ...], tokens: int) -> 
     # The same cases are near to item after item, and a memory never changes.
     kept: dict[Any, tuple[ShownExample, int, list[str]]] = memory.__dict__.setdefault("_shown", {})
     key = (case.id, fields, tokens)
-    if key not in kept:
+    found = kept.get(key)  # once: another thread's judgment may empty it at any moment
+    if found is None:
         if len(kept) >= MOST_KEPT:
             kept.clear()
         example, missing = _show(memory, case, fields, tokens)
         cost = sum(estimate_tokens(text) for _, text in example.fields) + estimate_tokens(example.answer)
-        kept[key] = example, cost, missing
-    return kept[key]
+        found = kept[key] = example, cost, missing
+    return found
 
 
 def _show(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tuple[ShownExample, list[str]]:
