@@ -51,6 +51,7 @@ def explain(
     from memalign.files import read_judgments
     from memalign.judge.explore import with_looks
     from memalign.judge.looks import looks_in
+    from memalign.judge.verdict import sides_of, swapped
 
     found = read_judgments(out)
     judgment = found.judgments.get(example_id)
@@ -67,6 +68,9 @@ def explain(
     # What the judge read in a long trace is named in the notes, and shows the same again.
     prepared = with_looks(judge, example, aio.run(judge.prepare(example)), looks_in(judgment.notes))
     data = _data(name, number, example_id, judge, judgment, prepared)
+    if judge.parameters.get("swap"):
+        turned = aio.run(judge.prepare(swapped(example, sides_of(judge, example))))
+        data["swapped_prompt"] = _prompt(turned)
     Output(json=json_output).give(data, *_shown(judge, judgment, data))
     return DONE
 
@@ -114,8 +118,13 @@ def _data(
         "guidelines": [{"id": each, "text": texts.get(each, "")} for each in judgment.guideline_ids],
         "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
         "same_prompt": (prepared.guideline_ids, prepared.example_ids) == (judgment.guideline_ids, judgment.example_ids),
-        "prompt": {"system": prepared.request.system, "user": prepared.request.user, "schema": prepared.request.schema},
+        "prompt": _prompt(prepared),
     }
+
+
+def _prompt(prepared: Prepared) -> dict[str, Any]:
+    request = prepared.request
+    return {"system": request.system, "user": request.user, "schema": request.schema}
 
 
 def _shown(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
@@ -143,9 +152,14 @@ def _shown(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     if data["examples"]:
         rows = [(each["id"], value_text(each["label"])) for each in data["examples"]]
         parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt"))
-    several = judge.parameters.get("samples", 1) > 1 or judge.parameters.get("swap")
-    more = "; asked more than once, see the judge's parameters" if several else ""
-    heading = f"The prompt{more}" if data["same_prompt"] else "The first prompt (the judgment took further looks)"
-    prompt = data["prompt"]
-    parts += [f"{heading}\n\n--- system\n{prompt['system']}\n--- user\n{prompt['user']}"]
+    drawn = judge.parameters.get("samples", 1)
+    times = f", asked {drawn} times" if drawn > 1 else ""
+    heading = f"The prompt{times}" if data["same_prompt"] else "The first prompt (the judgment took further looks)"
+    parts.append(f"{heading}\n\n{_messages(data['prompt'])}")
+    if "swapped_prompt" in data:
+        parts.append(f"\nWith the sides swapped{times}\n\n{_messages(data['swapped_prompt'])}")
     return parts
+
+
+def _messages(prompt: dict[str, Any]) -> str:
+    return f"--- system\n{prompt['system']}\n--- user\n{prompt['user']}"

@@ -22,7 +22,7 @@ from memalign.values import Value
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["decide", "sides_of"]
+__all__ = ["decide", "sides_of", "swapped"]
 
 
 class _Answered(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]
     if settings.get("swap"):
         names = sides_of(judge, example)
-        turned = _swapped(example, names)
+        turned = swapped(example, names)
         other, more = await explored(judge, turned, await prepare(judge, turned, model), model)
         asked.append((other, names))
         looked += more
@@ -122,7 +122,9 @@ def sides_of(judge: Judge, example: Example) -> dict[str, str]:
     )
 
 
-def _swapped(example: Example, names: Mapping[str, str]) -> Example:
+def swapped(example: Example, names: Mapping[str, str]) -> Example:
+    """The item with its two sides, `sides_of` it, in each other's place."""
+
     def turned(field: Any) -> Any:
         if not isinstance(field, dict) or not names.keys() <= field.keys():
             return field
