@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memalign.errors import ModelRejected, ModelUnavailable
+from memalign.errors import InvalidOutput, ModelRejected, ModelUnavailable
 from memalign.models import resolve_embedding
 from memalign.models.provider_embedding import MAX_CHARACTERS, MAX_TEXT, ProviderEmbedding
 from memalign.models.providers import Target
@@ -99,3 +99,10 @@ async def test_the_embedder_is_found_by_name(monkeypatch):
     with Endpoint() as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
         assert (await resolve_embedding("openai:any").embed(["a", "b"])).shape[0] == 2
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_a_vector_that_is_not_finite_is_refused(monkeypatch, number):
+    monkeypatch.setattr("tests.support.endpoint.vector_of", lambda _: [number, 1.0, 0.0])
+    with Endpoint() as endpoint, pytest.raises(InvalidOutput, match="not finite"):
+        await model_at(endpoint).embed(["a"])

@@ -74,6 +74,9 @@ class ProviderEmbedding:
         if len({len(row) for row in rows}) != 1:
             raise InvalidOutput(f"{self.name} gave vectors of different lengths")
         vectors = np.asarray(rows, dtype=np.float32)
+        if not np.isfinite(vectors).all():
+            # Kept in a memory, one such vector would be nearest to everything or hide all others.
+            raise InvalidOutput(f"{self.name} gave a vector with a number that is not finite")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
