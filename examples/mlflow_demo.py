@@ -44,13 +44,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n", maxsplit=1)[0])
     parser.add_argument("--model", default="openai:/gpt-4.1-mini")
     parser.add_argument("--tracking-uri", default="sqlite:///mlflow.db")
+    parser.add_argument("--base-url", help="of an OpenAI-compatible server")
     parser.add_argument("--rows", type=int, default=2, help="rows of the evaluation")
     given = parser.parse_args()
     warnings.filterwarnings("ignore", module="mlflow")
     mlflow.set_tracking_uri(given.tracking_uri)
     mlflow.set_experiment("memalign demo")
 
-    judge = make_judge(name="send", instructions=INSTRUCTIONS, model=given.model, feedback_value_type=bool)
+    judge = make_judge(
+        name="send",
+        instructions=INSTRUCTIONS,
+        model=given.model,
+        base_url=given.base_url,
+        feedback_value_type=bool,
+    )
     ids = [traced(customer, reply) for customer, reply, _, _ in REVIEWED]
     for trace_id, (_, _, send, why) in zip(ids, REVIEWED, strict=True):
         expert = AssessmentSource(source_type="HUMAN", source_id="ana@example.org")

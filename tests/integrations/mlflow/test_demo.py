@@ -90,15 +90,11 @@ def told(said: str) -> None:
     assert said.rstrip().endswith("registered: []")
 
 
-def model(endpoint: Endpoint) -> dict[str, str]:
-    return {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_BASE": endpoint.base_url, "OPENAI_API_KEY": "none"}
-
-
 def test_the_demo_runs_from_traces_to_a_registered_judge(store, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", [str(DEMO), "--tracking-uri", store, "--model", "openai:/small"])
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
     with Endpoint(answer) as endpoint:
-        for name, value in model(endpoint).items():
-            monkeypatch.setenv(name, value)
+        given = ["--tracking-uri", store, "--model", "openai:/small", "--base-url", endpoint.base_url]
+        monkeypatch.setattr(sys, "argv", [str(DEMO), *given])
         runpy.run_path(str(DEMO), run_name="__main__")
     told(capsys.readouterr().out)
 
@@ -107,8 +103,11 @@ def test_the_demo_runs_from_traces_to_a_registered_judge(store, monkeypatch, cap
 def test_it_runs_on_a_tracking_server_too(server, tmp_path):
     with Endpoint(answer) as endpoint:
         done = subprocess.run(
-            [sys.executable, str(DEMO), "--tracking-uri", server, "--model", "openai:/small"],
-            env=dict(os.environ) | model(endpoint),
+            [
+                *(sys.executable, str(DEMO), "--tracking-uri", server),
+                *("--model", "openai:/small", "--base-url", endpoint.base_url),
+            ],
+            env=dict(os.environ) | {"OPENAI_API_KEY": "none"},
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -145,6 +145,17 @@ def test_a_model_that_cannot_be_had_is_named_before_anything_is_asked(endpoint: 
     assert endpoint.requests == []
 
 
+def test_an_endpoint_of_mlflows_gateway_is_asked_at_the_tracking_server(monkeypatch, mind):
+    asked: list[str] = []
+    with Endpoint(mind.answer) as server:
+        monkeypatch.setenv("MLFLOW_GATEWAY_URI", server.base_url.removesuffix("/v1"))
+        aligned = tone_judge(model="gateway:/house").align(fetched(lesson(1)), MemAlignOptimizer())
+        assert aligned(inputs={"question": "question 1"}, outputs="answer 1").value is False
+        asked += [body["model"] for body in server.requests]
+    assert set(asked) == {"house"}
+    assert aligned.model == "gateway:/house"
+
+
 # -- other judges --------------------------------------------------------------------------------------------------------
 
 

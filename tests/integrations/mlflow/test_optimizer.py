@@ -40,7 +40,8 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
 
 def test_an_aligned_judge_shows_its_guidelines_after_its_own_text_and_judges_by_them(aligned, endpoint):
     assert aligned.instructions.startswith(INSTRUCTIONS)
-    assert "Distilled Guidelines (2):\n  - case 1 is unkind\n  - case 2 is unkind\n" in aligned.instructions
+    listed = aligned.instructions.partition("\n\nDistilled Guidelines (2):\n")[2]
+    assert sorted(listed.splitlines()) == ["  - case 1 is unkind", "  - case 2 is unkind"]
     assert aligned(inputs={"question": "question 1"}, outputs="answer 1").value is False
     assert aligned(inputs={"question": "question 9"}, outputs="answer 9").value is True
 
@@ -83,7 +84,7 @@ def test_more_feedback_adds_to_what_was_learned_and_the_same_again_costs_nothing
     assert aligned.align(old) is aligned
     assert asked(endpoint) == before
     more = aligned.align([*old, *fetched(lesson(3))])
-    assert [each.guideline_text for each in more._semantic_memory] == [UNKIND.format(n) for n in (1, 2, 3)]
+    assert {each.guideline_text for each in more._semantic_memory} == {UNKIND.format(n) for n in (1, 2, 3)}
     assert len(aligned._semantic_memory) == 2
     assert more.alignment is not None
     assert [row.status for row in more.alignment.rows].count("unchanged") == 2

@@ -28,7 +28,7 @@ _SETTINGS = frozenset(
         "openai_reasoning_effort",
     )
 )
-_WORKSPACE = ("databricks", "endpoints", "gateway", "typesafe")
+_WORKSPACE = ("databricks", "endpoints", "typesafe")
 
 # The variables of MLflow's own prompts, by ours.
 _VARIABLES = {
@@ -98,25 +98,17 @@ def _instructed(judge: Any) -> Any:
     named = {_VARIABLES[name] for name in found}
     missing = [each.name for each in judge.get_input_fields() if each.name not in named]
     text += "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing)
-    return InstructionsJudge(
+    base = InstructionsJudge(
         name=judge.name,
         instructions=text,
         description=judge.description,
-        aggregations=judge.aggregations,
         model=judge.model,
         feedback_value_type=judge.feedback_value_type,
-        **given(
-            {
-                "inference_params": getattr(judge, "inference_params", None),
-                "extra_headers": getattr(judge, "extra_headers", None),
-            }
-        ),
+        inference_params=getattr(judge, "inference_params", None),
+        extra_headers=getattr(judge, "extra_headers", None),
     )
-
-
-def given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `values` that are there: an older MLflow does not know the rest."""
-    return {name: value for name, value in values.items() if value is not None}
+    base.aggregations = judge.aggregations  # MLflow's constructor took them only later
+    return base
 
 
 def core_of(base: Any, scale: Scale, parameters: Mapping[str, Any] | None = None) -> memalign.Judge:
@@ -155,11 +147,22 @@ def model_of(base: Any) -> str | ChatModel:
         else:
             settings.setdefault("extra_body", {})[key] = value
     base_url, headers = getattr(base, "_base_url", None), getattr(base, "_extra_headers", None)
+    if provider == "gateway":
+        name, base_url, headers = _gateway(name, base_url, headers)
     with translated():
         if not (settings or base_url or headers):
             resolve(name)  # a wrong name or a missing key is known before anything is asked
             return name
         return configured(name, base_url=base_url, headers=headers, settings=settings)
+
+
+def _gateway(name: str, base_url: str | None, headers: Mapping[str, str] | None) -> tuple[str, str, dict[str, str]]:
+    """Name, address and headers of an endpoint of MLflow's AI Gateway, which its tracking server serves."""
+    from mlflow.genai.utils.gateway_utils import get_gateway_config
+
+    endpoint = name.partition(":")[2].lstrip("/")
+    config = get_gateway_config(endpoint)  # raises MlflowException where the tracking server is no server
+    return f"openai:{endpoint}", base_url or config.api_base, {**(config.extra_headers or {}), **(headers or {})}
 
 
 def runs_here(base: Any) -> bool:

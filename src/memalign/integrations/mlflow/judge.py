@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mlflow.entities import AssessmentSource, Feedback
 from mlflow.genai.judges.base import Judge
 from mlflow.genai.scorers.base import ScorerKind
-from pydantic import PrivateAttr
 
 import memalign
 from memalign.integrations.mlflow import traces as reading
@@ -69,12 +68,12 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     memory; `alignment` the report of the align or unalign that made it, None for one that was loaded.
     """
 
-    _base_judge: Any = PrivateAttr()
-    _scale: Scale = PrivateAttr()
-    _settings: Settings = PrivateAttr()
-    _core: memalign.Judge | None = PrivateAttr(default=None)
-    _record: dict[str, Any] | None = PrivateAttr(default=None)
-    _alignment: Any = PrivateAttr(default=None)
+    _base_judge: Any
+    _scale: Scale
+    _settings: Settings
+    _core: memalign.Judge | None = None
+    _record: dict[str, Any] | None = None
+    _alignment: Any = None
 
     def __init__(
         self,
