@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("mlflow")
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     mlflow.set_tracking_uri(uri)
-    mlflow.create_experiment("first", artifact_location=(folder / "artifacts").as_uri())
+    with chdir(folder):  # a new store makes a folder for artifacts where it stands
+        mlflow.create_experiment("first", artifact_location=(folder / "artifacts").as_uri())
     return uri
 
 

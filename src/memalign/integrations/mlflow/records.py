@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 import memalign
 from memalign.errors import MemalignError
@@ -77,8 +78,14 @@ def _own_part(judge: MemAlignJudge) -> dict[str, Any]:
         "settings": judge._settings.record(),  # noqa: SLF001
         "value_type": judge._scale.value_type.spec,  # noqa: SLF001
         "timeout": getattr(judge, "timeout", None),
-        **({"base_url": base_url} if base_url else {}),  # headers may hold secrets, and are never written down
+        **({"base_url": _without_secrets(base_url)} if base_url else {}),  # headers are never written down
     }
+
+
+def _without_secrets(url: str) -> str:
+    """The address without the name and password that it may hold."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 @contextmanager
