@@ -46,8 +46,9 @@ def main() -> None:
         run(sys.executable, ("write", str(given.traces + 1 + LATER), store), url, folder)
         for side, python in (("memalign", sys.executable), ("mlflow", given.peer)):
             for part in ("learn", "load") if python else ():
-                steps += [{"side": side, **step} for step in run(str(python), (part, side, store), url, folder)]
-                print(*map(json.dumps, steps[-4:]), sep="\n", flush=True)
+                done = [{"side": side, **step} for step in run(str(python), (part, side, store), url, folder)]
+                print(*map(json.dumps, done), sep="\n", flush=True)
+                steps += done
     if given.out:
         facts = {"traces": given.traces, "latency": given.latency, "later": LATER, "steps": steps}
         given.out.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
