@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -130,11 +131,8 @@ def work(part: str, side: str, store: str) -> None:
         mlflow.set_tracking_uri(store)
         write(int(side))
         return
-    if side == "memalign":
-        from memalign.integrations.mlflow import MemAlignOptimizer
-    else:
-        from mlflow.genai.judges.optimizers import MemAlignOptimizer
-    optimizer = MemAlignOptimizer()
+    homes = {"memalign": "memalign.integrations.mlflow", "mlflow": "mlflow.genai.judges.optimizers"}
+    optimizer = import_module(homes[side]).MemAlignOptimizer()
     clock.step("import")
     mlflow.set_tracking_uri(store)
     mlflow.set_experiment("bench")
