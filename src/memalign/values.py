@@ -13,15 +13,24 @@ import msgspec
 
 from memalign.errors import InvalidValue, InvalidValueType
 
-__all__ = ["Value", "ValueType"]
+__all__ = ["Value", "ValueType", "value_text"]
 
 type_names = "bool, A|B|C, int:1..5, float:-1..1, str"
 
 Value = bool | int | float | str
 """A label. `bool` for pass or fail, `str` for a choice or for free text."""
 
+FLOAT_TOLERANCE = 0.1  # of the scale: closer numbers agree
+
 _TRUE = {"true", "yes", "1", "pass"}
 _FALSE = {"false", "no", "0", "fail"}
+
+
+def value_text(value: Value | None) -> str:
+    """A label as files write it: `true`, `4`, `Refuted`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 class ValueType(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,6 +182,14 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     def closed(self) -> bool:
         """Whether a value carries no words of its own; only `str` values do."""
         return self.kind != "str"
+
+    def agree(self, one: Value, other: Value) -> bool:
+        """Whether two values say the same: equal ones, and floats within a tenth of the scale."""
+        words = isinstance(one, str) or isinstance(other, str)  # of a judge that once answered otherwise
+        if self.kind != "float" or words:
+            return one == other
+        scale = (self.high or 0.0) - (self.low or 0.0)
+        return abs(float(one) - float(other)) <= FLOAT_TOLERANCE * scale
 
     def parse(self, raw: object) -> Value:
         """The value that `raw` (from a file, a person or a model) stands for.

@@ -103,13 +103,16 @@ async def test_each_arm_is_given_what_its_name_says(tone: Task) -> None:
 
 async def test_a_direct_arm_asks_for_no_reason_and_a_calibrated_one_gives_the_calibrated_value(tone: Task) -> None:
     train = tone.cases[:34]
-    verdicts = {}
     for name in ("bare-direct", "memalign-direct", "memalign-calibrated"):
         model = ScriptedChatModel(says)
         fitted = await JUDGES[name].learn(setting(tone, model), () if name == "bare-direct" else train, None)
-        verdicts[name] = [(await fitted.judge(case, "unseen")).value for case in tone.cases[34:44]]
-        assert ("rationale" in model.requests[-1].schema["properties"]) is (name == "memalign-calibrated")
-    assert all(isinstance(value, bool) for value in verdicts["memalign-calibrated"])
+        for case in tone.cases[34:40]:
+            verdict = await fitted.judge(case, "unseen")
+            assert ("rationale" in model.requests[-1].schema["properties"]) is (name == "memalign-calibrated")
+            if name == "memalign-calibrated":
+                made = await fitted.judge_.ajudge(case.example)  # type: ignore[attr-defined]
+                assert made.calibrated_value is not None
+                assert verdict.value == made.calibrated_value
 
 
 async def test_static_examples_are_the_same_for_every_case_and_balanced(tone: Task) -> None:

@@ -223,7 +223,7 @@ async def test_samples_are_drawn_side_by_side() -> None:
 
 
 class TestEvaluation:
-    ROWS = ({"id": f"t-{n}", "outputs": f"reply {n}", "value": n < 6} for n in range(8))
+    ROWS = tuple({"id": f"t-{n}", "outputs": f"reply {n}", "value": n < 6} for n in range(8))
 
     def test_what_the_judge_abstained_on_is_counted_and_the_rest_measured_by_itself(self) -> None:
         def answer(request: ChatRequest) -> ChatReply:

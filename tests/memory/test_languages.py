@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memalign import Example
 from memalign.memory import Case, Memory, Voice
-from memalign.memory.retrieval import embedding_text, retrieve
+from memalign.memory.retrieval import Neighbourhood, embedding_text
 from memalign.memory.words import overlap, signatures
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.prompts.language import language_of
@@ -155,7 +155,7 @@ def new(topics: Topics) -> list[tuple[str, Example]]:
 
 async def found(memory: Memory, item: Example, k: int = 3) -> list[str]:
     vector = (await EMBEDDER.embed([embedding_text(item)]))[0]
-    return [hit.case.id for hit in retrieve(memory, item, vector, k, BOOL)]
+    return [hit.case.id for hit in Neighbourhood(memory, item, vector, BOOL).hits(k)]
 
 
 class TestRetrieval:
@@ -204,7 +204,9 @@ class TestRetrieval:
     async def test_an_item_without_a_comparable_vector_still_finds_only_its_twin(self) -> None:
         memory = await memory_of(known(SPANISH))
         item = msgspec.structs.replace(known(SPANISH)[4], id="new")
-        assert [h.case.id for h in retrieve(memory, item, np.zeros(0, np.float32), 3, BOOL)] == [known(SPANISH)[4].id]
+        assert [h.case.id for h in Neighbourhood(memory, item, np.zeros(0, np.float32), BOOL).hits(3)] == [
+            known(SPANISH)[4].id
+        ]
 
 
 class TestWords:

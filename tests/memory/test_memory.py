@@ -16,7 +16,7 @@ from memalign import Example, Feedback
 from memalign.errors import UnknownKey
 from memalign.memory import Case, Memory, Probe, Tombstone, Voice, policy_label
 from memalign.memory.budget import Budget, estimate_tokens, fit_guidelines
-from memalign.memory.retrieval import CHOICE, Hit, Neighbourhood, embedding_text, retrieve, stumbled
+from memalign.memory.retrieval import CHOICE, Hit, Neighbourhood, embedding_text, stumbled
 from memalign.memory.shown import shorten
 from memalign.memory.standing import standing
 from memalign.memory.working import assemble
@@ -47,7 +47,7 @@ def memory(*cases: Case, **fields: Any) -> Memory:
 
 
 def ids(found: Memory, item: Example, vector: list[float], k: int) -> list[str]:
-    return [hit.case.id for hit in retrieve(found, item, np.array(vector, dtype=np.float32), k, BOOL)]
+    return [hit.case.id for hit in Neighbourhood(found, item, np.array(vector, dtype=np.float32), BOOL).hits(k)]
 
 
 class TestRetrieval:

@@ -96,7 +96,7 @@ def _shown(found: Checked, name: str) -> list[Any]:
 
 
 def _conflict_table(conflicts: Sequence[Conflicting]) -> Any:
-    from memalign.evaluation.result import value_text
+    from memalign.values import value_text
 
     def said(voices: Mapping[str, Value]) -> str:
         return ", ".join(f"{key}: {value_text(value)}" for key, value in voices.items())

@@ -44,7 +44,8 @@ def explain(
 ) -> int:
     """Show what one judgment was made of: guidelines, similar cases, cost, and the very prompt, byte for byte.
 
-    The version that gave it is found by its fingerprint. No model is asked. What a terminal must not show is escaped; --json
+    The version that gave it is found by its fingerprint. No judge model is asked; a provider's embedder is, where
+    the judge finds its cases by one. What a terminal must not show is escaped; --json
     has the prompt as it was sent.
     """
     from memalign import aio
@@ -128,7 +129,7 @@ def _prompt(prepared: Prepared) -> dict[str, Any]:
 
 
 def _shown(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
-    from memalign.evaluation.result import value_text
+    from memalign.values import value_text
 
     verdict: list[tuple[object, object]] = [("value", value_text(judgment.value))]
     verdict += [("rationale", judgment.rationale)] if judgment.rationale else []

@@ -196,7 +196,7 @@ def _seen_line(found: Evaluation) -> str:
 def _disagreements(found: Evaluation) -> list[Any]:
     if not found.disagreements:
         return []
-    from memalign.evaluation.result import value_text
+    from memalign.values import value_text
 
     rows = [
         (each.id, value_text(each.value), value_text(each.label), shorten(each.rationale))
@@ -208,7 +208,7 @@ def _disagreements(found: Evaluation) -> list[Any]:
 
 
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
-    from memalign.evaluation.result import value_text
+    from memalign.values import value_text
 
     rows = [
         (

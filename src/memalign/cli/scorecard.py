@@ -86,7 +86,7 @@ def _loaded(opened: Registry, name: str) -> Judge:
 
 
 def _cases(card: Scorecard) -> Any:
-    from memalign.evaluation.result import value_text
+    from memalign.values import value_text
 
     rows = [
         (row.id, *("error" if name in row.errors else value_text(value) for name, value in row.values.items()))

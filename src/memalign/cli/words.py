@@ -128,6 +128,6 @@ def consequences(before: Judge, after: Judge, *, but: str = "") -> tuple[dict[st
 
 def word(value: Any) -> str:
     """A label as files write it: `true`, `4`, `Refuted`."""
-    from memalign.evaluation.result import value_text
+    from memalign.values import value_text
 
     return value_text(value)

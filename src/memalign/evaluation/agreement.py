@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.result import Disagreement, Evaluation, ScoredCase, clusters, same_value, value_text
+from memalign.evaluation.result import Disagreement, Evaluation, ScoredCase, clusters, same_value
 from memalign.files import check_feedback, read_feedback
 from memalign.memory.voices import policy_label
 from memalign.metrics import (
@@ -26,7 +26,7 @@ from memalign.metrics import (
     wilson_interval,
 )
 from memalign.records import Example, Feedback, Judgment, Usage
-from memalign.values import Value, ValueType
+from memalign.values import Value, ValueType, value_text
 
 __all__ = ["Judging", "aevaluate", "evaluate"]
 

@@ -10,13 +10,12 @@ from typing import Any, Literal
 
 from memalign.errors import RowError
 from memalign.evaluation.findings import Finding, Heard, findings
-from memalign.evaluation.result import value_text
 from memalign.files import check_feedback, read_feedback
 from memalign.judge import Judge
 from memalign.memory.voices import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
 from memalign.records import Feedback
-from memalign.values import Value, ValueType
+from memalign.values import Value, ValueType, value_text
 
 __all__ = ["Checked", "Conflicting", "examine"]
 

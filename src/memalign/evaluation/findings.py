@@ -9,11 +9,10 @@ from math import atanh, sqrt, tanh
 from statistics import NormalDist, fmean, pstdev
 from typing import Any, Literal
 
-from memalign.evaluation.result import value_text
 from memalign.memory.orders import order_in
 from memalign.metrics import wilson_interval
 from memalign.records import UNKNOWN_SOURCE, Feedback, canonical_json
-from memalign.values import Value, ValueType
+from memalign.values import Value, ValueType, value_text
 
 __all__ = ["Finding", "Heard", "findings"]
 

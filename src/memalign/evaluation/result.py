@@ -10,9 +10,9 @@ import msgspec
 
 from memalign.metrics import Estimate
 from memalign.records import Usage
-from memalign.values import Value
+from memalign.values import Value, value_text
 
-__all__ = ["Disagreement", "Evaluation", "ScoredCase", "clusters", "same_value", "value_text"]
+__all__ = ["Disagreement", "Evaluation", "ScoredCase", "clusters", "same_value"]
 
 _TABLE_LABELS = 10  # more rows and columns than that are no table; to_dict has them all
 
@@ -22,13 +22,6 @@ def same_value(value: Value, label: Value) -> bool:
     if isinstance(value, str) and isinstance(label, str):
         return value.strip() == label.strip()
     return value == label
-
-
-def value_text(value: Value | None) -> str:
-    """A label as files write it: `true`, `4`, `Refuted`."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from statistics import fmean
 
 import msgspec
 
-from memalign.memory.retrieval import FLOAT_TOLERANCE
 from memalign.values import Value, ValueType
 
 __all__ = ["Ballot", "Outcome", "count", "label_texts"]
@@ -45,7 +45,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None
 
 
-def label_texts(value_type: ValueType) -> dict[str, Value]:
+@lru_cache(maxsize=64)  # asked several times a judgment
+def label_texts(value_type: ValueType) -> Mapping[str, Value]:
     """Every label by the JSON text that stands for it in an answer; empty where labels cannot be listed."""
     labels = value_type.labels
     return {json.dumps(label, ensure_ascii=False): label for label in labels} if len(labels) <= 101 else {}
@@ -74,7 +75,7 @@ def count(ballots: Sequence[Ballot], value_type: ValueType, *, weigh: bool) -> O
         value = max(labels, key=lambda label: (round(chances[label], 9), label == first.value))
     confidence = chances[value] if chances is not None else None
     if chances is None and len(ballots) > 1:
-        confidence = fmean(_near(ballot.value, value, value_type) for ballot in ballots)
+        confidence = fmean(value_type.agree(ballot.value, value) for ballot in ballots)
     agreeing = (ballot.rationale for ballot in ballots if ballot.value == value and ballot.rationale)
     rationale = next(agreeing, first.rationale)
     return Outcome(value=value, rationale=rationale, chances=chances, confidence=confidence)
@@ -90,13 +91,6 @@ def _middle(values: Sequence[Value], value_type: ValueType) -> Value:
         return mean if value_type.kind == "float" else round(mean)
     votes = Counter(values)
     return max(votes, key=lambda value: votes[value])  # of equally many the first
-
-
-def _near(value: Value, other: Value, value_type: ValueType) -> bool:
-    if value_type.kind != "float":
-        return value == other
-    scale = (value_type.high or 0.0) - (value_type.low or 0.0)
-    return abs(float(value) - float(other)) <= FLOAT_TOLERANCE * scale
 
 
 def _named(value: Value, names: Mapping[str, str]) -> Value:

@@ -25,7 +25,7 @@ from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingMod
 from memalign.models.resolve import resolve, resolve_embedding
 from memalign.models.slots import Slots
 from memalign.records import Example, Judgment, Usage
-from memalign.values import Value
+from memalign.values import Value, value_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,7 +231,7 @@ def _totals(name: str, column: Sequence[Judgment], kind: str) -> Totals:
         abstained += judgment.abstained
         total += float(judgment.value) if kind in ("int", "float") else 0.0
         if kind in ("bool", "choice", "int"):
-            labels[str(judgment.value).lower() if kind == "bool" else str(judgment.value)] += 1
+            labels[value_text(judgment.value)] += 1
     judged = len(column) - failed
     return Totals(
         judge=name,

@@ -17,7 +17,7 @@ from memalign.judge.prompt import Prepared, prepare
 from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
 from memalign.records import Example, Judgment, Usage
-from memalign.values import Value
+from memalign.values import Value, value_text
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
@@ -136,4 +136,4 @@ def swapped(example: Example, names: Mapping[str, str]) -> Example:
 def _keyed(chances: Mapping[Value, float] | None) -> dict[str, float] | None:
     if chances is None:
         return None
-    return {str(label).lower() if isinstance(label, bool) else str(label): p for label, p in chances.items()}
+    return {value_text(label): p for label, p in chances.items()}

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Hit", "Neighbourhood", "embedding_text", "misjudged_keys", "retrieve", "stumbled"]
+__all__ = ["Hit", "Neighbourhood", "embedding_text", "misjudged_keys", "stumbled"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
-FLOAT_TOLERANCE = 0.1  # of the scale: closer verdicts count as agreement
 ENGLISH_CENTRED = "wordllama:"  # what the names of such embedding models begin with
 RELEVANT = 0.6
 """Cosine of the in-process embedder below which a case says nothing of an item's label (docs/decisions/0011-retrieval.md)."""
@@ -70,11 +69,7 @@ def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
     label, probe = memory.label(case), case.probe
     if label is None or probe is None or not value_type.closed:
         return False
-    words = isinstance(label, str) or isinstance(probe.value, str)  # of a judge that once answered otherwise
-    if value_type.kind == "float" and not words:
-        scale = (value_type.high or 0.0) - (value_type.low or 0.0)
-        return abs(float(label) - float(probe.value)) > FLOAT_TOLERANCE * scale
-    return probe.value != label
+    return not value_type.agree(label, probe.value)
 
 
 def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[str]:
@@ -85,13 +80,6 @@ def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[str]:
         stumbles = (case for case in memory.cases if stumbled(memory, case, value_type))
         kept[value_type.spec] = frozenset(voice.key for case in stumbles for voice in case.voices)
     return kept[value_type.spec]
-
-
-def retrieve(
-    memory: Memory, example: Example, vector: NDArray[np.float32], k: int, value_type: ValueType
-) -> tuple[Hit, ...]:
-    """Up to `k` cases for `example`, the most useful first; see `Neighbourhood.hits`."""
-    return Neighbourhood(memory, example, vector, value_type).hits(k)
 
 
 class Neighbourhood:

@@ -17,7 +17,6 @@ from statistics import fmean, median
 from memalign.bench.raw import Fit, Line, View
 from memalign.bench.report.facts import TaskFacts
 from memalign.bench.report.results import Judged, Key, Results
-from memalign.evaluation.result import value_text
 from memalign.metrics import (
     Estimate,
     Statistic,
@@ -30,7 +29,7 @@ from memalign.metrics import (
     mae,
     wilson_interval,
 )
-from memalign.values import Value
+from memalign.values import Value, value_text
 
 __all__ = [
     "Agreement",
