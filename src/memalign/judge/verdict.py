@@ -38,7 +38,11 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     if settings.get("swap"):
         names = sides_of(judge, example)
         turned = swapped(example, names)
-        other, more = await explored(judge, turned, await prepare(judge, turned, model), model)
+        try:
+            other, more = await explored(judge, turned, await prepare(judge, turned, model), model)
+        except ModelError as error:
+            error.usage = looked + (error.usage or Usage())  # the looks into the item as it stands are paid all the same
+            raise
         asked.append((other, names))
         looked += more
     samples = settings.get("samples", 1)
