@@ -133,3 +133,17 @@ async def test_labels_alone_and_comments_alone_teach_only_that(tone: Task) -> No
         fitted = await JUDGES[name].learn(setting(tone, model), tone.cases[:12], None)
         await fitted.judge(tone.cases[30], "unseen")
         assert all(absent not in request.system + request.user for request in model.requests), name
+
+
+async def test_nearest_cases_come_one_five_or_without_what_was_said_about_them(tone: Task) -> None:
+    shown = {}
+    for name in ("nearest", "nearest-1", "nearest-5", "nearest-labels"):
+        model = ScriptedChatModel(says)
+        fitted = await JUDGES[name].learn(setting(tone, model), tone.cases[:12], None)
+        await fitted.judge(tone.cases[30], "unseen")
+        shown[name] = model.requests[-1].user
+    assert shown["nearest-1"].count("Expert:") == 1
+    assert shown["nearest-5"].count("Expert:") == shown["nearest"].count("Expert:") == 5
+    assert "Far too cold" in shown["nearest-5"]
+    assert shown["nearest-labels"].count("Expert:") == 5
+    assert "Far too cold" not in shown["nearest-labels"]

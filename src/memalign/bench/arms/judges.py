@@ -167,6 +167,9 @@ JUDGES = {
         JudgeArm(name="bare-direct", chosen=_nothing, parameters=DIRECT, views=frozenset({"unseen", "seen"})),
         JudgeArm(name="static", chosen=_balanced),
         JudgeArm(name="nearest"),
+        JudgeArm(name="nearest-1", k=1),
+        JudgeArm(name="nearest-5", k=5),
+        JudgeArm(name="nearest-labels", said=_label_only),
         JudgeArm(name="guidelines", stages=default_stages, k=0),
         *(
             JudgeArm(name=f"guidelines-without-{stage}", stages=_without(stage), k=0)
