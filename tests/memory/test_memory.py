@@ -46,6 +46,11 @@ def memory(*cases: Case, **fields: Any) -> Memory:
     return Memory(cases=tuple(sorted(cases, key=lambda each: each.id)), **fields)
 
 
+def many(*cases: Case) -> Memory:
+    """The cases among so many unlike ones that the nearest are a choice."""
+    return memory(*cases, *(case(f"z{n:02}", [-1.0, -1.0]) for n in range(CHOICE)))
+
+
 def ids(found: Memory, item: Example, vector: list[float], k: int) -> list[str]:
     return [hit.case.id for hit in Neighbourhood(found, item, np.array(vector, dtype=np.float32), BOOL).hits(k)]
 
@@ -80,16 +85,23 @@ class TestRetrieval:
 
     def test_the_most_useful_case_of_a_label_that_would_be_missing_takes_the_last_place(self) -> None:
         others = [case(f"a{n}", self.near) for n in range(3)]
-        found = memory(*others, case("b", [0.8, 0.6], label=False, probe=False), case("z", self.far, label=False))
+        found = many(*others, case("b", [0.8, 0.6], label=False, probe=False), case("y", self.far, label=False))
         assert ids(found, self.item, self.near, 2) == ["a0", "b"]
-        rest = memory(*others, case("b", [0.8, 0.6], label=False, probe=True), case("c", [0.6, 0.8], label=False))
+        rest = many(*others, case("b", [0.8, 0.6], label=False, probe=True), case("c", [0.6, 0.8], label=False))
         assert ids(rest, self.item, self.near, 3)[:1] == ["b"], "it was misjudged"
-        right = memory(*(case(f"a{n}", self.near) for n in range(4)), case("b", [0.8, 0.6], label=False, probe=False))
+        right = many(*(case(f"a{n}", self.near) for n in range(4)), case("b", [0.8, 0.6], label=False, probe=False))
         assert ids(right, self.item, self.near, 3) == ["a0", "a1", "b"]
+
+    def test_of_a_few_cases_the_nearest_are_shown_whatever_their_labels(self) -> None:
+        near = [case(f"a{n}", self.near) for n in range(2)]
+        other = case("b", [0.8, 0.6], label=False, probe=False)
+        filler = [case(f"z{n:02}", self.far) for n in range(CHOICE - 3)]
+        assert ids(memory(*near, other, *filler[1:]), self.item, self.near, 2) == ["a0", "a1"]
+        assert ids(memory(*near, other, *filler), self.item, self.near, 2) == ["a0", "b"]
 
     def test_a_label_is_not_bought_with_the_identical_case_or_the_only_one_of_another(self) -> None:
         item = Example(id="new", inputs="content a")
-        found = memory(case("a", self.near), case("b", self.near, label=False, probe=False), case("c", self.near))
+        found = many(case("a", self.near), case("b", self.near, label=False, probe=False), case("c", self.near))
         assert ids(found, item, self.near, 1) == ["a"]
         assert ids(found, item, self.near, 2) == ["a", "b"]
 

@@ -33,7 +33,8 @@ RELEVANT = 0.6
 """Cosine of the in-process embedder below which a case says nothing of an item's label (docs/decisions/0011-retrieval.md)."""
 AT_ONCE = 24  # cases that one look sorts: enough for both uses of a judgment's neighbours
 CHOICE = 30
-"""Cases from which on there is a choice: fewer are shown however unlike they are, for they teach a house's ways."""
+"""Cases from which on there is a choice: of fewer the nearest are shown, however unlike they are and whatever their labels,
+for they teach a house's ways."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,9 +101,10 @@ class Neighbourhood:
         """Up to `k` cases, the most useful first.
 
         An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge
-        once misjudged; then by similarity. Where these leave out a label that others of the 2k have, the most useful case
-        of it takes the place of the last one whose label is there twice: shown one label only, a model repeats it (Ambig-ICL,
-        arXiv 2309.07900). Cases of identical content share one slot. Ties are broken by id, so the result is deterministic.
+        once misjudged; then by similarity. Where these leave out a label that others of the 2k have, and there are CHOICE
+        cases or more, the most useful case of it takes the place of the last one whose label is there twice: shown one label
+        only, a model repeats it (Ambig-ICL, arXiv 2309.07900). Cases of identical content share one slot. Ties are broken by
+        id, so the result is deterministic.
         """
         hits: list[Hit] = []
         seen: set[str] = set()
@@ -116,7 +118,9 @@ class Neighbourhood:
                 seen.add(case.example.content_hash)
                 hits.append(self._hit(case, similarity))
         hits.sort(key=_rank)
-        return self._with_each_label(hits[: max(k, 1)], hits[max(k, 1) :])
+        chosen, others = hits[: max(k, 1)], hits[max(k, 1) :]
+        # Of a few cases "near" means nothing: another label's would be there because of its label alone.
+        return self._with_each_label(chosen, others) if len(self._memory.cases) >= CHOICE else tuple(chosen)
 
     def _with_each_label(self, chosen: list[Hit], others: list[Hit]) -> tuple[Hit, ...]:
         labels = [hit.label for hit in chosen]
