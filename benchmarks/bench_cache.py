@@ -1,12 +1,12 @@
 """What the stable prefix is worth: consecutive judgments of one memory on llama.cpp, with its prompt cache and without.
 
-    python benchmarks/bench_cache.py                                            100 judgments, and 20 without the cache
-    python benchmarks/bench_cache.py --model local:qwen2.5-coder-1.5b -n 30 --json docs/results/cache.json
+    python benchmarks/bench_cache.py                                            30 judgments of each kind
+    python benchmarks/bench_cache.py --model local:qwen2.5-coder-1.5b -n 100 --json docs/results/cache.json
 
-The judge has forty guidelines and 200 cases; items are new to it. Without the cache means that each system message
-begins with another number, so that no prefix is ever met again: a few tokens more, nothing else differs. `varying first`
-is the order in which MLflow's MemAlign writes its prompt (similar cases before guidelines), with the same words.
-Medians a judgment. Fails nothing.
+The judge has twelve guidelines and 100 cases, three of which it is shown; items are new to it. `bare` is the same judge without
+its memory. `MLflow's order` is that of MLflow's MemAlign (similar cases before guidelines), with the same words. `no cache`
+begins each system message with another number, so that no prefix is ever met again. Only the verdict is asked for (a few tokens), so
+that the time is that of reading the prompt. Medians a judgment, by the clock. Fails nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import memalign as ma
 from memalign.models import resolve
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
 
-ORDERS = ("memalign", "varying first", "no cache")
+ORDERS = ("bare", "memalign", "MLflow's order", "no cache")
+CASES = 100
 
 
 class Reordered:
@@ -50,7 +51,7 @@ class Reordered:
         system, user = request.system, request.user
         if self._order == "no cache":
             system = f"{next(self._numbers):06}\n{system}"
-        elif self._order == "varying first":
+        elif self._order == "MLflow's order":
             head, mark, guidelines = system.partition("# Guidelines from experts")
             cases, now, item = user.partition("Now judge this item:")
             system, user = f"{head}{cases}{mark}{guidelines}", f"{now}{item}"
@@ -59,8 +60,14 @@ class Reordered:
 
 def measure(model: ChatModel, order: str, n: int) -> dict[str, Any]:
     """Medians and sums over `n` consecutive judgments."""
-    base = ma.Judge(name=NAME, instructions=INSTRUCTIONS, feedback_value_type=bool, model=Reordered(model, order))
-    judge = made(base, rows(200))
+    base = ma.Judge(
+        name=NAME,
+        instructions=INSTRUCTIONS,
+        feedback_value_type=bool,
+        model=Reordered(model, order),
+        parameters={"verdict": "direct"},
+    )
+    judge = base if order == "bare" else made(base, rows(CASES))
     items = [{name: row[name] for name in ("inputs", "outputs")} for row in rows(n + 1, start=2 * 10**6)]
     used = [asyncio.run(judge.ajudge(**item)).usage for item in items][1:]  # the first reads the prefix
     return {
@@ -73,18 +80,19 @@ def measure(model: ChatModel, order: str, n: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the three orders and print a table."""
+    """Measure every kind and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="local:qwen2.5-coder-0.5b")
-    parser.add_argument("-n", type=int, default=100)
+    parser.add_argument("-n", type=int, default=30)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     model = resolve(args.model)
-    found = [measure(model, order, max(args.n // (1 if order == "memalign" else 5), 1)) for order in ORDERS]
-    print("| order | n | prompt tokens | from cache | seconds |\n|---|---:|---:|---:|---:|")
-    for each in found:
+    found = []
+    print("| kind | n | prompt tokens | from cache | seconds |\n|---|---:|---:|---:|---:|")
+    for order in ORDERS:
+        found.append(each := measure(model, order, args.n))
         share, seconds = f"{each['cached_share']:.0%}", f"{each['seconds']:.1f}"
-        print(f"| {each['order']} | {each['n']} | {each['input_tokens']:,} | {share} | {seconds} |")
+        print(f"| {order} | {each['n']} | {each['input_tokens']:,} | {share} | {seconds} |", flush=True)
     if args.json:
         args.json.write_text(json.dumps({"model": args.model, "orders": found}, indent=1) + "\n")
 
