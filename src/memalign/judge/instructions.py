@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from memalign.errors import InvalidInstructions
 from memalign.records import CONTENT_FIELDS
@@ -13,6 +14,7 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
+@lru_cache(maxsize=64)  # asked several times a judgment
 def named_fields(instructions: str) -> tuple[str, ...]:
     """The content fields that instructions name in double braces, in the order in which prompts show them.
 

@@ -67,7 +67,7 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     request = ChatRequest(
         system=stable.system,
         user=render_item(working.fields, working.examples, working.guidelines),
-        schema=_answer_schema(value_type, reasoned=_reasoned(judge), brief=limits.brief),
+        schema=stable.schema,
         schema_name="judgment",
         max_tokens=_answer_tokens(judge, limits),
         temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
@@ -90,9 +90,10 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
 
 
 class _Stable(msgspec.Struct, frozen=True, kw_only=True):
-    """The half of a prompt that is the same for every item: the system message and the guidelines in it."""
+    """What is the same for every item: the system message, the guidelines in it, and the schema of the answer."""
 
     system: str
+    schema: dict[str, Any]
     guideline_ids: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -114,6 +115,7 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
         )
         kept[key] = _Stable(
             system=system,
+            schema=_answer_schema(value_type, reasoned=_reasoned(judge), brief=limits.brief),
             guideline_ids=tuple(guideline.id for guideline in guidelines),
             notes=tuple(f"guideline {left} left out: over the token budget" for left in left_out),
         )

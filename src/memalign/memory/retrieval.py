@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -96,6 +97,8 @@ class Neighbourhood:
         self._vector = vector
         self._value_type = value_type
         self._seen: list[int] = []  # places of cases, the nearest first
+        self._hits: list[Hit] = []  # those that were asked for so far, one of each content, and where more come from
+        self._more = self._distinct()
 
     def hits(self, k: int) -> tuple[Hit, ...]:
         """Up to `k` cases, the most useful first.
@@ -106,21 +109,26 @@ class Neighbourhood:
         only, a model repeats it (Ambig-ICL, arXiv 2309.07900). Cases of identical content share one slot. Ties are broken by
         id, so the result is deterministic.
         """
-        hits: list[Hit] = []
+        if k == 0:
+            return tuple(self._hit(twin, 1.0, identical=True) for twin in self._memory.twins(self._example)[:1])
+        reach = k * CANDIDATES_PER_SLOT
+        self._hits += islice(self._more, max(reach - len(self._hits), 0))
+        hits = sorted(self._hits[:reach], key=_rank)
+        # Of a few cases "near" means nothing: another label's would be there because of its label alone.
+        if len(self._memory.cases) < CHOICE:
+            return tuple(hits[:k])
+        return self._with_each_label(hits[:k], hits[k:])
+
+    def _distinct(self) -> Iterator[Hit]:
+        """An identical case, then the nearest; of cases of identical content the first."""
         seen: set[str] = set()
         for twin in self._memory.twins(self._example)[:1]:
             seen.add(twin.example.content_hash)
-            hits.append(self._hit(twin, 1.0, identical=True))
-        for case, similarity in self._nearest() if k > 0 else ():
-            if len(hits) >= k * CANDIDATES_PER_SLOT:
-                break
+            yield self._hit(twin, 1.0, identical=True)
+        for case, similarity in self._nearest():
             if case.example.content_hash not in seen:
                 seen.add(case.example.content_hash)
-                hits.append(self._hit(case, similarity))
-        hits.sort(key=_rank)
-        chosen, others = hits[: max(k, 1)], hits[max(k, 1) :]
-        # Of a few cases "near" means nothing: another label's would be there because of its label alone.
-        return self._with_each_label(chosen, others) if len(self._memory.cases) >= CHOICE else tuple(chosen)
+                yield self._hit(case, similarity)
 
     def _with_each_label(self, chosen: list[Hit], others: list[Hit]) -> tuple[Hit, ...]:
         labels = [hit.label for hit in chosen]
@@ -179,10 +187,14 @@ class Neighbourhood:
     @cached_property
     def _similarity(self) -> NDArray[np.float32]:
         """How near every case of memory is to the item, of shape (cases,)."""
+        import numpy as np
+
         memory = self._memory
         if (memory.embedding_model or "").startswith(ENGLISH_CENTRED) and not self._by_embedding:
             return overlap(_case_signatures(memory), signatures([embedding_text(self._example)])[0])
-        return memory.matrix @ self._vector
+        # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of them, up to 30 ms.
+        products: NDArray[np.float32] = np.vecdot(memory.matrix, self._vector)
+        return products
 
 
 def _rank(hit: Hit) -> tuple[bool, bool, float, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from typing import Literal
 
 __all__ = ["Language", "language_of"]
@@ -37,6 +38,8 @@ _SPANISH = _words(
     "unas unos usted ustedes y ya yo"
 )
 _EITHER = _words("antes como de desde dos entre es esta este esto ha ja nos para por porque que se ser sobre te")
+_KINDS = (("English", _ENGLISH), ("Portuguese", _PORTUGUESE), ("Spanish", _SPANISH), ("either", _EITHER))
+_KIND = {word: kind for kind, words in _KINDS for word in words}
 _PORTUGUESE_LETTER = re.compile("[ãõçâêôà]")
 _SPANISH_LETTER = re.compile("[ñ¿¡]")
 _ACCENTED = re.compile("[áéíóúüâêôãõàçñ]")
@@ -48,19 +51,21 @@ def language_of(text: str) -> Language | None:
 
     Of a text above 2,000 characters, the first and last 1,000 are looked at.
     """
-    english = portuguese = spanish = either = 0
     half = MOST_CHARACTERS // 2
     seen = text if len(text) <= MOST_CHARACTERS else f"{text[:half]} {text[-half:]}"
-    accents = not seen.isascii()  # most texts have none to look for
-    for word in _WORD.findall(unicodedata.normalize("NFC", seen).lower() if accents else seen.lower()):
-        if word in _ENGLISH:
-            english += 1
-        elif word in _PORTUGUESE or (accents and _PORTUGUESE_LETTER.search(word)):
-            portuguese += 1
-        elif word in _SPANISH or (accents and _SPANISH_LETTER.search(word)):
-            spanish += 1
-        elif word in _EITHER or (accents and _ACCENTED.search(word)):
-            either += 1
+    plain = seen.isascii()  # as most texts are: no accents to look for
+    words = _WORD.findall(seen.lower() if plain else unicodedata.normalize("NFC", seen).lower())
+    counts = Counter(map(_KIND.get, words) if plain else (_KIND.get(word) or _by_letters(word) for word in words))
+    english, portuguese, spanish = counts["English"], counts["Portuguese"], counts["Spanish"]
+    either = counts["either"]
     if portuguese + spanish + either > english:
         return "Portuguese" if portuguese >= spanish else "Spanish"
     return "English" if english else None
+
+
+def _by_letters(word: str) -> str | None:
+    if _PORTUGUESE_LETTER.search(word):
+        return "Portuguese"
+    if _SPANISH_LETTER.search(word):
+        return "Spanish"
+    return "either" if _ACCENTED.search(word) else None

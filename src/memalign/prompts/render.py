@@ -65,6 +65,7 @@ def _environment() -> Environment:
         autoescape=False,  # noqa: S701
         undefined=StrictUndefined,
         keep_trailing_newline=False,
+        auto_reload=False,  # our own files do not change: no look at the disk for every prompt
     )
 
 
