@@ -424,8 +424,7 @@ LABELLED = ChatRequest(system="s", user="u", schema=SCHEMA, labels=("true", "fal
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        ("Logprobs is not enabled for models/gemini-2.5-pro", 400),
-        ("Number of top log probabilities must be at most 5", 422),
+        ("Unrecognized request argument supplied: logprobs", 400),
         ("You are not allowed to request logprobs from this model", 403),
         ("KeyError: 'output_top_logprobs'", 500),
     ],
@@ -438,6 +437,65 @@ async def test_token_probabilities_are_done_without_where_an_endpoint_refuses_th
             reply = await model.complete(LABELLED)
             assert (reply.data, reply.probabilities) == (ANSWER, None)
     assert ["logprobs" in body for body in endpoint.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("Requested sample logprobs of 20, which is greater than max allowed: 5", 400),
+        ("Number of top log probabilities must be at most 5", 422),
+        ("Invalid 'top_logprobs': must be between 0 and 5", 400),
+    ],
+)
+async def test_an_endpoint_that_tells_fewer_alternatives_is_asked_for_fewer_from_then_on(words, status):
+    refuse = bad_request(words, status=status)
+    told = [
+        {"token": '{"value": ', "logprob": 0.0, "bytes": None, "top_logprobs": []},
+        {
+            "token": "true",
+            "logprob": -0.5,
+            "bytes": None,
+            "top_logprobs": [{"token": "true", "logprob": -0.5}, {"token": "false", "logprob": -1.5}],
+        },
+    ]
+    with Endpoint(
+        lambda body: refuse if body.get("top_logprobs", 0) > 5 else ANSWER, logprobs=lambda _: {"content": told}
+    ) as endpoint:
+        model = model_at(endpoint)
+        for _ in range(2):
+            reply = await model.complete(LABELLED)
+            assert reply.probabilities is not None
+            assert reply.probabilities["true"] == pytest.approx(1 / (1 + 2.718281828**-1))
+    assert [body["top_logprobs"] for body in endpoint.requests] == [20, 5, 5]
+
+
+async def test_where_fewer_are_refused_too_there_are_none():
+    refuse = bad_request("Logprobs is not enabled for models/gemini-2.5-pro")
+    with Endpoint(lambda body: refuse if "logprobs" in body else ANSWER) as endpoint:
+        model = model_at(endpoint)
+        for _ in range(2):
+            reply = await model.complete(LABELLED)
+            assert (reply.data, reply.probabilities) == (ANSWER, None)
+    assert [body.get("top_logprobs") for body in endpoint.requests] == [20, 5, None, None]
+
+
+@pytest.mark.parametrize("ceiling", [5, 0])
+async def test_calls_that_are_refused_side_by_side_learn_the_same(ceiling):
+    refuse = bad_request("top_logprobs is too large")
+    with Endpoint(lambda body: refuse if body.get("top_logprobs", 0) > ceiling else ANSWER) as endpoint:
+        model = model_at(endpoint)
+        replies = await asyncio.gather(*(model.complete(LABELLED) for _ in range(8)))
+        assert [reply.data for reply in replies] == [ANSWER] * 8
+        await model.complete(LABELLED)
+    assert endpoint.requests[-1].get("top_logprobs", 0) == ceiling
+
+
+async def test_a_number_of_alternatives_that_the_user_gave_is_not_sent_for_ever():
+    refuse = bad_request("top_logprobs is too large")
+    with Endpoint(lambda body: refuse if body.get("top_logprobs", 0) > 5 else ANSWER) as endpoint:
+        model = model_at(endpoint, extra={"openai_top_logprobs": 9})
+        assert (await model.complete(LABELLED)).data == ANSWER
+    assert [body.get("top_logprobs") for body in endpoint.requests] == [9, None]
 
 
 @pytest.mark.parametrize(

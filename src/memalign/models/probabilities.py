@@ -13,10 +13,13 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ALTERNATIVES", "Token", "label_probabilities", "read_tokens"]
+__all__ = ["ALTERNATIVES", "FEWER", "Token", "label_probabilities", "read_tokens"]
 
 ALTERNATIVES = 20
 """Likeliest tokens to ask for at each place: as many as OpenAI gives."""
+
+FEWER = 5
+"""What to ask for where these are too many: vLLM's own limit, and the least that compatible servers are known to have."""
 
 _KEY = re.compile(rb'"value"\s*:\s*')
 _WORD = re.compile(rb"[\w.-]")

@@ -24,7 +24,7 @@ import msgspec
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, misfit
 from memalign.models.base import ChatReply, ChatRequest, Limits
-from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens
+from memalign.models.probabilities import ALTERNATIVES, FEWER, label_probabilities, read_tokens
 from memalign.models.provider_client import LoopClients, open_chat
 from memalign.models.provider_errors import PromptTooLong, Subject, body_text, failure_of, status_of
 from memalign.models.providers import Target
@@ -68,6 +68,7 @@ class _Habits(msgspec.Struct):
 
     mode: Mode | None = None
     unwanted: set[str] = set()  # settings that it rejects: temperature, seed, logprobs
+    alternatives: int = ALTERNATIVES  # likeliest tokens that it tells at each place
     old_max_tokens: bool = False  # it wants `max_tokens`, the name before `max_completion_tokens`
 
 
@@ -192,7 +193,7 @@ class ProviderChatModel:
                     if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in _OVERLOAD):
                         self._slots.overloaded(began=began)
                     text = body_text(error)
-                    if self._learn_of_logprobs(text, settings):
+                    if self._learn_of_logprobs(text, settings, learned, status_of(error)):
                         continue
                     if status_of(error) in (400, 404, 422, 501) and failed.error is not PromptTooLong:
                         if self._learn(text, settings, learned):
@@ -216,7 +217,7 @@ class ProviderChatModel:
         if request.seed is not None:
             settings["seed"] = request.seed
         if request.labels and not reasons and self._target.provider == "openai":
-            settings |= {"openai_logprobs": True, "openai_top_logprobs": ALTERNATIVES}
+            settings |= {"openai_logprobs": True, "openai_top_logprobs": self._habits.alternatives}
         if self._target.provider == "anthropic":
             settings["anthropic_cache_instructions"] = True  # the others cache long prefixes without being asked
         elif self._target.provider == "cohere":
@@ -228,15 +229,20 @@ class ProviderChatModel:
             settings.pop(f"openai_{name}", None)
         return cast("ModelSettings", settings)  # a TypedDict, with keys of several providers
 
-    def _learn_of_logprobs(self, text: str, settings: ModelSettings) -> bool:
-        """Whether a failure is about token probabilities, which we can do without; remembers it.
+    def _learn_of_logprobs(self, text: str, settings: ModelSettings, learned: set[str], status: int | None) -> bool:
+        """Whether a failure is about token probabilities, of which fewer will do, or none; remembers it.
 
         Of any status: OpenAI forbids them with 403, servers crash over them with 500, and some tell them in a form that no
         client can read. None of these is worth a verdict.
         """
         if "openai_logprobs" not in settings or not _LOGPROBS.search(text):
             return False
-        self._habits.unwanted |= {"logprobs", "top_logprobs"}
+        too_many = settings.get("openai_top_logprobs") == ALTERNATIVES and "logprobs" not in learned
+        if too_many and status in (400, 422) and not _UNKNOWN_PARAMETER.search(text):
+            self._habits.alternatives = FEWER
+            learned.add("logprobs")
+        else:
+            self._habits.unwanted |= {"logprobs", "top_logprobs"}
         return True
 
     def _learn(self, text: str, settings: ModelSettings, learned: set[str]) -> bool:
