@@ -7,7 +7,8 @@ more, register; then in another process: import, load from the registry with the
 server (`scale_endpoint.py`) answers after a fixed latency and counts calls, tokens, cached tokens and embedded texts. MLflow's
 own side is told not to fetch LiteLLM's price list, as if a fast network were there.
 
-Prints a JSON line a step: wall seconds, CPU seconds of the process, and what the server counted.
+All of it `--runs` times, each in a new store. Prints a JSON line a step: wall seconds, CPU seconds of the process, and what the
+server counted; the file has every run, and the median of each figure by side and step.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,24 +37,44 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, help="a Python with mlflow, dspy and litellm")
     parser.add_argument("--traces", type=int, default=50)
     parser.add_argument("--latency", type=float, default=0.3)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("-o", "--out", type=Path)
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
         work(*given.worker)
         return
-    steps = []
-    with tempfile.TemporaryDirectory() as folder, Served(given.latency) as url:
-        store = f"sqlite:///{folder}/mlflow.db"
-        run(sys.executable, ("write", str(given.traces + 1 + LATER), store), url, folder)
-        for side, python in (("memalign", sys.executable), ("mlflow", given.peer)):
-            for part in ("learn", "load") if python else ():
-                done = [{"side": side, **step} for step in run(str(python), (part, side, store), url, folder)]
-                print(*map(json.dumps, done), sep="\n", flush=True)
-                steps += done
+    runs = [measured(given.traces, given.latency, given.peer, number) for number in range(1, given.runs + 1)]
+    facts = {"traces": given.traces, "latency": given.latency, "later": LATER, "medians": medians(runs), "runs": runs}
     if given.out:
-        facts = {"traces": given.traces, "latency": given.latency, "later": LATER, "steps": steps}
         given.out.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+
+
+def measured(traces: int, latency: float, peer: Path | None, number: int) -> list[dict[str, Any]]:
+    """The steps of both sides on a store of their own."""
+    steps = []
+    with tempfile.TemporaryDirectory() as folder, Served(latency) as url:
+        store = f"sqlite:///{folder}/mlflow.db"
+        run(sys.executable, ("write", str(traces + 1 + LATER), store), url, folder)
+        for side, python in (("memalign", sys.executable), ("mlflow", peer)):
+            for part in ("learn", "load") if python else ():
+                said = run(str(python), (part, side, store), url, folder)
+                done = [{"side": side, "part": part, **step} for step in said]
+                print(*(json.dumps({"run": number, **step}) for step in done), sep="\n", flush=True)
+                steps += done
+    return steps
+
+
+def medians(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The steps of a run, each figure the median of all runs."""
+    found = []
+    for several in zip(*runs, strict=True):
+        first = several[0]
+        named = {name: value for name, value in first.items() if isinstance(value, str)}
+        found.append(
+            named | {name: statistics.median(each[name] for each in several) for name in first.keys() - named.keys()}
+        )
+    return found
 
 
 class Served:

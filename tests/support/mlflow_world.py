@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import mlflow
@@ -28,7 +29,11 @@ class Mind(World):
         if name not in ("judgment", "changes", "relations"):
             given = self.other(body) if callable(self.other) else self.other
             return given if isinstance(given, str) else json.dumps(given)
-        reply = self(ChatRequest(system=system_of(body), user=user_of(body), schema={}, schema_name=name))
+        user = user_of(body)
+        if name == "judgment" and 'outputs: "' not in user:  # a conversation is known by its last answer
+            last = re.findall(r"answer \w+", user)[-1]
+            user += f'\noutputs: "{last}"'
+        reply = self(ChatRequest(system=system_of(body), user=user, schema={}, schema_name=name))
         if isinstance(reply, dict):
             return reply
         raise AssertionError(reply)
@@ -52,6 +57,8 @@ def tone_judge(endpoint: Endpoint | None = None, **changes: Any) -> Any:
 def traced(number: int | str, *, session: str | None = None) -> str:
     """A new trace of one question and answer; its id."""
     with mlflow.start_span("reply") as span:
+        if session is not None:
+            mlflow.update_current_trace(metadata={"mlflow.trace.session": session})
         span.set_inputs({"question": f"question {number}"})
         with mlflow.start_span("look up", span_type="TOOL") as inner:
             inner.set_inputs({"number": str(number)})

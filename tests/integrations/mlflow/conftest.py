@@ -15,6 +15,7 @@ import mlflow
 import pytest
 
 from tests.support.endpoint import Endpoint
+from tests.support.mlflow_server import tracking_server
 from tests.support.mlflow_world import Mind, following
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     with chdir(folder):  # a new store makes a folder for artifacts where it stands
         mlflow.create_experiment("first", artifact_location=(folder / "artifacts").as_uri())
     return uri
+
+
+@pytest.fixture(scope="session")
+def server(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an MLflow tracking server over the same store; takes half a minute to start."""
+    with tracking_server(tmp_path_factory.mktemp("server"), store) as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)

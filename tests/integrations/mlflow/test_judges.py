@@ -206,8 +206,7 @@ def _custom() -> Any:
     ("judge", "message"),
     [
         (lambda: RetrievalGroundedness(model="openai:/small"), "RetrievalGroundedness cannot be aligned"),
-        (lambda: UserFrustration(model="openai:/small"), "judges whole sessions"),
-        (lambda: tone_judge(instructions="Resolved? {{ conversation }}"), "judges whole sessions"),
+        (lambda: UserFrustration(model="openai:/small"), "UserFrustration cannot be aligned"),
         (_custom, "is no judge"),
         (lambda: "tone", "str is no judge"),
     ],

@@ -206,7 +206,15 @@ def test_unaligning_what_was_never_learned_changes_nothing_and_says_so(aligned, 
         ({"retrieval_k": 0}, "retrieval_k must be a positive integer"),
         ({"retrieval_k": True}, "retrieval_k must be a positive integer"),
         ({"embedding_dim": -1}, "embedding_dim must be a positive integer"),
+        ({"shard_size": "10"}, "shard_size must be a positive integer"),
         ({"stages": ["dream"]}, "unknown stage 'dream'"),
+        ({"stages": "distil"}, r"stages must be a list, such as \['distil'\]"),
+        ({"authority": "ana"}, r"authority must be a list, such as \['ana'\]"),
+        ({"reflection_lm": 3}, "reflection_lm must be the name of a model, such as 'openai:/gpt-4.1-mini', got 3"),
+        ({"embedding_model": 3}, "embedding_model must be the name of a model"),
+        ({"parameters": [1]}, "parameters must be a dict"),
+        ({"value_type": "int:5..1"}, "5..1"),
+        ({"progress": "yes"}, "progress must be a function"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_when_it_is_given(arguments, message):
@@ -220,6 +228,21 @@ def test_what_is_no_list_of_traces_is_the_callers_error(endpoint, traces):
     with pytest.raises(MlflowException) as error:
         MemAlignOptimizer().align(tone_judge(), traces)
     refused(error)
+
+
+@pytest.mark.parametrize("traces", ["tr-1", None, [3]])
+def test_what_is_no_list_of_traces_cannot_be_unaligned(aligned, traces):
+    with pytest.raises(MlflowException, match="ids of traces") as error:
+        aligned.unalign(traces)
+    refused(error)
+
+
+def test_one_trace_in_place_of_a_list_is_the_callers_error(aligned):
+    (trace,) = fetched(aligned._episodic_trace_ids[0])
+    for wrong in (aligned.align, aligned.unalign):
+        with pytest.raises(MlflowException, match="must be a list of Trace objects") as error:
+            wrong(trace)
+        refused(error)
 
 
 def test_nothing_to_learn_from_is_the_callers_error_and_asks_no_model(endpoint):

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,23 +59,6 @@ def test_the_record_is_mlflows_own_and_small(aligned):
     assert set(data["memalign"]) >= {"run_id", "artifact", "checksum"}
     assert "say: case" not in json.dumps(record)
     assert len(json.dumps(record)) < 4000
-
-
-@pytest.mark.skipif(find_spec("dspy") is None, reason="plain MLflow runs aligned judges with DSPy only")
-def test_plain_mlflow_loads_and_runs_it(aligned, store, experiment, endpoint):
-    aligned.register()
-    endpoint.answer = '{"result": false, "rationale": "so"}'
-    program = f"""
-import sys
-sys.modules["memalign"] = None
-import mlflow
-from mlflow.genai.scorers import get_scorer
-mlflow.set_tracking_uri({store!r})
-judge = get_scorer(name="tone", experiment_id={experiment!r})
-print(type(judge).__name__, len(judge._semantic_memory), judge(inputs="q", outputs="a").value)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-3:] == ["MemoryAugmentedJudge", "2", "False"]
 
 
 def test_a_registered_version_stays_as_it_was_whatever_becomes_of_its_traces(aligned, experiment):
@@ -245,6 +225,13 @@ def test_any_judge_of_ours_is_a_scorer_with_its_own_scale(endpoint):
     assert list(result.result_df["quality/value"]) == [4]
     score.register()
     assert get_scorer(name="quality").memalign_judge.value_type.spec == "int:1..5"
+
+
+@pytest.mark.parametrize("given", ["tone", tone_judge()])
+def test_what_is_no_judge_of_ours_is_no_scorer_of_ours(given):
+    with pytest.raises(MlflowException, match=r"as_scorer takes a memalign\.Judge") as error:
+        as_scorer(given)
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
 
 
 def test_a_judge_of_conversations_is_a_session_level_scorer(endpoint):

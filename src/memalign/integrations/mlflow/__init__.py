@@ -5,7 +5,7 @@
     aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
 
 Importing this module teaches `mlflow.genai.scorers.get_scorer` and `list_scorers` to read judges that were registered by
-it; every other record is read by MLflow as before. Needs `pip install "memalign[mlflow]"`, and neither DSPy nor LiteLLM.
+it, and MLflow's judges to ask models of this process (`local:/…`); every other record and model is MLflow's as before. Needs `pip install "memalign[mlflow]"`, and neither DSPy nor LiteLLM.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if find_spec("mlflow") is None:
     raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "memalign[mlflow]"')
 
 from memalign.integrations.mlflow.adopting import adopt
+from memalign.integrations.mlflow.embedded import teach_embedded
 from memalign.integrations.mlflow.judge import MemAlignJudge, as_scorer
 from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
 from memalign.integrations.mlflow.records import get_scorer, teach_mlflow
@@ -25,3 +26,4 @@ from memalign.integrations.mlflow.records import get_scorer, teach_mlflow
 __all__ = ["MemAlignJudge", "MemAlignOptimizer", "adopt", "as_scorer", "get_scorer"]
 
 teach_mlflow()
+teach_embedded()

@@ -11,7 +11,7 @@ import msgspec
 import memalign
 from memalign.integrations.mlflow.asked import base_of, core_of
 from memalign.integrations.mlflow.failures import invalid, translated
-from memalign.integrations.mlflow.scale import scale_of
+from memalign.integrations.mlflow.scale import Scale, scale_of
 from memalign.integrations.mlflow.settings import Settings
 from memalign.integrations.mlflow.traces import read_feedback
 from memalign.memory import Case, Memory, Shard, Voice
@@ -48,8 +48,8 @@ def adopt(judge: Any) -> MemAlignJudge:
     return adopted(data)
 
 
-def adopted(data: Mapping[str, Any]) -> MemAlignJudge:
-    """The judge of such a record; `base_judge` is a judge or its record."""
+def adopted(data: Mapping[str, Any], *, settings: Settings | None = None, scale: Scale | None = None) -> MemAlignJudge:
+    """The judge of such a record; `base_judge` is a judge or its record, the settings are MLflow's where none are given."""
     from mlflow.genai.scorers.base import Scorer
 
     from memalign.integrations.mlflow.judge import MemAlignJudge
@@ -57,9 +57,9 @@ def adopted(data: Mapping[str, Any]) -> MemAlignJudge:
     base = data["base_judge"]
     base = base_of(Scorer.model_validate(base) if isinstance(base, Mapping) else base)
     # Vectors are made anew in any case: in this process, unless an optimizer says otherwise.
-    settings = Settings(reflection_lm=data.get("reflection_lm"), retrieval_k=data.get("retrieval_k"))
-    scale = scale_of(base.feedback_value_type)
-    core = core_of(base, scale)
+    settings = settings or Settings(reflection_lm=data.get("reflection_lm"), retrieval_k=data.get("retrieval_k"))
+    scale = scale or scale_of(base.feedback_value_type)
+    core = core_of(base, scale, settings.parameters)
     cases = _cases(core, data.get("episodic_trace_ids") or ())
     memory = _memory(cases, data.get("semantic_memory") or ())
     with translated():
@@ -70,6 +70,11 @@ def adopted(data: Mapping[str, Any]) -> MemAlignJudge:
 def _cases(core: memalign.Judge, trace_ids: Iterable[str]) -> tuple[Case, ...]:
     import mlflow
 
+    if "conversation" in core.fields:
+        raise invalid(
+            f"judge {core.name!r} judges sessions, and its record names only the first trace of each; align it again with "
+            "MemAlignOptimizer().align(judge, traces)"
+        )
     wanted = tuple(dict.fromkeys(trace_ids))
     traces = [trace for name in wanted if (trace := mlflow.get_trace(name, silent=True)) is not None]
     if len(traces) < len(wanted):

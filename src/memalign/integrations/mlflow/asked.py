@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import memalign
+from memalign.integrations.mlflow.embedded import is_embedded
 from memalign.integrations.mlflow.failures import invalid, translated
 from memalign.integrations.mlflow.scale import Scale
 from memalign.models import ChatModel
-from memalign.models.providers import parse_name
-from memalign.models.resolve import ENGINES, configured, resolve
+from memalign.models.resolve import configured, resolve
 
 __all__ = ["base_of", "core_of", "model_of", "runs_here"]
 
@@ -64,11 +64,6 @@ def base_of(judge: Any) -> Any:
 
     if not isinstance(judge, Judge):
         raise invalid(f"{type(judge).__name__} is no judge; make one with mlflow.genai.judges.make_judge")
-    if judge.is_session_level_scorer:
-        raise invalid(
-            f"judge {judge.name!r} judges whole sessions, and MLflow attaches feedback to single traces; align a judge of "
-            "{{ inputs }} and {{ outputs }} or of {{ trace }}, or a memalign.Judge of {{ conversation }} from a file"
-        )
     if isinstance(judge, InstructionsJudge):
         return judge
     if isinstance(judge, BuiltInScorer) and type(judge).__name__ in _BUILT_IN:
@@ -166,9 +161,8 @@ def _gateway(name: str, base_url: str | None, headers: Mapping[str, str] | None)
 
 
 def runs_here(base: Any) -> bool:
-    """Whether the judge's model runs in this process, where MLflow cannot ask it."""
-    with translated():
-        return parse_name(str(base.model))[0] in ("local", *ENGINES)
+    """Whether the judge's model runs in this process, where it calls no tools."""
+    return is_embedded(str(base.model))
 
 
 def _inference(base: Any) -> dict[str, Any]:

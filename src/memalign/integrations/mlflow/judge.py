@@ -54,6 +54,7 @@ class Episode:
     inputs: Any = None
     outputs: Any = None
     expectations: Any = None
+    conversation: Any = None
     trace: Any = None
 
     @property
@@ -165,7 +166,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
                 source=voice.source,
                 result=self._scale.label(voice.value),
                 rationale=voice.rationale,
-                **{name: value for name, value in case.example.content.items() if name != "conversation"},
+                **case.example.content,
             )
             for case in self.memalign_judge.memory.cases
             for voice in case.voices
@@ -200,7 +201,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         if trace is not None:
             there = reading.content_of(trace, core.fields) | there
         if session and "conversation" in core.fields:
-            there["conversation"] = _turns(session)
+            there = reading.content_of_session(session, core.fields, base=self._base_judge) | there
         missing = [name for name in core.fields if name not in there]
         silent = bool(missing) and set(missing) <= {"inputs", "outputs"}
         if trace is not None and ("trace" in core.fields or silent) and not runs_here(self._base_judge):
@@ -249,7 +250,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
 
     def align(self, traces: list[Any], optimizer: Any = None) -> Any:
         """Learn from the feedback in `traces`, with the settings of before unless an optimizer is given."""
-        return super().align(traces, optimizer if optimizer is not None else self._optimizer())
+        # MLflow's own `align` refuses judges of sessions, and does nothing else beside calling the optimizer.
+        return (optimizer if optimizer is not None else self._optimizer()).align(self, traces)
 
     def unalign(self, traces: Iterable[Any]) -> MemAlignJudge:
         """A judge without the feedback on `traces` and all that came from it; a trace that is gone goes by its id.
@@ -287,6 +289,21 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     def _create_copy(self) -> MemAlignJudge:
         return self._named(self.name)
 
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> MemAlignJudge:
+        copied: MemAlignJudge = self.__copy__()  # nothing in it changes, and a model's connections cannot be copied
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from memalign.integrations.mlflow.records import packed, unpacked
+
+        return unpacked, packed(self)
+
+    def __repr__(self) -> str:
+        learned = f"guidelines={len(self._semantic_memory)}, traces={len(self._episodic_trace_ids)}"
+        return f"MemAlignJudge(name={self.name!r}, model={self.model!r}, {learned})"
+
+    __str__ = __repr__
+
     def _named(self, name: str, record: dict[str, Any] | None = None) -> MemAlignJudge:
         base = self._base_judge
         core = self._core
@@ -312,6 +329,10 @@ def as_scorer(judge: memalign.Judge) -> MemAlignJudge:
     """
     from mlflow.genai.judges.instructions_judge import InstructionsJudge
 
+    if not isinstance(judge, memalign.Judge):
+        raise invalid(
+            f"as_scorer takes a memalign.Judge, got {type(judge).__name__}; MLflow's own judges are scorers already"
+        )
     with translated():
         provider, model = parse_name(resolve(judge.model).name)
     base = InstructionsJudge(
@@ -341,12 +362,6 @@ def aligned_from(judge: Any, settings: Settings) -> MemAlignJudge:
 def _memory_used(guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:
     used = {"retrieved_example_trace_ids": list(cases), "memalign.guideline_ids": list(guidelines)}
     return {name: ids for name, ids in used.items() if ids}
-
-
-def _turns(session: list[Any]) -> Any:
-    from mlflow.genai.utils.trace_utils import resolve_conversation_from_session
-
-    return reading.plain(resolve_conversation_from_session(session))
 
 
 def _traces_of(keys: Iterable[str]) -> tuple[str, ...]:

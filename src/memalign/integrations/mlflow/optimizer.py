@@ -71,13 +71,15 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             embedding_model=embedding_model,
             embedding_dim=embedding_dim,
             value_type=value_type,
-            parameters=dict(parameters or {}),
-            authority=None if authority is None else tuple(authority),
-            policy=None if policy is None else tuple(policy),
-            stages=None if stages is None else frozenset(stages),
+            parameters=_named("parameters", parameters),
+            authority=_listed("authority", authority),
+            policy=_listed("policy", policy),
+            stages=None if stages is None else frozenset(_listed("stages", stages) or ()),
             shard_size=shard_size,
             skip_invalid=skip_invalid,
         ).checked()
+        if progress is not None and not callable(progress):
+            raise invalid(f"progress must be a function of stage, done and total, got {progress!r}")
         self._progress = progress
         self._log_run = log_run
 
@@ -100,7 +102,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         start = aligned_from(judge, settings)
         core = start.memalign_judge
         settings.resolved()
-        found = read_feedback(traces, start.name, core.fields)
+        found = read_feedback(traces, start.name, core.fields, base=start._base_judge)  # noqa: SLF001  # one piece in two files
         gone = _taken_back(core, found)
         if not found.rows and not gone:
             why = next(iter(found.skipped.values()), "")
@@ -118,9 +120,12 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def unalign(self, judge: MemAlignJudge, traces: Iterable[Any]) -> MemAlignJudge:
         """`judge` without the feedback on `traces` (or ids of traces), as `MemAlignJudge.unalign`."""
         core = judge.memalign_judge
+        if _is_one(traces):
+            raise invalid("traces must be a list of Trace objects, or of the ids of traces")
         asked = trace_ids(traces)
         known = [name for name in asked if core.memory.case(name) is not None]
-        if strange := [name for name in asked if core.memory.case(name) is None]:
+        strange = [name for name in asked if core.memory.case(name) is None]
+        if strange and not (known and judge.is_session_level_scorer):  # a session goes by its first trace
             _logger.warning("judge %s never learned from %s", judge.name, _few(strange))
         if not known:
             return judge
@@ -180,10 +185,29 @@ def _joined(first: AlignResult, second: AlignResult) -> AlignResult:
     )
 
 
+def _named(name: str, given: Any) -> dict[str, Any]:
+    if given is not None and not isinstance(given, Mapping):
+        raise invalid(f"{name} must be a dict, such as {{'samples': 3}}, got {given!r}")
+    return dict(given or {})
+
+
+def _listed(name: str, given: Any) -> tuple[Any, ...] | None:
+    if isinstance(given, str) or (given is not None and not isinstance(given, Iterable)):
+        raise invalid(f"{name} must be a list, such as [{given!r}], got {given!r}")
+    return None if given is None else tuple(given)
+
+
+def _is_one(traces: Any) -> bool:
+    """Whether what should be several is one: a trace and a text can be iterated over, too."""
+    from mlflow.entities import Trace
+
+    return isinstance(traces, str | bytes | Trace) or not isinstance(traces, Iterable) or hasattr(traces, "columns")
+
+
 def _check(traces: Any) -> None:
     from mlflow.entities import Trace
 
-    if isinstance(traces, str | bytes) or not isinstance(traces, Iterable) or hasattr(traces, "columns"):
+    if _is_one(traces):
         raise invalid("traces must be a list of Trace objects, such as mlflow.search_traces(return_type='list') gives")
     every = list(traces)
     if not every:

@@ -27,7 +27,7 @@ from memalign.integrations.mlflow.settings import Settings
 if TYPE_CHECKING:
     from memalign.integrations.mlflow.judge import MemAlignJudge
 
-__all__ = ["ARTIFACT", "fetched", "get_scorer", "kept", "of_record", "record_of", "teach_mlflow"]
+__all__ = ["ARTIFACT", "fetched", "get_scorer", "kept", "of_record", "packed", "record_of", "teach_mlflow", "unpacked"]
 
 OURS = "memalign"
 """Our part of the record; MLflow ignores keys that it does not know."""
@@ -117,10 +117,32 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
         raise
 
 
+def packed(judge: MemAlignJudge) -> tuple[Any, ...]:
+    """The judge for `pickle`: with its memory where it is there, and without the report that made it."""
+    from memalign.registry.bundle import bundle_of
+
+    document = None if judge._core is None else bundle_of(judge._core)  # noqa: SLF001  # one piece in two files
+    return judge._base_judge, judge._scale, judge._settings, document, judge._record  # noqa: SLF001
+
+
+def unpacked(
+    base: Any, scale: Scale, settings: Settings, document: Mapping[str, Any] | None, record: dict[str, Any] | None
+) -> MemAlignJudge:
+    """The judge that was packed."""
+    from memalign.integrations.mlflow.judge import MemAlignJudge
+
+    core = None if document is None else _core_of(document, base, scale, settings)
+    return MemAlignJudge(base=base, scale=scale, settings=settings, core=core, record=record)
+
+
 def of_record(data: Mapping[str, Any], timeout: float | None = None) -> MemAlignJudge:
-    """The judge of a record's `memory_augmented_judge_data`; its memory is fetched at the first use."""
+    """The judge of a record's `memory_augmented_judge_data`; its memory is fetched at the first use.
+
+    The record of a judge that was never registered names no artifact: such a one is adopted, as MLflow reads its own.
+    """
     from mlflow.genai.scorers.base import Scorer
 
+    from memalign.integrations.mlflow.adopting import adopted
     from memalign.integrations.mlflow.judge import MemAlignJudge
 
     base = Scorer.model_validate(data["base_judge"])
@@ -133,6 +155,8 @@ def of_record(data: Mapping[str, Any], timeout: float | None = None) -> MemAlign
     scale = scale_of(base.feedback_value_type)
     if scale.value_type.spec != own.get("value_type", scale.value_type.spec):
         scale = scale_of(None, own["value_type"])
+    if "run_id" not in own:
+        return adopted({**data, "base_judge": base}, settings=settings, scale=scale)
     return MemAlignJudge(base=base, scale=scale, settings=settings, record=dict(data))
 
 
@@ -140,8 +164,6 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
     """The judge of ours that a record refers to. Raises MlflowException where its artifact is gone or was changed."""
     import mlflow
     from mlflow.exceptions import MlflowException
-
-    from memalign.registry.bundle import read_bundle
 
     own = record.get(OURS) or {}
     where = f"runs:/{own.get('run_id')}/{own.get('artifact')}"
@@ -156,9 +178,15 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
     if document.get("checksum") != own.get("checksum"):
         raise invalid(f"{lost}: it is not the one that was registered")
     try:
-        core, _ = read_bundle(document)
+        return _core_of(document, base, scale, settings)
     except MemalignError as error:
         raise invalid(f"{lost} ({error})") from error
+
+
+def _core_of(document: Mapping[str, Any], base: Any, scale: Scale, settings: Settings) -> memalign.Judge:
+    from memalign.registry.bundle import read_bundle
+
+    core, _ = read_bundle(dict(document))
     # What a bundle cannot hold: the address and the settings of the judge's own model.
     wanted = core_of(base, scale, settings.parameters)
     return core.replace(name=base.name, model=model_of(base), parameters=wanted.parameters)

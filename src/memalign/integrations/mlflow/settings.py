@@ -9,6 +9,7 @@ from typing import Any
 
 from memalign.align import MemAlign
 from memalign.integrations.mlflow.failures import invalid, translated
+from memalign.integrations.mlflow.scale import scale_of
 from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
 
 __all__ = ["Settings"]
@@ -34,10 +35,20 @@ class Settings:
 
     def checked(self) -> Settings:
         """These settings; raises MlflowException (INVALID_PARAMETER_VALUE) for one that cannot be."""
-        for name in ("retrieval_k", "embedding_dim"):
+        for name in ("retrieval_k", "embedding_dim", "shard_size"):
             number = getattr(self, name)
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number <= 0):
                 raise invalid(f"{name} must be a positive integer, got {number!r}")
+        models = (
+            ("reflection_lm", ChatModel, "gpt-4.1-mini"),
+            ("embedding_model", EmbeddingModel, "text-embedding-3-small"),
+        )
+        for name, protocol, such in models:
+            model = getattr(self, name)
+            if model is not None and not isinstance(model, (str, protocol)):
+                raise invalid(f"{name} must be the name of a model, such as 'openai:/{such}', got {model!r}")
+        if self.value_type is not None:
+            scale_of(None, self.value_type)
         self.memalign()
         return self
 

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from memalign.integrations.mlflow.failures import invalid
 from memalign.records import UNKNOWN_SOURCE, Feedback
 
-__all__ = ["TraceFeedback", "content_of", "plain", "read_feedback", "source_name", "trace_ids"]
+__all__ = ["TraceFeedback", "content_of", "content_of_session", "plain", "read_feedback", "source_name", "trace_ids"]
 
 AT = "(at)"
 """Stands for @ in a source's name: keys are written `trace@source`."""
+
+SESSION = "mlflow.trace.session"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,19 +33,23 @@ class TraceFeedback:
     notes: tuple[str, ...] = ()
 
 
-def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str]) -> TraceFeedback:
+def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str], *, base: Any = None) -> TraceFeedback:
     """People's valid assessments with the judge's name, one row a person and trace; a trace given twice counts once.
 
     Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the chain.
+    For a judge of conversations the traces of one session are one item: it goes by its first trace, which is where MLflow
+    keeps what is said of a session; feedback on any of them counts. `base` says how MLflow's judge reads conversations.
     """
     rows: list[Feedback] = []
     content: dict[str, dict[str, Any]] = {}
     skipped: dict[str, str] = {}
     notes: list[str] = []
-    for trace in {trace.info.trace_id: trace for trace in traces}.values():
-        name = trace.info.trace_id
-        said, why = _said(trace, judge_name)
-        content[name] = content_of(trace, fields)
+    unique = {trace.info.trace_id: trace for trace in traces}.values()
+    for item in _sessions(unique) if "conversation" in fields else [[trace] for trace in unique]:
+        name = item[0].info.trace_id
+        said, why = _said(item, judge_name)
+        whole = "conversation" in fields
+        content[name] = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
         missing = [each for each in fields if each not in content[name]]
         if said and missing:
             skipped[name] = f"the judge's instructions name {{{{ {missing[0]} }}}}, and the trace has none"
@@ -67,14 +74,33 @@ def content_of(trace: Any, fields: Iterable[str]) -> dict[str, Any]:
     if root is not None:
         found = {"inputs": root.inputs, "outputs": root.outputs}
     if "expectations" in wanted:
-        found["expectations"] = _expectations(trace) or None
+        found["expectations"] = _expectations([trace]) or None
     if "trace" in wanted and trace.data.spans:
         found["trace"] = _spans(trace)
     return {name: plain(value) for name, value in found.items() if name in wanted and value is not None}
 
 
+def content_of_session(session: Sequence[Any], fields: Iterable[str], *, base: Any = None) -> dict[str, Any]:
+    """The fields that a session's traces have: their turns in order, as MLflow's judge `base` reads them; what is expected."""
+    from mlflow.genai.utils.trace_utils import resolve_conversation_from_session
+
+    shown = {
+        name: True
+        for name in ("include_tool_calls", "include_timing")
+        if getattr(base, f"_{name}_in_conversation", False)
+    }
+    found = {
+        "conversation": resolve_conversation_from_session(list(session), **shown) or None,
+        "expectations": _expectations(session) or None,
+    }
+    return {name: plain(value) for name, value in found.items() if name in set(fields) and value is not None}
+
+
 def trace_ids(traces: Iterable[Any]) -> tuple[str, ...]:
-    """The ids of traces, each once; an id may stand for a trace that is gone."""
+    """The ids of traces, each once; an id may stand for a trace that is gone. Raises MlflowException for anything else."""
+    traces = list(traces)
+    if strange := next((each for each in traces if not isinstance(each, str) and not hasattr(each, "info")), None):
+        raise invalid(f"traces must be Trace objects, or the ids of traces, got {type(strange).__name__}")
     return tuple(dict.fromkeys(each if isinstance(each, str) else each.info.trace_id for each in traces))
 
 
@@ -89,9 +115,17 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
-def _said(trace: Any, judge_name: str) -> tuple[list[Any], str]:
-    """People's valid feedback with the judge's name on a trace, or why there is none."""
-    every = [each for each in trace.info.assessments or () if each.feedback is not None]
+def _sessions(traces: Iterable[Any]) -> list[list[Any]]:
+    """The traces of each session in order of time; one that belongs to none is a session of its own."""
+    found: dict[str, list[Any]] = {}
+    for trace in sorted(traces, key=lambda each: each.info.timestamp_ms):
+        found.setdefault(trace.info.trace_metadata.get(SESSION) or trace.info.trace_id, []).append(trace)
+    return list(found.values())
+
+
+def _said(item: Sequence[Any], judge_name: str) -> tuple[list[Any], str]:
+    """People's valid feedback with the judge's name on an item's traces, or why there is none."""
+    every = [each for trace in item for each in trace.info.assessments or () if each.feedback is not None]
     named = [each for each in every if each.name.strip().casefold() == judge_name.strip().casefold()]
     if not named:
         there = ", ".join(sorted({each.name for each in every})) or "none"
@@ -128,9 +162,10 @@ def _when(assessment: Any) -> tuple[int, int]:
     return (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0)
 
 
-def _expectations(trace: Any) -> dict[str, Any]:
-    """What people expect of the trace, by name; what a program logged as expected is its guess, not a reference."""
-    every = [each for each in trace.info.assessments or () if each.expectation is not None and each.valid is not False]
+def _expectations(item: Sequence[Any]) -> dict[str, Any]:
+    """What people expect of an item's traces, by name; what a program logged as expected is its guess, not a reference."""
+    there = [each for trace in item for each in trace.info.assessments or ()]
+    every = [each for each in there if each.expectation is not None and each.valid is not False]
     overridden = {each.overrides for each in every if each.overrides}
     people = (each for each in every if _is_human(each) and each.assessment_id not in overridden)
     return {each.name: each.expectation.value for each in sorted(people, key=_when)}

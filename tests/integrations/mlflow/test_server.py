@@ -1,0 +1,128 @@
+"""What only a tracking server shows: many rows with MLflow's own threads, its gateway, and scheduled scorers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.genai import scorers
+from mlflow.genai.scorers import ScorerSamplingConfig
+
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from tests.support.mlflow_world import fetched, lesson, tone_judge
+
+if TYPE_CHECKING:
+    from tests.support.endpoint import Endpoint
+
+pytestmark = pytest.mark.slow
+ROWS = 100
+
+
+@pytest.fixture
+def on_server(server: str, experiment: str) -> str:
+    """The tracking server, with an experiment of its own: the store's ones keep their artifacts in a folder."""
+    mlflow.set_tracking_uri(server)
+    mlflow.set_experiment(f"served {experiment}")
+    return server
+
+
+def every_row_has_its_verdict(learned: int) -> None:
+    """Evaluate rows that repeat the learned cases: each must be judged by the example of its own case, and no other."""
+    optimizer = MemAlignOptimizer(retrieval_k=1)
+    aligned = tone_judge().align(fetched(*(lesson(n) for n in range(learned))), optimizer)
+    case = {each.outputs: each.trace_id for each in aligned._episodic_memory}
+    rows = [
+        {"inputs": {"question": f"question {n % (2 * learned)}"}, "outputs": f"answer {n % (2 * learned)}"}
+        for n in range(ROWS)
+    ]
+    result = mlflow.genai.evaluate(data=rows, scorers=[aligned])
+    assert len(result.result_df) == ROWS
+    for assessments, outputs in zip(result.result_df["assessments"], result.result_df["response"], strict=True):
+        (verdict,) = (each for each in assessments if each["assessment_name"] == "tone")
+        number = int(str(outputs).strip('"').rpartition(" ")[2])
+        assert verdict["feedback"]["value"] is (number >= learned)
+        if number < learned:
+            assert shown_to(verdict) == [case[f"answer {number}"]]
+
+
+def shown_to(verdict: dict[str, Any]) -> list[str]:
+    """The cases that were in a verdict's prompt; a tracking server gives lists in metadata as text."""
+    shown = verdict["metadata"]["retrieved_example_trace_ids"]
+    return (
+        list(shown) if isinstance(shown, list) else [each.strip("'\" ") for each in str(shown).strip("[]").split(",")]
+    )
+
+
+@pytest.mark.usefixtures("on_server")
+def test_a_hundred_rows_on_a_server_each_see_their_own_examples(endpoint: Endpoint):
+    endpoint.latency = 0.05
+    every_row_has_its_verdict(learned=10)
+    assert endpoint.max_in_flight > 4
+
+
+def test_a_hundred_rows_on_sqlite_with_four_workers_do_too(endpoint: Endpoint, monkeypatch):
+    monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
+    endpoint.latency = 0.05
+    every_row_has_its_verdict(learned=10)
+
+
+# -- scheduled scorers -----------------------------------------------------------------------------------------------------
+
+
+def gateway(endpoint: Endpoint, name: str) -> str:
+    """A model at the tracking server's gateway that asks the endpoint on loopback."""
+    from mlflow.entities import GatewayEndpointModelConfig, GatewayModelLinkageType
+    from mlflow.tracking._tracking_service.utils import _get_store
+
+    store = _get_store()
+    secret = store.create_gateway_secret(
+        secret_name=name,
+        secret_value={"api_key": "none"},
+        provider="openai",
+        auth_config={"api_base": endpoint.base_url},
+    )
+    model = store.create_gateway_model_definition(
+        name=name, secret_id=secret.secret_id, provider="openai", model_name="small"
+    )
+    config = GatewayEndpointModelConfig(
+        model_definition_id=model.model_definition_id, linkage_type=GatewayModelLinkageType.PRIMARY, weight=1.0
+    )
+    store.create_gateway_endpoint(name=name, model_configs=[config], usage_tracking=False)
+    return f"gateway:/{name}"
+
+
+@pytest.mark.usefixtures("on_server")
+def test_an_aligned_judge_of_the_gateways_model_is_scheduled_changed_and_stopped(endpoint: Endpoint):
+    aligned = tone_judge(model=gateway(endpoint, "house")).align(fetched(lesson(1)), MemAlignOptimizer())
+    registered = aligned.register()
+    started = registered.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
+    assert isinstance(started, MemAlignJudge)
+    assert (started.sample_rate, started.status.value) == (0.5, "STARTED")
+    assert scorers.get_scorer(name="tone").sample_rate == 0.5
+    changed = started.update(sampling_config=ScorerSamplingConfig(sample_rate=0.1, filter_string="status = 'OK'"))
+    assert (changed.sample_rate, changed.filter_string) == (0.1, "status = 'OK'")
+    (listed,) = scorers.list_scorers()
+    assert listed.sample_rate == 0.1
+    stopped = listed.stop()
+    assert stopped.status.value == "STOPPED"
+    assert stopped.model == "gateway:/house"
+    assert stopped(inputs={"question": "question 1"}, outputs="answer 1").value is False
+
+
+@pytest.mark.usefixtures("on_server", "endpoint")
+def test_a_judge_of_any_other_model_is_not_scheduled_just_as_mlflows_own():
+    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer()).register()
+    own = tone_judge(name="own").register()
+    for judge in (aligned, own):
+        with pytest.raises(MlflowException, match="does not use a gateway model") as error:
+            judge.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
+        assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_judge_that_was_never_registered_is_not_scheduled():
+    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
+    with pytest.raises(MlflowException, match="not registered"):
+        aligned.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))

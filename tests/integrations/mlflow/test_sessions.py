@@ -1,0 +1,105 @@
+"""A judge of conversations learns from what people said of whole sessions."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.genai import scorers
+
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt
+from tests.support.endpoint import user_of
+from tests.support.mlflow_world import fetched, says, tone_judge, traced
+
+if TYPE_CHECKING:
+    from tests.support.endpoint import Endpoint
+
+INSTRUCTIONS = "Was the customer treated kindly? {{ conversation }}"
+
+
+def session(name: str, *numbers: int) -> list[str]:
+    """A session of several questions and answers; the ids of its traces."""
+    return [traced(number, session=name) for number in numbers]
+
+
+def session_judge(**changes: Any) -> Any:
+    return tone_judge(instructions=INSTRUCTIONS, **changes)
+
+
+@pytest.fixture
+def ids(experiment: str) -> list[str]:
+    one, two = session("s-1", 1, 2), session("s-2", 3, 4)
+    says(one[0], False, "say: case 2 is unkind")
+    says(two[1], False, "say: case 4 is unkind", by="ben")  # on any trace of the session
+    return [*one, *two]
+
+
+@pytest.fixture
+def aligned(endpoint: Endpoint, ids: list[str]) -> MemAlignJudge:
+    return MemAlignOptimizer().align(session_judge(), fetched(*ids))
+
+
+def test_a_session_is_one_case_and_goes_by_its_first_trace(aligned, ids):
+    assert aligned.is_session_level_scorer
+    assert aligned._episodic_trace_ids == sorted([ids[0], ids[2]])
+    turns = {each.trace_id: each.conversation for each in aligned._episodic_memory}[ids[0]]
+    assert [turn["role"] for turn in turns] == ["user", "assistant"] * 2
+    assert turns[3]["content"] == "answer 2"
+    assert len(aligned._semantic_memory) == 2
+
+
+def test_a_verdict_on_a_session_sees_what_was_learned(aligned, ids, endpoint):
+    assert aligned(session=fetched(*ids[:2])).value is False
+    assert aligned(session=fetched(*session("s-3", 8, 9))).value is True
+    assert "answer 9" in user_of(endpoint.requests[-1])
+
+
+def test_more_sessions_add_and_the_same_cost_nothing(aligned, ids, endpoint):
+    before = len(endpoint.requests)
+    assert aligned.align(fetched(*ids)) is aligned
+    assert len(endpoint.requests) == before
+    new = session("s-3", 5, 6)
+    says(new[0], False, "say: case 6 is unkind")
+    assert len(aligned.align(fetched(*new))._semantic_memory) == 3
+
+
+def test_unalign_forgets_a_session_by_its_traces(aligned, ids, caplog):
+    with caplog.at_level(logging.WARNING):
+        forgot = aligned.unalign(traces=fetched(*ids[:2]))
+    assert caplog.text == ""
+    assert forgot._episodic_trace_ids == [ids[2]]
+    assert [each.guideline_text for each in forgot._semantic_memory] == ["case 4 is unkind"]
+
+
+def test_a_session_that_grew_is_learned_as_it_is_now(aligned, ids):
+    longer = [*ids[:2], *session("s-1", 7)]
+    again = aligned.align(fetched(*longer))
+    turns = {each.trace_id: each.conversation for each in again._episodic_memory}[ids[0]]
+    assert turns[-1]["content"] == "answer 7"
+    assert len(again._episodic_memory) == 2
+
+
+def test_it_scores_the_sessions_of_an_evaluation_and_comes_back_from_the_registry(aligned, ids):
+    aligned.register()
+    loaded = scorers.get_scorer(name="tone")
+    assert loaded.is_session_level_scorer
+    assert loaded.memalign_judge == aligned.memalign_judge
+    result = mlflow.genai.evaluate(data=fetched(*ids[:2]), scorers=[loaded])
+    verdicts = [str(each) for each in result.result_df["tone/value"].dropna()]
+    assert verdicts in (["False"], ["0.0"])
+
+
+def test_tool_calls_are_part_of_the_conversation_where_the_judge_wants_them(endpoint, ids):
+    judge = session_judge()
+    judge._include_tool_calls_in_conversation = True
+    aligned = MemAlignOptimizer().align(judge, fetched(*ids))
+    assert any("found" in str(turn) for each in aligned._episodic_memory for turn in each.conversation)
+
+
+def test_a_record_alone_does_not_have_the_sessions(aligned):
+    with pytest.raises(MlflowException, match="names only the first trace") as error:
+        adopt(aligned)
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"

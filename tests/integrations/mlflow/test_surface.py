@@ -1,0 +1,190 @@
+"""An aligned judge as MLflow's other code handles it: copied, pickled, dumped, printed, aggregated, used by many at once."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+import pytest
+from mlflow.exceptions import MlflowException
+from mlflow.genai import scorers
+from mlflow.genai.judges import make_judge
+from mlflow.genai.judges.base import Judge
+from mlflow.genai.scorers import Scorer
+
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge, traced
+
+if TYPE_CHECKING:
+    from tests.support.endpoint import Endpoint
+
+CASE = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
+
+
+@pytest.fixture
+def aligned(endpoint: Endpoint) -> MemAlignJudge:
+    judge = make_judge(
+        name="tone",
+        instructions=INSTRUCTIONS,
+        model="openai:/small",
+        feedback_value_type=bool,
+        description="Whether we are kind",
+        base_url=endpoint.base_url,  # a model with connections of its own, which cannot be copied
+        inference_params={"temperature": 0.2, "timeout": 20},
+    )
+    judge.aggregations = ["mean", "max"]
+    learned: MemAlignJudge = judge.align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
+    return learned
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda judge: judge.model_copy(),
+        lambda judge: judge.model_copy(deep=True),
+        lambda judge: pickle.loads(pickle.dumps(judge)),
+        lambda judge: pickle.loads(pickle.dumps(judge.register() and scorers.get_scorer(name="tone"))),
+    ],
+    ids=["copy", "deepcopy", "model_copy", "model_copy deep", "pickle", "pickle of a registered one"],
+)
+def test_a_copy_judges_learns_and_forgets_as_the_judge_does(aligned, made):
+    other = made(aligned)
+    assert other is not aligned
+    assert (other.name, other.instructions) == (aligned.name, aligned.instructions)
+    assert other.memalign_judge.memory == aligned.memalign_judge.memory
+    assert other(**CASE).value is False
+    assert other.align(fetched(*aligned._episodic_trace_ids)) is other
+    assert len(other.unalign(aligned._episodic_trace_ids[:1])._semantic_memory) == 1
+    assert len(aligned._semantic_memory) == 2
+
+
+def test_it_is_a_judge_and_a_scorer_of_mlflows(aligned):
+    assert isinstance(aligned, Judge)
+    assert isinstance(aligned, Scorer)
+    assert [field.name for field in aligned.get_output_fields()] == ["result", "rationale"]
+
+
+def test_a_printed_judge_says_how_much_it_learned_and_nothing_of_it(aligned):
+    assert repr(aligned) == str(aligned) == "MemAlignJudge(name='tone', model='openai:/small', guidelines=2, traces=2)"
+
+
+def test_description_aggregations_parameters_and_address_survive_align_register_and_get_scorer(
+    aligned, endpoint, monkeypatch
+):
+    aligned.register()
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    for judge in (aligned, scorers.get_scorer(name="tone")):
+        assert judge.description == "Whether we are kind"
+        assert judge.aggregations == ["mean", "max"]
+        assert judge.memalign_judge.parameters == {"temperature": 0.2, "timeout": 20}
+        assert judge(**CASE).value is False
+        assert endpoint.requests[-1]["temperature"] == 0.2
+
+
+@pytest.mark.skipif("timeout" not in Scorer.model_fields, reason="this MLflow's scorers have no time limit")
+def test_a_scorers_time_limit_survives_align_register_and_get_scorer(endpoint):
+    judge = tone_judge()
+    judge.timeout = 7
+    aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
+    assert aligned.timeout == 7
+    aligned.register()
+    assert scorers.get_scorer(name="tone").timeout == 7
+    assert aligned.align(fetched(lesson(2))).timeout == 7
+
+
+def test_aggregations_are_metrics_of_an_evaluation(aligned):
+    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in (1, 9)]
+    result = mlflow.genai.evaluate(data=rows, scorers=[aligned])
+    assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
+
+
+def test_a_dumped_judge_that_was_never_registered_is_read_as_mlflow_reads_its_own(aligned):
+    again = Scorer.model_validate(aligned.model_dump())
+    assert isinstance(again, MemAlignJudge)
+    assert again.instructions == aligned.instructions
+    assert {each.trace_id for each in again._episodic_memory} == set(aligned._episodic_trace_ids)
+
+
+def test_many_may_ask_a_loaded_judge_at_once_from_its_first_call_on(aligned, monkeypatch):
+    aligned.register()
+    loaded = scorers.get_scorer(name="tone")
+    fetches: list[str] = []
+    load = mlflow.artifacts.load_dict
+
+    def counted(uri: str) -> Any:
+        fetches.append(uri)
+        return load(uri)
+
+    monkeypatch.setattr(mlflow.artifacts, "load_dict", counted)
+    with ThreadPoolExecutor(8) as pool:
+        verdicts = list(pool.map(lambda _: loaded(**CASE).value, range(16)))
+    assert verdicts == [False] * 16
+    assert len(fetches) == 1
+
+
+# -- one trace, several words ----------------------------------------------------------------------------------------------
+
+
+def test_a_trace_that_is_given_twice_counts_once(endpoint):
+    (trace,) = fetched(lesson(1))
+    aligned = tone_judge().align([trace, trace], MemAlignOptimizer())
+    assert len(aligned._episodic_memory) == len(aligned._semantic_memory) == 1
+
+
+def test_of_two_people_the_one_who_takes_it_back_is_forgotten_and_the_other_stays(endpoint):
+    trace_id = traced(1)
+    said = says(trace_id, False, "say: case 1 is unkind", by="ana")
+    says(trace_id, False, "say: case 1 is rude", by="ben")
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    mlflow.delete_assessment(trace_id=trace_id, assessment_id=said)
+    again = aligned.align(fetched(trace_id))
+    assert [each.source for each in again._episodic_memory] == ["ben"]
+    assert [each.guideline_text for each in again._semantic_memory] == ["case 1 is rude"]
+
+
+def test_feedback_that_changed_in_one_of_two_traces_costs_nothing_for_the_other(endpoint):
+    one, two = lesson(1), traced(2)
+    given = says(two, False, "say: case 2 is unkind")
+    aligned = tone_judge().align(fetched(one, two), MemAlignOptimizer())
+    mlflow.update_assessment(
+        trace_id=two,
+        assessment_id=given,
+        assessment=mlflow.entities.Feedback(name="tone", value=False, rationale="say: case 2 is rude"),
+    )
+    again = aligned.align(fetched(one, two))
+    assert {each.guideline_text for each in again._semantic_memory} == {"case 1 is unkind", "case 2 is rude"}
+    assert [row.status for row in again.alignment.rows] == ["unchanged", "changed"]
+
+
+# -- models in this process ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.embedded
+def test_mlflows_own_judge_asks_a_model_in_this_process():
+    judge = tone_judge(model="local:/qwen2.5-coder-0.5b")
+    feedback = judge(inputs="Where is the key?", outputs="Look under the mat, my dear.")
+    assert feedback.value in (True, False)
+    assert feedback.source.source_id == "local:/qwen2.5-coder-0.5b"
+    assert feedback.metadata["mlflow.assessment.judgeInputTokens"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "message"),
+    [
+        ({"base_url": "http://127.0.0.1:9"}, CASE, "takes no base_url"),
+        ({"inference_params": {"top_p": 0.5}}, CASE, "takes no top_p"),
+        ({"instructions": "A tool? {{ trace }}"}, {}, "calls no tools"),
+        ({"model": "local:/nobody"}, CASE, "nobody"),
+    ],
+)
+def test_what_a_model_in_this_process_cannot_do_is_named(changes, asked, message):
+    judge: Any = tone_judge(**{"model": "local:/qwen2.5-coder-0.5b"} | changes)
+    given = asked or {"trace": fetched(traced(1))[0]}
+    with pytest.raises(MlflowException, match=message) as error:
+        judge(**given)
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"

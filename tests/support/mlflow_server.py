@@ -1,0 +1,80 @@
+"""An MLflow tracking server for tests, and the model that the demo teaches."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.support.endpoint import system_of, user_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RECORD = re.compile(r"^(F\d+) <<<$.*?^>>>$.*?^expert's comment: (.*?)$", re.MULTILINE | re.DOTALL)
+
+
+def teachable(body: dict[str, Any]) -> Any:
+    """Sends all replies, until it was told that an upset customer wants an apology."""
+    name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
+    if name == "changes":
+        new = user_of(body).partition("New feedback:")[2]
+        changes = [
+            {"action": "ADD", "feedback": [label], "text": json.loads(words), "guideline": ""}
+            for label, words in RECORD.findall(new)
+        ]
+        return {"changes": changes}
+    if name == "judgment":
+        upset = "furious" in user_of(body).rpartition("Now judge this item:")[2]
+        return {"rationale": "so", "value": not (upset and "say sorry first" in system_of(body))}
+    return json.dumps({"result": True, "rationale": "so"}) if not name or name == "ResponseFormat" else {}
+
+
+@contextmanager
+def tracking_server(folder: Path, store: str) -> Iterator[str]:
+    """The address of an MLflow tracking server over `store`, with its artifacts in `folder`, while the block lasts.
+
+    Without the workers that carry out scheduled scorers: eight more processes.
+    """
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = int(listener.getsockname()[1])
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, "--workers", "1"]
+    command += ["--artifacts-destination", (folder / "artifacts").as_uri(), "--host", "127.0.0.1", "--port", str(port)]
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            start_new_session=True,
+            env=dict(os.environ) | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + 240
+            while not _healthy(port):
+                assert process.poll() is None, (folder / "log").read_text()
+                assert time.monotonic() < deadline, (folder / "log").read_text()
+                time.sleep(0.3)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            os.killpg(process.pid, 15)  # its workers, too
+
+
+def _healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as reply:
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
