@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -48,7 +48,7 @@ async def decide(judge: Judge, example: Example) -> Judgment:
         asked.append((other, names))
         looked += more
     samples = settings.get("samples", 1)
-    questions = (_ask(judge, model, one, names, number) for one, names in asked for number in range(samples))
+    questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
     answered = await _all(questions, spent=looked)
     outcome = count([each.ballot for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
     calibrated = await calibrate(judge, example, outcome.value) if settings.get("calibrate") else None
@@ -96,8 +96,16 @@ def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
     return {label: reply.probabilities.get(text, 0.0) for text, label in label_texts(judge.value_type).items()}
 
 
-async def _all(calls: Any, *, spent: Usage) -> list[_Answered]:
+async def _all(calls: Sequence[Coroutine[Any, Any, _Answered]], *, spent: Usage) -> list[_Answered]:
     """Every answer; one that fails fails the judgment, which then says what all cost, and what was `spent` before."""
+    if len(calls) == 1:
+        # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and then look
+        # through the many connections that have become idle meanwhile. That costs more than everything else here.
+        try:
+            return [await calls[0]]
+        except ModelError as error:
+            error.usage = spent + (error.usage or Usage())
+            raise
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
         if isinstance(result, _Answered):
