@@ -1,118 +1,135 @@
-"""The demo of examples/, as a person runs it, against an MLflow tracking server."""
+"""The demo of examples/, as a person runs it: the script and the notebook, on a SQLite store and on a tracking server."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
 import runpy
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.endpoint import Endpoint
+from tests.support.mlflow_server import teachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEMO = Path(__file__).resolve().parents[3] / "examples" / "mlflow_demo.py"
-RECORD = re.compile(r"^(F\d+) <<<$.*?^>>>$.*?^expert's comment: (.*?)$", re.MULTILINE | re.DOTALL)
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+DEMO, NOTEBOOK = EXAMPLES / "mlflow_demo.py", EXAMPLES / "mlflow_demo.ipynb"
 
 
-def answer(body: dict[str, Any]) -> Any:
-    """Sends all replies, until it was told that an upset customer wants an apology."""
-    name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
-    if name == "changes":
-        new = user_of(body).partition("New feedback:")[2]
-        changes = [
-            {"action": "ADD", "feedback": [label], "text": json.loads(words), "guideline": ""}
-            for label, words in RECORD.findall(new)
-        ]
-        return {"changes": changes}
-    if name == "judgment":
-        upset = "furious" in user_of(body).rpartition("Now judge this item:")[2]
-        return {"rationale": "so", "value": not (upset and "say sorry first" in system_of(body))}
-    return json.dumps({"result": True, "rationale": "so"}) if not name or name == "ResponseFormat" else {}
+def notebook() -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    return cells
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def source_of(cell: dict[str, Any]) -> str:
+    return "".join(cell["source"])
 
 
-@pytest.fixture(scope="module")
-def server(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("server")
-    port = free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, "--workers", "1"]
-    command += ["--artifacts-destination", (folder / "artifacts").as_uri(), "--host", "127.0.0.1", "--port", str(port)]
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, start_new_session=True) as process,
-    ):
-        try:
-            deadline = time.monotonic() + 240
-            while not healthy(port):
-                assert process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < deadline, (folder / "log").read_text()
-                time.sleep(0.3)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            os.killpg(process.pid, 15)  # its workers, too
-
-
-def healthy(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as reply:
-            return bool(reply.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-def told(said: str) -> None:
-    assert "before: [True, True]" in said
-    assert "aligned: 4 learned, new G1-G4" in said
-    assert "Distilled Guidelines (4):" in said
-    assert "after: [False, True]" in said
-    assert "semantic memory 4, episodic memory 4" in said
-    assert "without the first trace: 3 episodes" in said
+def steps(said: str) -> None:
+    """What any model must have led to; the verdicts themselves are the model's."""
+    assert said.count("before: ") == said.count("after: ") == 2
+    assert re.search(r"aligned: \d learned", said)
+    distilled = re.search(r"Distilled Guidelines \((\d)\):", said)
+    assert distilled is not None
+    assert f"semantic memory {distilled[1]}, episodic memory 4" in said
+    assert re.search(r"semantic memory \d, episodic memory 3", said)
     assert "registered: ['send']" in said
-    assert "loaded: [False, True]" in said
+    assert "loaded: " in said
+    assert "the same memory: True" in said
     assert "evaluated 2 rows" in said
     assert said.rstrip().endswith("registered: []")
 
 
-def test_the_demo_runs_from_traces_to_a_registered_judge(store, monkeypatch, capsys):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with Endpoint(answer) as endpoint:
-        given = ["--tracking-uri", store, "--model", "openai:/small", "--base-url", endpoint.base_url]
-        monkeypatch.setattr(sys, "argv", [str(DEMO), *given])
-        runpy.run_path(str(DEMO), run_name="__main__")
-    told(capsys.readouterr().out)
+def learned(said: str) -> None:
+    """What the loopback model says, which learns at once."""
+    steps(said)
+    assert re.findall(r"^(?:before|after|loaded): (\w+)", said, re.MULTILINE) == [
+        "True",
+        "True",
+        "False",
+        "True",
+        "False",
+    ]
+    assert "aligned: 4 learned, new G1-G4" in said
+    assert "semantic memory 3, episodic memory 3" in said
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
+    with Endpoint(teachable) as endpoint:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("MEMALIGN_MODEL", "openai:/small")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+        yield
+
+
+@pytest.mark.usefixtures("small")
+def test_the_script_runs_from_traces_to_a_registered_judge(capsys):
+    runpy.run_path(str(DEMO), run_name="__main__")
+    learned(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_notebook_runs_cell_by_cell():
+    said, names = io.StringIO(), {"__name__": "__main__"}
+    with contextlib.redirect_stdout(said):
+        for cell in notebook():
+            if cell["cell_type"] == "code":
+                exec(compile(source_of(cell), NOTEBOOK.name, "exec"), names)
+    learned(said.getvalue())
+
+
+def test_the_notebook_is_the_script():
+    made = runpy.run_path(str(EXAMPLES / "mlflow_notebook.py"))["notebook_of"](DEMO.read_text("utf-8"))
+    assert [(cell["cell_type"], source_of(cell)) for cell in notebook()] == [
+        (cell["cell_type"], source_of(cell)) for cell in made["cells"]
+    ], "run: python examples/mlflow_notebook.py"
+
+
+def test_the_notebook_is_executed_and_shows_nobodys_folders():
+    code = [cell for cell in notebook() if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert {output["output_type"] for output in outputs} <= {"stream", "display_data", "execute_result"}
+    steps("".join("".join(each["text"]) for each in outputs if each.get("name") == "stdout"))
+    shown = json.dumps(outputs)
+    assert not re.search(r"/(home|root|Users|tmp|usr|work|private|var)/", shown)
+
+
+def run(store: str, folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(DEMO)],
+        env=dict(os.environ) | {"MLFLOW_TRACKING_URI": store} | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small")
 def test_it_runs_on_a_tracking_server_too(server, tmp_path):
-    with Endpoint(answer) as endpoint:
-        done = subprocess.run(
-            [
-                *(sys.executable, str(DEMO), "--tracking-uri", server),
-                *("--model", "openai:/small", "--base-url", endpoint.base_url),
-            ],
-            env=dict(os.environ) | {"OPENAI_API_KEY": "none"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-        )
-    assert done.returncode == 0, done.stderr
-    told(done.stdout)
+    learned(run(server, tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+@pytest.mark.parametrize("where", ["SQLite", "a tracking server"])
+def test_it_runs_on_the_embedded_model(where, request, tmp_path):
+    store = "sqlite:///demo.db" if where == "SQLite" else request.getfixturevalue("server")
+    said = run(store, tmp_path, MEMALIGN_MODEL="local:qwen2.5-coder-0.5b")
+    steps(said)
+    assert "model: local:/qwen2.5-coder-0.5b" in said
