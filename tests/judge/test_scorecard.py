@@ -14,7 +14,8 @@ from memalign import Judge, Scorecard
 from memalign.errors import ConfigurationError, InputError, InvalidRows, ModelUnavailable
 from memalign.files import read_judgments
 from memalign.judge.scorecard import file_name
-from memalign.models.base import ChatRequest, Limits
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.records import Usage
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.endpoint import Endpoint
 
@@ -164,6 +165,50 @@ def test_a_judge_without_a_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_a_judges_name_becomes_that_of_a_file(name: str, file: str) -> None:
     assert file_name(name) == file
+
+
+class Priced:
+    """A model whose every call costs the same."""
+
+    def __init__(self, cost: float | None) -> None:
+        self.name, self.limits, self.cost, self.calls = "priced", Limits(concurrency=4), cost, 0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.calls += 1
+        await asyncio.sleep(0)
+        usage = Usage(calls=1, cost=self.cost)
+        return ChatReply(data={"rationale": "r", "value": True}, text="", usage=usage)
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_ceiling_of_cost_is_that_of_all_judges_together(tmp_path: Path, concurrency: int) -> None:
+    cheap, dear = Priced(0.01), Priced(0.03)
+    judges = [judge("cheap", True, model=cheap)[0], judge("dear", True, model=dear)[0]]
+    settings: dict[str, Any] = {"out": tmp_path / "scores", "concurrency": concurrency}
+    card = ma.score(judges, CASES, max_cost=0.13, **settings)
+    assert 0.08 <= (card.usage.cost or 0) <= 0.13
+    assert all(each.judged > 0 and each.failed == 0 for each in card.totals)
+    assert [each.judged + each.not_judged for each in card.totals] == [6, 6]
+    assert "not judged" in str(card)
+    assert "NotJudged: one more would pass the ceiling of $0.13 ($0.1" in next(card.failures())[2]
+    rest = ma.score(judges, CASES, max_cost=10, **settings)
+    assert not list(rest.failures())
+    assert (cheap.calls, dear.calls) == (6, 6), "nothing is judged twice"
+
+
+def test_a_ceiling_is_not_passed_by_the_first_call_of_every_judge() -> None:
+    models = [Priced(0.02) for _ in range(5)]
+    card = ma.score([judge(f"judge {n}", True, model=model)[0] for n, model in enumerate(models)], CASES, max_cost=0.05)
+    assert sum(model.calls for model in models) == 2
+    assert (card.usage.cost or 0) <= 0.05
+
+
+def test_a_ceiling_needs_a_price_and_an_amount() -> None:
+    one = judge("tone", True, model=Priced(None))[0]
+    with pytest.raises(ConfigurationError, match="what a call of priced costs is not known"):
+        ma.score([one, judge("other", True, model=Priced(0.01))[0]], CASES, max_cost=1)
+    with pytest.raises(InputError, match="max_cost is a number of dollars above 0"):
+        ma.score([one], CASES, max_cost=0)
 
 
 def test_over_a_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:

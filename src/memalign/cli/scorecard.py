@@ -26,6 +26,7 @@ from memalign.errors import InputError
 if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.judge.scorecard import Scorecard, Totals
+    from memalign.records import Judgment
     from memalign.registry import Registry
 
 _SHOWN_CASES = 50
@@ -46,6 +47,14 @@ def scorecard(
         typer.Option("-o", "--out", metavar="FOLDER", help="Write all judgments there; an existing folder is resumed."),
     ] = None,
     concurrency: Concurrency = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(
+            "--max-cost",
+            metavar="DOLLARS",
+            help="Stop before all judges together have cost more; what is judged is kept.",
+        ),
+    ] = None,
     registry: RegistryUrl = DEFAULT_REGISTRY,
     json_output: JsonOutput = False,
 ) -> int:
@@ -64,7 +73,7 @@ def scorecard(
     started = time.perf_counter()
     given = read_input(examples)
     with interruptible(lambda: _left(out)), printer.progress() as progress:
-        card = score(judges, given, out=out, concurrency=concurrency, progress=progress)
+        card = score(judges, given, out=out, concurrency=concurrency, progress=progress, max_cost=max_cost)
     data: dict[str, Any] = card.to_dict() | {"usage": card.usage}
     parts: list[Any] = []
     if out is None:
@@ -86,18 +95,32 @@ def _loaded(opened: Registry, name: str) -> Judge:
 
 
 def _cases(card: Scorecard) -> Any:
+    from memalign.judge.many import NOT_JUDGED
     from memalign.values import value_text
 
-    rows = [
-        (row.id, *("error" if name in row.errors else value_text(value) for name, value in row.values.items()))
-        for row in card
-    ]
+    def cell(judgment: Judgment) -> str:
+        if judgment.error is not None:
+            return "" if judgment.error.startswith(NOT_JUDGED) else "error"
+        return value_text(judgment.value)
+
+    rows = [(row.id, *(cell(judgment) for judgment in row.judgments.values())) for row in card]
     return table(("id", *card.judges), rows)
 
 
 def _judges(card: Scorecard) -> Any:
-    rows = [(each.judge, each.judged, each.failed or "", _said(each), _cost(each)) for each in card.totals]
-    return table(("judge", "judged", "failed", "verdicts", "cost"), rows)
+    left = any(each.not_judged for each in card.totals)
+    rows = [
+        (
+            each.judge,
+            each.judged,
+            each.failed or "",
+            *((each.not_judged or "",) if left else ()),
+            _said(each),
+            _cost(each),
+        )
+        for each in card.totals
+    ]
+    return table(("judge", "judged", "failed", *(("not judged",) if left else ()), "verdicts", "cost"), rows)
 
 
 def _said(totals: Totals) -> str:
@@ -113,13 +136,21 @@ def _cost(totals: Totals) -> str:
 
 def _say_failures(printer: Output, card: Scorecard) -> int:
     """Name what failed, one line a judge and reason: a server that is down gives every example the same one."""
+    from memalign.judge.many import NOT_JUDGED
+
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    left: list[str] = []
     for name, example_id, error in card.failures():
-        found[name, error.replace(f"{example_id}: ", "")].append(example_id)
+        if error.startswith(NOT_JUDGED):
+            left.append(error.removeprefix(NOT_JUDGED))
+        else:
+            found[name, error.replace(f"{example_id}: ", "")].append(example_id)
     for (name, reason), ids in found.items():
         more = f", … {len(ids) - 5} more" if len(ids) > 5 else ""
         printer.say(f"failed: {name} on {', '.join(ids[:5])}{more}: {reason}")
-    return FAILURES if found else DONE
+    if left:
+        printer.say(f"{len(left)} not judged: {left[0]}")
+    return FAILURES if found or left else DONE
 
 
 def _left(out: Path | None) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
 from memalign.files import Examples, JudgmentWriter
+from memalign.judge.ceiling import Ceiling, Tab
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.resolve import resolve
 from memalign.records import Example, Judgment, Usage
@@ -46,14 +47,13 @@ async def judge_many(
     concurrency: int | None,
     out: str | Path | None,
     progress: Progress | None = None,
-    max_cost: float | None = None,
+    max_cost: float | Ceiling | None = None,
     on_judgment: OnJudgment | None = None,
 ) -> Sequence[Judgment]:
-    """See `Judge.ajudge_many`."""
+    """See `Judge.ajudge_many`; a Ceiling may be that of other runs too."""
     if concurrency is not None and concurrency < 1:
         raise InputError("concurrency must be 1 or more")
-    if max_cost is not None and not 0 < max_cost < math.inf:
-        raise InputError(f"max_cost is a number of dollars above 0, not {max_cost}")
+    ceiling = max_cost if max_cost is None or isinstance(max_cost, Ceiling) else Ceiling(max_cost)
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
@@ -63,7 +63,7 @@ async def judge_many(
         judge,
         source,
         limit=concurrency or model.limits.concurrency,
-        ceiling=None if max_cost is None else _Ceiling(max_cost),
+        tab=None if ceiling is None else ceiling.tab(),
         progress=progress,
         on_judgment=on_judgment,
     )
@@ -84,27 +84,6 @@ def signature_of(judge: Judge) -> str:
     return f"{judge.name}@{judge.replace(model=resolve(judge.model)).fingerprint}"
 
 
-class _Ceiling:
-    """Dollars that a run may spend. What is in flight counts with the mean of what is known."""
-
-    def __init__(self, most: float) -> None:
-        self.most = most
-        self.spent = 0.0
-        self._in_flight = self._known = 0
-
-    def room(self) -> bool:
-        """Whether one more may be asked for."""
-        return self.spent + (self._in_flight + 1) * (self.spent / max(self._known, 1)) <= self.most
-
-    def begin(self) -> None:
-        self._in_flight += 1
-
-    def end(self, cost: float) -> None:
-        self._in_flight -= 1
-        self._known += 1
-        self.spent += cost
-
-
 class _Run:
     """One run over all items of a source."""
 
@@ -114,14 +93,14 @@ class _Run:
         source: Examples,
         *,
         limit: int,
-        ceiling: _Ceiling | None,
+        tab: Tab | None,
         progress: Progress | None,
         on_judgment: OnJudgment | None,
     ) -> None:
         self._judge = judge
         self._source = source
         self._limit = limit
-        self._ceiling = ceiling
+        self._tab = tab
         self._progress = progress
         self._on_judgment = on_judgment
         self._finished = self._failed_in_a_row = 0
@@ -130,7 +109,7 @@ class _Run:
 
     def not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
-        spent = "" if self._ceiling is None else f" (${self._ceiling.spent:.4g} spent)"
+        spent = "" if self._tab is None else f" (${self._tab.ceiling.spent:.4g} spent)"
         hint = "run it again with the same `out` (-o) to go on from there"
         return Judgment(error=f"{NOT_JUDGED}{self._stopped}{spent}; {hint}", memory_hash=self._judge.memory.hash)
 
@@ -138,44 +117,54 @@ class _Run:
         """Judge all items but those that one `has` already; `keep` is given place, id and judgment of each."""
         total = len(self._source)
         waiting = enumerate(self._source)
-        first_is_known = asyncio.Event()  # what a call costs must be known before many are made
+        first_is_known = asyncio.Event()
+        skipped = 0
+
+        async def step() -> bool:
+            """Judge the next item; False where there is none, or the run stopped."""
+            nonlocal skipped
+            if not self._may_go_on():
+                return False
+            # Workers share one iterator: each takes the next item when it is free.
+            place, example = next(waiting, (-1, None))
+            if example is None:
+                return False
+            if has(example.id):
+                skipped += 1
+                if skipped % _TURN == 0:
+                    await asyncio.sleep(0)
+            else:
+                judgment = await self._judged(example)
+                keep(place, example.id, judgment)
+                if self._on_judgment is not None:
+                    self._on_judgment(example.id, judgment)
+                self._check(judgment)
+            self._finished += 1
+            if self._progress is not None:
+                self._progress("judge", self._finished, total)
+            return True
 
         async def work(number: int) -> None:
-            if self._ceiling is not None and number > 0:
+            if self._tab is not None and number > 0:
                 await first_is_known.wait()
-            skipped = 0
-            while self._may_go_on():
-                # Workers share one iterator: each takes the next item when it is free.
-                place, example = next(waiting, (-1, None))
-                if example is None:
-                    break
-                if has(example.id):
-                    skipped += 1
-                    if skipped % _TURN == 0:
-                        await asyncio.sleep(0)
-                else:
-                    judgment = await self._judged(example)
-                    keep(place, example.id, judgment)
-                    if self._on_judgment is not None:
-                        self._on_judgment(example.id, judgment)
-                    self._check(judgment)
-                    first_is_known.set()
-                self._finished += 1
-                if self._progress is not None:
-                    self._progress("judge", self._finished, total)
-            first_is_known.set()
+            elif self._tab is not None:
+                async with self._tab.ceiling.first:
+                    while not self._tab.known and await step():
+                        pass
+                first_is_known.set()
+            while await step():
+                pass
 
         await aio.together(work(number) for number in range(min(self._limit, total)))
 
     def _may_go_on(self) -> bool:
-        ceiling = self._ceiling
-        if ceiling is not None and not ceiling.room():
-            self._stopped = self._stopped or f"one more would pass the ceiling of ${ceiling.most:g}"
+        if self._tab is not None and not self._tab.room():
+            self._stopped = self._stopped or f"one more would pass the ceiling of ${self._tab.ceiling.most:g}"
         return not self._stopped
 
     async def _judged(self, example: Example) -> Judgment:
-        if self._ceiling is not None:
-            self._ceiling.begin()
+        if self._tab is not None:
+            self._tab.begin()
         try:
             judgment = await self._judge.ajudge(example)
         except (ModelError, InputError) as error:
@@ -199,10 +188,10 @@ class _Run:
 
     def _check(self, judgment: Judgment) -> None:
         """Count the cost of a judgment that is kept. Raises ConfigurationError when a ceiling cannot hold."""
-        if self._ceiling is None:
+        if self._tab is None:
             return
         cost = judgment.usage.cost
-        self._ceiling.end(cost or 0.0)
+        self._tab.end(cost or 0.0)
         if cost is None:
             raise ConfigurationError(
                 f"max_cost cannot hold: what a call of {judgment.model or self._judge.model_name} costs is not known (the "

@@ -19,8 +19,9 @@ import msgspec
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError
 from memalign.files import Examples
+from memalign.judge.ceiling import Ceiling
 from memalign.judge.judge import Judge
-from memalign.judge.many import Progress, judge_many
+from memalign.judge.many import NOT_JUDGED, Progress, judge_many
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits
 from memalign.models.resolve import resolve, resolve_embedding
 from memalign.models.slots import Slots
@@ -43,12 +44,13 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """What one judge said over all cases.
 
     `shares` has each label's part of the cases that were judged, in [0, 1], the commonest first; empty for free text.
-    `mean` is that of numbers. `usage` is that of all judgments, those of an earlier run that were kept included.
+    `not_judged` are those that the run stopped before. `mean` is that of numbers. `usage` is that of all judgments, those of an earlier run that were kept included.
     """
 
     judge: str
     n: int
     failed: int
+    not_judged: int = 0
     abstained: int
     shares: dict[str, float]
     mean: float | None
@@ -57,7 +59,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def judged(self) -> int:
         """How many cases have a verdict."""
-        return self.n - self.failed
+        return self.n - self.failed - self.not_judged
 
 
 class ScorecardRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +109,7 @@ class Scorecard:
             yield ScorecardRow(id=example_id, judgments=dict(zip(self._columns, judgments, strict=True)))
 
     def failures(self) -> Iterator[tuple[str, str, str]]:
-        """Judge, case and error wherever a judge has no verdict."""
+        """Judge, case and error wherever a judge has no verdict, cases that the run stopped before included."""
         for row in self:
             for name, error in row.errors.items():
                 yield name, row.id, error
@@ -127,6 +129,7 @@ def words(totals: Totals) -> str:
     parts += [f"mean {totals.mean:.2f}"] if totals.mean is not None else []
     parts += [f"{totals.abstained} abstained"] if totals.abstained else []
     parts += [f"{totals.failed} failed"] if totals.failed else []
+    parts += [f"{totals.not_judged} not judged"] if totals.not_judged else []
     return ", ".join([f"{totals.judged} judged", *parts])
 
 
@@ -137,9 +140,10 @@ def score(
     out: str | Path | None = None,
     concurrency: int | None = None,
     progress: Progress | None = None,
+    max_cost: float | None = None,
 ) -> Scorecard:
     """Judge the same cases by several judges; see `ascore`."""
-    return aio.run(ascore(judges, examples, out=out, concurrency=concurrency, progress=progress))
+    return aio.run(ascore(judges, examples, out=out, concurrency=concurrency, progress=progress, max_cost=max_cost))
 
 
 async def ascore(
@@ -149,15 +153,19 @@ async def ascore(
     out: str | Path | None = None,
     concurrency: int | None = None,
     progress: Progress | None = None,
+    max_cost: float | None = None,
 ) -> Scorecard:
     """Judge the same cases by several judges, side by side.
 
     `judges` have different names, or are given by other ones, as two versions of one judge must be. A case that lacks a
     field of one judge fails for that judge only. `concurrency` is how many cases each judge has in flight. With `out`, a
     folder, each judge's judgments go to `judges/NAME.jsonl` in it, from which a later run takes up, and at the end
-    `scorecard.jsonl` has a line a case with all verdicts. Raises what `Judge.ajudge_many` raises.
+    `scorecard.jsonl` has a line a case with all verdicts. `max_cost` is what all judges may spend together in this run, in
+    dollars: where it is reached, all stop, and what is left has an error that begins with `NotJudged`. Raises what
+    `Judge.ajudge_many` raises.
     """
     named = _named(judges)
+    ceiling = None if max_cost is None else Ceiling(max_cost)
     # All judges go through the cases, each at its own pace: what can be read only once must be kept.
     source = Examples.of(examples if isinstance(examples, str | Path) else list(examples))
     ids = [example.id for example in source]  # checks everything, once for all
@@ -180,6 +188,7 @@ async def ascore(
             concurrency=concurrency,
             out=None if folder is None else folder / "judges" / f"{file_name(name)}.jsonl",
             progress=counted(name),
+            max_cost=ceiling,
         )
         for name, judge in sharing.items()
     )
@@ -221,22 +230,24 @@ def _folder(folder: Path) -> Path:
 
 
 def _totals(name: str, column: Sequence[Judgment], kind: str) -> Totals:
-    usage, failed, abstained, total = Usage(), 0, 0, 0.0
+    usage, failed, not_judged, abstained, total = Usage(), 0, 0, 0, 0.0
     labels: Counter[str] = Counter()
     for judgment in column:
         usage += judgment.usage
         if judgment.value is None:
-            failed += 1
+            left = (judgment.error or "").startswith(NOT_JUDGED)
+            not_judged, failed = not_judged + left, failed + (not left)
             continue
         abstained += judgment.abstained
         total += float(judgment.value) if kind in ("int", "float") else 0.0
         if kind in ("bool", "choice", "int"):
             labels[value_text(judgment.value)] += 1
-    judged = len(column) - failed
+    judged = len(column) - failed - not_judged
     return Totals(
         judge=name,
         n=len(column),
         failed=failed,
+        not_judged=not_judged,
         abstained=abstained,
         shares={label: count / judged for label, count in labels.most_common()},
         mean=total / judged if judged and kind in ("int", "float") else None,

@@ -1,0 +1,71 @@
+"""A ceiling of cost, for one run over many items or for several side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from memalign.errors import InputError
+
+__all__ = ["Ceiling", "Tab"]
+
+
+class Ceiling:
+    """Dollars that one or several runs may spend together. Raises InputError where `most` is no amount above 0."""
+
+    def __init__(self, most: float) -> None:
+        if not 0 < most < math.inf:
+            raise InputError(f"max_cost is a number of dollars above 0, not {most}")
+        self.most = most
+        self.reached = False
+        """Whether one more call would have passed it: then all runs stop, those of cheaper judges too."""
+        self.first = asyncio.Lock()
+        """Held by a run while it makes its first call: what that costs must be known before others are made."""
+        self._tabs: list[Tab] = []
+
+    @property
+    def spent(self) -> float:
+        """Dollars, of all calls that came back."""
+        return sum(tab.spent for tab in self._tabs)
+
+    def tab(self) -> Tab:
+        """What one run under this ceiling spends."""
+        tab = Tab(self)
+        self._tabs.append(tab)
+        return tab
+
+    def check(self, tab: Tab) -> None:
+        """Note whether one more call of `tab` would pass the ceiling; a call in flight counts with the mean of its run."""
+        dearest = max(each.mean for each in self._tabs)
+        expected = sum(each.in_flight * each.mean for each in self._tabs)
+        one_more = tab.mean if tab.known else dearest
+        self.reached = self.reached or self.spent + expected + one_more > self.most
+
+
+class Tab:
+    """What one run has spent, in dollars, of how many calls that is known, and how many are in flight."""
+
+    def __init__(self, ceiling: Ceiling) -> None:
+        self.ceiling = ceiling
+        self.spent = 0.0
+        self.known = self.in_flight = 0
+
+    @property
+    def mean(self) -> float:
+        """Dollars a call, 0 where none came back yet."""
+        return self.spent / max(self.known, 1)
+
+    def room(self) -> bool:
+        """Whether one more may be asked for."""
+        self.ceiling.check(self)
+        return not self.ceiling.reached
+
+    def begin(self) -> None:
+        """A call goes out."""
+        self.in_flight += 1
+
+    def end(self, cost: float) -> None:
+        """A call came back."""
+        self.in_flight -= 1
+        self.known += 1
+        self.spent += cost
