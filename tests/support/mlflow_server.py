@@ -43,8 +43,10 @@ def teachable(body: dict[str, Any]) -> Any:
 def tracking_server(folder: Path, store: str) -> Iterator[str]:
     """The address of an MLflow tracking server over `store`, with its artifacts in `folder`, while the block lasts.
 
-    Without the workers that carry out scheduled scorers: eight more processes.
+    Without the workers that carry out scheduled scorers: eight more processes. With a connection for each of its threads:
+    of SQLite's fifteen the server has more threads, and on a busy machine those that wait half a minute are refused.
     """
+    settings = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_SQLALCHEMYSTORE_POOL_SIZE": "64"}
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = int(listener.getsockname()[1])
@@ -58,7 +60,7 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
             stderr=log,
             cwd=folder,
             start_new_session=True,
-            env=dict(os.environ) | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+            env=dict(os.environ) | settings,
         ) as process,
     ):
         try:

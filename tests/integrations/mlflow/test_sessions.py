@@ -97,6 +97,9 @@ def test_tool_calls_are_part_of_the_conversation_where_the_judge_wants_them(endp
     judge._include_tool_calls_in_conversation = True
     aligned = MemAlignOptimizer().align(judge, fetched(*ids))
     assert any("found" in str(turn) for each in aligned._episodic_memory for turn in each.conversation)
+    aligned.register()
+    loaded = scorers.get_scorer(name="tone")
+    assert loaded.align(fetched(*ids)) is loaded
 
 
 def test_a_record_alone_does_not_have_the_sessions(aligned):

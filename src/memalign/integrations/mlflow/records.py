@@ -32,6 +32,9 @@ __all__ = ["ARTIFACT", "fetched", "get_scorer", "kept", "of_record", "packed", "
 OURS = "memalign"
 """Our part of the record; MLflow ignores keys that it does not know."""
 
+FLAGS = ("_include_tool_calls_in_conversation", "_include_timing_in_conversation")
+"""Of MLflow's judges of sessions, which its own record leaves out."""
+
 ARTIFACT = "memalign/judge.json"
 THEIR_DIMENSIONS = 512
 
@@ -73,12 +76,14 @@ def record_of(judge: MemAlignJudge) -> dict[str, Any]:
 
 def _own_part(judge: MemAlignJudge) -> dict[str, Any]:
     base_url = getattr(judge._base_judge, "_base_url", None)  # noqa: SLF001
+    shown = [name for name in FLAGS if getattr(judge._base_judge, name, False)]  # noqa: SLF001
     return {
         "format": 1,
         "settings": judge._settings.record(),  # noqa: SLF001
         "value_type": judge._scale.value_type.spec,  # noqa: SLF001
         "timeout": getattr(judge, "timeout", None),
         **({"base_url": _without_secrets(base_url)} if base_url else {}),  # headers are never written down
+        **({"shown": shown} if shown else {}),
     }
 
 
@@ -146,7 +151,11 @@ def of_record(data: Mapping[str, Any], timeout: float | None = None) -> MemAlign
     from memalign.integrations.mlflow.judge import MemAlignJudge
 
     base = Scorer.model_validate(data["base_judge"])
+    base.aggregations = data["base_judge"].get("aggregations")  # MLflow's reader took them only later
     own = data.get(OURS) or {}
+    for name in FLAGS:
+        if name in own.get("shown", ()):
+            setattr(base, name, True)
     if own.get("base_url") and hasattr(base, "_base_url"):
         base._base_url = own["base_url"]  # noqa: SLF001  # MLflow's record of a judge leaves it out
     if "timeout" in type(base).model_fields:
