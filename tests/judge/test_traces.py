@@ -16,6 +16,7 @@ from memalign.content import span_tree, turns_of
 from memalign.errors import InvalidOutput, ModelUnavailable
 from memalign.judge.explore import with_looks
 from memalign.judge.looks import Look, look_of, look_schema, looks_in, show
+from memalign.judge.verdict import sides_of, swapped
 from memalign.memory.budget import estimate_tokens
 from memalign.memory.shown import cut, outline, whole
 from memalign.models.answers import misfit
@@ -58,15 +59,14 @@ def long_run(steps: int = 60, size: int = 1500) -> list[Step]:
 
 def judge(answers: Any, *, context: int = 8_000, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
     model = ScriptedChatModel(answers, limits=Limits(context_tokens=context))
-    made = Judge(
-        name="agent",
-        instructions="Did the agent do what it says that it did? {{ trace }}",
-        feedback_value_type=bool,
-        model=model,
-        embedding_model=HashEmbedding(dim=8),
-        **changes,
-    )
-    return made, model
+    told: dict[str, Any] = {
+        "name": "agent",
+        "instructions": "Did the agent do what it says that it did? {{ trace }}",
+        "feedback_value_type": bool,
+        "model": model,
+        "embedding_model": HashEmbedding(dim=8),
+    }
+    return Judge(**told | changes), model
 
 
 class TestForms:
@@ -386,6 +386,30 @@ class TestLooks:
         prepared = aio.run(one.prepare(example))
         again = with_looks(one, example, prepared, looks_in(judgment.notes))
         assert again.request == model.requests[-1]
+
+    def test_with_swapped_sides_the_looks_into_both_are_told(self) -> None:
+        asked = [looks(spans="S2"), looks(spans="S3"), ENOUGH, looks(look="search", text="x"), ENOUGH]
+        one, model = judge(
+            [*asked, {"rationale": "r", "value": "A"}, {"rationale": "r", "value": "B"}],
+            context=16_000,
+            instructions="Which? {{ outputs }} {{ trace }}",
+            feedback_value_type="A|B",
+            parameters={"swap": True},
+        )
+        example = Example(id="t-1", outputs={"A": "left", "B": "right"}, trace=otlp(long_run()))
+        judgment = one(example)
+        assert [note for note in judgment.notes if "look" in note] == [
+            "look 1: read S2",
+            "look 2: read S3",
+            "looks into the trace: the judge had seen enough",
+            'swapped: look 1: search "x"',
+            "swapped: looks into the trace: the judge had seen enough",
+        ]
+        assert sum("outline" in note for note in judgment.notes) == 1, "what is true of both is said once"
+        turned = swapped(example, sides_of(one, example))
+        for item, other, request in ((example, False, model.requests[-2]), (turned, True, model.requests[-1])):
+            seen = looks_in(judgment.notes, swapped=other)
+            assert with_looks(one, item, aio.run(one.prepare(item)), seen).request == request
 
     @settings(deadline=None)
     @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,10 +69,12 @@ def explain(
         raise InputError(f"{example_id!r} was not judged: {judgment.error}")
     # What the judge read in a long trace is named in the notes, and shows the same again.
     prepared = with_looks(judge, example, aio.run(judge.prepare(example)), looks_in(judgment.notes))
-    data = _data(name, number, example_id, judge, judgment, prepared)
+    prompts = [prepared]
     if judge.parameters.get("swap"):
-        turned = aio.run(judge.prepare(swapped(example, sides_of(judge, example))))
-        data["swapped_prompt"] = _prompt(turned)
+        turned = swapped(example, sides_of(judge, example))
+        looks = looks_in(judgment.notes, swapped=True)
+        prompts.append(with_looks(judge, turned, aio.run(judge.prepare(turned)), looks))
+    data = _data(name, number, example_id, judge, judgment, prompts)
     Output(json=json_output).give(data, *_shown(judge, judgment, data))
     return DONE
 
@@ -106,11 +109,13 @@ def _judge_of(registry: Registry, name: str, signature: str, version: int | None
 
 
 def _data(
-    name: str, number: int, example_id: str, judge: Judge, judgment: Judgment, prepared: Prepared
+    name: str, number: int, example_id: str, judge: Judge, judgment: Judgment, prompts: Sequence[Prepared]
 ) -> dict[str, Any]:
     memory = judge.memory
     texts = {guideline.id: guideline.text for guideline in memory.guidelines}
     cases = {key: memory.case(key) for key in judgment.example_ids}
+    guideline_ids = tuple(dict.fromkeys(key for each in prompts for key in each.guideline_ids))
+    example_ids = tuple(dict.fromkeys(key for each in prompts for key in each.example_ids))
     return {
         "judge": name,
         "version": number,
@@ -118,9 +123,9 @@ def _data(
         "judgment": judgment,
         "guidelines": [{"id": each, "text": texts.get(each, "")} for each in judgment.guideline_ids],
         "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
-        "same_prompt": (prepared.guideline_ids, prepared.example_ids) == (judgment.guideline_ids, judgment.example_ids),
-        "prompt": _prompt(prepared),
-    }
+        "same_prompt": (guideline_ids, example_ids) == (judgment.guideline_ids, judgment.example_ids),
+        "prompt": _prompt(prompts[0]),
+    } | ({"swapped_prompt": _prompt(prompts[1])} if prompts[1:] else {})
 
 
 def _prompt(prepared: Prepared) -> dict[str, Any]:

@@ -14,7 +14,13 @@ from memalign.memory.budget import BYTES_PER_TOKEN, estimate_tokens
 from memalign.memory.shown import shown_span, span_line, span_parts, span_size
 from memalign.prompts import encode
 
-__all__ = ["Look", "look_of", "look_schema", "looks_in", "show"]
+__all__ = ["LOOKED", "SWAPPED", "Look", "look_of", "look_schema", "looks_in", "show"]
+
+SWAPPED = "swapped: "
+"""How a note begins that is of the item with its sides swapped only."""
+
+LOOKED = "look"
+"""How every note begins that is of looks."""
 
 MOST_SPANS = 8
 MOST_TEXT = 200
@@ -76,11 +82,14 @@ def look_of(data: dict[str, Any]) -> Look | None:
     return Look(kind=kind, spans=tuple(named)[:most], part=min(max(number, 1), 10**6))
 
 
-def looks_in(notes: Sequence[str]) -> tuple[Look, ...]:
-    """The looks that a judgment's notes name, so that its last prompt can be put together again."""
+def looks_in(notes: Sequence[str], *, swapped: bool = False) -> tuple[Look, ...]:
+    """The looks that a judgment's notes name, so that its last prompt can be put together again.
+
+    With `swapped` those into the item with its sides swapped.
+    """
     found = []
     for note in notes:
-        match = _NOTE.match(note)
+        match = _NOTE.match(note.removeprefix(SWAPPED)) if note.startswith(SWAPPED) == swapped else None
         if match and match[4]:
             found.append(Look(kind="search", text=str(json.loads(match[4]))))
         elif match:

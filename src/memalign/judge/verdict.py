@@ -13,6 +13,7 @@ from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.ballots import Ballot, count, label_texts
 from memalign.judge.calibration import calibrate
 from memalign.judge.explore import explored
+from memalign.judge.looks import LOOKED, SWAPPED
 from memalign.judge.prompt import Prepared, prepare
 from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
@@ -47,6 +48,7 @@ async def decide(judge: Judge, example: Example) -> Judgment:
             raise
         asked.append((other, names))
         looked += more
+        prepared = _both(prepared, other)
     samples = settings.get("samples", 1)
     questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
     answered = await _all(questions, spent=looked)
@@ -68,6 +70,18 @@ async def decide(judge: Judge, example: Example) -> Judgment:
         model=model.name,
         usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + looked),
         notes=(*prepared.notes, *(unsure if least and confidence is None else ())),
+    )
+
+
+def _both(one: Prepared, other: Prepared) -> Prepared:
+    """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
+    own = (note for note in other.notes if note not in one.notes or note.startswith(LOOKED))
+    return msgspec.structs.replace(
+        one,
+        guideline_ids=tuple(dict.fromkeys((*one.guideline_ids, *other.guideline_ids))),
+        example_ids=tuple(dict.fromkeys((*one.example_ids, *other.example_ids))),
+        notes=(*one.notes, *(f"{SWAPPED}{note}" for note in own)),
+        seconds={phase: seconds + other.seconds.get(phase, 0.0) for phase, seconds in one.seconds.items()},
     )
 
 
