@@ -13,6 +13,7 @@ from mlflow.entities import AssessmentSource, Feedback
 from memalign import aio
 from memalign.errors import ConfigurationError
 from memalign.integrations.mlflow.failures import invalid, translated
+from memalign.judge.prompt import BRIEF_RATIONALE
 from memalign.models import ChatRequest, resolve
 from memalign.models.providers import parse_name
 from memalign.models.resolve import ENGINES
@@ -53,13 +54,14 @@ class _Embedded:
         messages = [("user", asked.prompt)] if isinstance(asked.prompt, str) else []
         messages = messages or [(each.role, each.content or "") for each in asked.prompt]
         with translated():
+            model = resolve(asked.model_uri)
             request = ChatRequest(
                 system="\n\n".join(text for role, text in messages if role == "system"),
                 user="\n\n".join(text for role, text in messages if role != "system"),
-                schema=asked.response_format.model_json_schema() if asked.response_format else _PLAIN,
+                schema=_schema(asked.response_format, brief=model.limits.brief),
                 **given,
             )
-            reply = aio.run(resolve(asked.model_uri).complete(request))
+            reply = aio.run(model.complete(request))
         return _Answer(
             Feedback(
                 name=asked.assessment_name,
@@ -74,11 +76,14 @@ class _Embedded:
         )
 
 
-_PLAIN = {
-    "type": "object",
-    "properties": {"result": {"type": "string"}, "rationale": {"type": "string"}},
-    "required": ["result", "rationale"],
-}
+def _schema(wanted: Any, *, brief: bool) -> dict[str, Any]:
+    text = {"type": "string"}
+    plain = {"type": "object", "properties": {"result": text, "rationale": text}, "required": ["result", "rationale"]}
+    schema: dict[str, Any] = wanted.model_json_schema() if wanted else plain
+    if brief and "rationale" in schema["properties"]:  # a weak model would go on and on
+        bounded = {**schema["properties"]["rationale"], "maxLength": BRIEF_RATIONALE}
+        schema = {**schema, "properties": {**schema["properties"], "rationale": bounded}}
+    return schema
 
 
 def teach_embedded() -> None:
