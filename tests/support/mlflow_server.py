@@ -46,7 +46,13 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
     Without the workers that carry out scheduled scorers: eight more processes. With a connection for each of its threads:
     of SQLite's fifteen the server has more threads, and on a busy machine those that wait half a minute are refused.
     """
-    settings = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_SQLALCHEMYSTORE_POOL_SIZE": "64"}
+    settings = {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_SQLALCHEMYSTORE_POOL_SIZE": "64",
+        # Its gateway may ask a model on this machine.
+        "MLFLOW_GATEWAY_API_BASE_ALLOWED_SCHEMES": "http",
+        "MLFLOW_GATEWAY_API_BASE_ALLOW_PRIVATE_IPS": "true",
+    }
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = int(listener.getsockname()[1])
