@@ -44,7 +44,8 @@ def main() -> None:
     if given.worker:
         work(*given.worker)
         return
-    runs = [measured(given.traces, given.latency, given.peer, number) for number in range(1, given.runs + 1)]
+    peer = given.peer and given.peer.absolute()  # each side works in a folder of its own
+    runs = [measured(given.traces, given.latency, peer, number) for number in range(1, given.runs + 1)]
     facts = {"traces": given.traces, "latency": given.latency, "later": LATER, "medians": medians(runs), "runs": runs}
     if given.out:
         given.out.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
