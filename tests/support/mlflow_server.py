@@ -70,7 +70,7 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
         ) as process,
     ):
         try:
-            deadline = time.monotonic() + 240
+            deadline = time.monotonic() + 600
             while not _healthy(port):
                 assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < deadline, (folder / "log").read_text()
