@@ -123,7 +123,8 @@ class Measured:
             sums[:, places[cluster]] += (1, one, float(two) - one)
         drawn = rng.multinomial(len(places), np.full(len(places), 1 / len(places)), size=RESAMPLED)
         total, right, gain = sums @ np.concatenate([np.ones((1, len(places))), drawn]).T
-        return np.stack([right, gain]) / total
+        shares: np.ndarray = np.stack([right, gain]) / total
+        return shares
 
 
 def _counts(texts: list[str]) -> np.ndarray:

@@ -178,7 +178,8 @@ def test_a_text_has_the_tokens_that_it_has_when_read_as_a_whole(parts: list[str]
 async def test_so_many_words_are_kept_and_no_long_ones(
     model: WordLlamaEmbedding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wordllama, "_words", kept := {})
+    kept: dict[str, list[int]] = {}
+    monkeypatch.setattr(wordllama, "_words", kept)
     monkeypatch.setattr(wordllama, "_MOST_WORDS", 3)
     first = await model.embed(["one two three four five", "x" * 100])
     assert 0 < len(kept) <= 3

@@ -16,9 +16,12 @@ from mlflow.genai.judges.base import Judge
 from mlflow.genai.scorers import Scorer
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from memalign.models.local import LocalChatModel
 from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.endpoint import Endpoint
 
 CASE = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
@@ -164,7 +167,17 @@ def test_feedback_that_changed_in_one_of_two_traces_costs_nothing_for_the_other(
 # -- models in this process ------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The embedded model for one test: an open one keeps its settings, and other tests have others."""
+    monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")  # beside other work, two threads wait for each other
+    model = LocalChatModel.open("qwen2.5-coder-0.5b")
+    yield
+    model.close()
+
+
 @pytest.mark.embedded
+@pytest.mark.usefixtures("small")
 def test_mlflows_own_judge_asks_a_model_in_this_process():
     judge = tone_judge(model="local:/qwen2.5-coder-0.5b")
     feedback = judge(inputs="Where is the key?", outputs="Look under the mat, my dear.")
