@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from mlflow.metrics.genai import model_utils
 
 from tests.support.endpoint import Endpoint
 from tests.support.mlflow_server import teachable
@@ -65,6 +66,8 @@ def learned(said: str) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
+    if "OPENAI_BASE_URL" not in Path(model_utils.__file__).read_text("utf-8"):
+        pytest.skip("this MLflow's own judges know no OPENAI_BASE_URL, and would ask OpenAI")
     with Endpoint(teachable) as endpoint:
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
