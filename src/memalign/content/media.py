@@ -22,6 +22,13 @@ _PARTS: dict[object, Kind] = {
     **dict.fromkeys(("input_video", "video_url"), "video"),
     **dict.fromkeys(("input_file", "file_url"), "file"),
 }
+# Bedrock's name what they are by the name of what they hold.
+_CONVERSE: tuple[tuple[str, Kind], ...] = (
+    ("image", "image"),
+    ("audio", "audio"),
+    ("video", "video"),
+    ("document", "file"),
+)
 # What stands beside "type": "image" where a picture is meant; a block of text about one ({"type": "image", "alt": …}) is text.
 _PICTURE = frozenset(
     (
@@ -150,10 +157,10 @@ def _wrapped(part: Mapping[str, object]) -> tuple[Kind, str] | None:
     held = part.get("image_url")
     if isinstance(held, dict) and "url" in held:
         return "image", "image_url"
-    for name, kind in (("image", "image"), ("audio", "audio"), ("video", "video"), ("document", "file")):
+    for name, kind in _CONVERSE:
         held = part.get(name)
         if isinstance(held, dict) and "format" in held and not {"source", "bytes", "data"}.isdisjoint(held):
-            return kind, "format and source"  # type: ignore[return-value]  # the four kinds
+            return kind, "format and source"
     for name in ("audio", "input_audio"):  # a model's spoken answer, with its transcript or without
         held = part.get(name)
         if isinstance(held, dict) and "data" in held and not {"format", "transcript", "expires_at"}.isdisjoint(held):

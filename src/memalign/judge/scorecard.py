@@ -44,7 +44,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """What one judge said over all cases.
 
     `shares` has each label's part of the cases that were judged, in [0, 1], the commonest first; empty for free text.
-    `not_judged` are those that the run stopped before. `mean` is that of numbers. `usage` is that of all judgments, those of an earlier run that were kept included.
+    `not_judged` are those that the run stopped before. `mean` is that of numbers. `usage` is that of all judgments, those
+    of an earlier run that were kept included.
     """
 
     judge: str

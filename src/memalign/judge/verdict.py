@@ -42,9 +42,8 @@ async def decide(judge: Judge, example: Example) -> Judgment:
         try:
             other, more = await explored(judge, turned, await prepare(judge, turned, model), model)
         except ModelError as error:
-            error.usage = looked + (
-                error.usage or Usage()
-            )  # the looks into the item as it stands are paid all the same
+            # The looks into the item as it stands are paid all the same.
+            error.usage = looked + (error.usage or Usage())
             raise
         asked.append((other, names))
         looked += more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import chdir
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 # Read when MLflow is imported: no word to its makers, and traces that are there when they are asked for.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -72,3 +72,17 @@ def endpoint(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         yield server
+
+
+@pytest.fixture
+def fetches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses of the dictionaries that MLflow reads from artifacts, one for each time."""
+    read: list[str] = []
+    load = mlflow.artifacts.load_dict
+
+    def counted(uri: str) -> dict[str, Any]:
+        read.append(uri)
+        return load(uri)
+
+    monkeypatch.setattr(mlflow.artifacts, "load_dict", counted)
+    return read

@@ -72,16 +72,8 @@ def test_a_registered_version_stays_as_it_was_whatever_becomes_of_its_traces(ali
     assert len(get_scorer(name="tone")._semantic_memory) == 3
 
 
-def test_the_memory_is_fetched_when_it_is_needed_and_once(aligned, monkeypatch):
+def test_the_memory_is_fetched_when_it_is_needed_and_once(aligned, fetches):
     aligned.register()
-    fetches: list[str] = []
-    load = mlflow.artifacts.load_dict
-
-    def counted(uri: str) -> Any:
-        fetches.append(uri)
-        return load(uri)
-
-    monkeypatch.setattr(mlflow.artifacts, "load_dict", counted)
     loaded = scorers.get_scorer(name="tone")
     assert loaded.instructions == aligned.instructions
     assert fetches == []

@@ -113,17 +113,9 @@ def test_a_dumped_judge_that_was_never_registered_is_read_as_mlflow_reads_its_ow
     assert {each.trace_id for each in again._episodic_memory} == set(aligned._episodic_trace_ids)
 
 
-def test_many_may_ask_a_loaded_judge_at_once_from_its_first_call_on(aligned, monkeypatch):
+def test_many_may_ask_a_loaded_judge_at_once_from_its_first_call_on(aligned, fetches):
     aligned.register()
     loaded = scorers.get_scorer(name="tone")
-    fetches: list[str] = []
-    load = mlflow.artifacts.load_dict
-
-    def counted(uri: str) -> Any:
-        fetches.append(uri)
-        return load(uri)
-
-    monkeypatch.setattr(mlflow.artifacts, "load_dict", counted)
     with ThreadPoolExecutor(8) as pool:
         verdicts = list(pool.map(lambda _: loaded(**CASE).value, range(16)))
     assert verdicts == [False] * 16

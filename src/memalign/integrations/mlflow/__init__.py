@@ -5,7 +5,8 @@
     aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
 
 Importing this module teaches `mlflow.genai.scorers.get_scorer` and `list_scorers` to read judges that were registered by
-it, and MLflow's judges to ask models of this process (`local:/…`); every other record and model is MLflow's as before. Needs `pip install "memalign[mlflow]"`, and neither DSPy nor LiteLLM.
+it, and MLflow's judges to ask models of this process (`local:/…`); every other record and model is MLflow's as before.
+Needs `pip install "memalign[mlflow]"`, and neither DSPy nor LiteLLM.
 """
 
 from __future__ import annotations
