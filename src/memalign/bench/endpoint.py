@@ -10,7 +10,6 @@ import asyncio
 import base64
 import hashlib
 import json
-import os
 import threading
 import time
 import urllib.error
@@ -33,6 +32,7 @@ from memalign.models.providers import Target, parse_name, target_of
 from memalign.models.resolve import resolve
 from memalign.models.retry import Retry
 from memalign.records import Usage, canonical_json
+from memalign.whole import written_whole
 
 __all__ = ["Endpoint", "OpenAIRaw", "RawMemo", "RawModel", "raw_model"]
 
@@ -173,9 +173,8 @@ class RawMemo:
         reply = {"seconds": time.perf_counter() - started, **reply}
         file.parent.mkdir(parents=True, exist_ok=True)
         # Two runs may share a folder: a file is there whole or not at all.
-        partial = file.with_suffix(f".{os.getpid()}-{id(reply)}.partial")
-        partial.write_bytes(msgspec.json.encode(reply))
-        partial.replace(file)
+        with written_whole(file) as new:
+            new.write(msgspec.json.encode(reply))
         return reply
 
 

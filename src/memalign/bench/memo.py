@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import msgspec
 from memalign.errors import ModelError
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
 from memalign.records import Usage
+from memalign.whole import written_whole
 
 __all__ = ["Memo"]
 
@@ -69,9 +69,8 @@ class Memo:
             reply = msgspec.structs.replace(reply, usage=usage)
             file.parent.mkdir(parents=True, exist_ok=True)
             # Two runs may share a folder: a file is there whole or not at all.
-            partial = file.with_suffix(f".{os.getpid()}-{id(reply)}.partial")
-            partial.write_bytes(msgspec.json.encode(reply))
-            partial.replace(file)
+            with written_whole(file) as new:
+                new.write(msgspec.json.encode(reply))
         self._spent += reply.usage
         return reply
 

@@ -16,6 +16,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.values import Value
+from memalign.whole import written_whole
 
 __all__ = ["Cell", "Fit", "Line", "RawFolder", "View", "model_folder"]
 
@@ -176,6 +177,5 @@ def _drop_cut_line(file: BinaryIO) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
+    with written_whole(path) as file:
+        file.write(content)

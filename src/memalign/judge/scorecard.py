@@ -7,7 +7,6 @@ model, and all judges' calls run side by side under the limit of the model that 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from memalign.models.resolve import resolve, resolve_embedding
 from memalign.models.slots import Slots
 from memalign.records import Example, Judgment, Usage
 from memalign.values import Value, value_text
+from memalign.whole import written_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -257,18 +257,13 @@ def _totals(name: str, column: Sequence[Judgment], kind: str) -> Totals:
 
 
 def _write(path: Path, card: Scorecard) -> None:
-    # Through a second file, so that a crash leaves the old one or the new one.
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with fresh.open("wb") as file:
+        with written_whole(path) as file:
             for row in card:
                 errors = {"errors": row.errors} if row.errors else {}
                 file.write(msgspec.json.encode({"id": row.id, "values": row.values} | errors) + b"\n")
-        fresh.replace(path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 # -- what judges share -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import binascii
 import hashlib
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from memalign.prompts import prompts_hash
 from memalign.records import Example, Guideline, canonical_json
 from memalign.registry.store import settings_of
 from memalign.values import ValueType
+from memalign.whole import written_whole
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "bundle_of", "load_bundle", "read_bundle", "write_bundle"]
 
@@ -83,9 +83,8 @@ def write_bundle(source: Judge | Mapping[str, Any], path: str | Path) -> dict[st
         data = (json.dumps(document, indent=1) + "\n").encode()
     path = Path(path)
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        with written_whole(path) as file:
             file.write(data)
-        Path(file.name).replace(path)
     except OSError as error:
         raise InputError(f"cannot write the bundle {path}: {error.strerror}") from None
     return document

@@ -10,6 +10,7 @@ import msgspec
 from memalign.bench.tasks import Task
 from memalign.errors import InputError
 from memalign.values import ValueType
+from memalign.whole import written_whole
 
 __all__ = ["FACTS_FILE", "Facts", "TaskFacts", "read_facts", "write_facts"]
 
@@ -81,9 +82,8 @@ def write_facts(
     )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FACTS_FILE
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
-    partial.replace(path)
+    with written_whole(path) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
     return path
 
 

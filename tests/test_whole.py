@@ -1,0 +1,59 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memalign.whole import written_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write(path: Path, *parts: bytes, fails: bool = False) -> None:
+    with written_whole(path) as file:
+        for part in parts:
+            file.write(part)
+        if fails:
+            raise OSError("disk full")
+
+
+def test_the_new_content_takes_the_old_ones_place(tmp_path):
+    path = tmp_path / "card.jsonl"
+    path.write_bytes(b"old")
+    write(path, b"new", b" and whole")
+    assert path.read_bytes() == b"new and whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("before", [b"old", None])
+def test_a_write_that_fails_midway_leaves_what_was_there_and_nothing_else(tmp_path, before):
+    path = tmp_path / "card.jsonl"
+    if before is not None:
+        path.write_bytes(before)
+    with pytest.raises(OSError, match="disk full"):
+        write(path, b"half", fails=True)
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == ([before] if before is not None else [])
+
+
+def test_nobody_sees_half_a_file(tmp_path):
+    path = tmp_path / "card.jsonl"
+    with written_whole(path) as file:
+        file.write(b"half")
+        file.flush()
+        assert not path.exists()
+    assert path.read_bytes() == b"half"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_others_may_read_it_where_the_umask_lets_them(tmp_path):
+    before = os.umask(0o022)
+    try:
+        write(tmp_path / "bundle.json", b"{}")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "bundle.json").stat().st_mode) == 0o644
