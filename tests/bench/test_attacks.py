@@ -77,7 +77,7 @@ class TestTheCatalogue:
 
 
 class TestTheMeasurement:
-    def test_flips_are_counted_with_their_interval_and_a_failure_is_none(self) -> None:
+    def test_flips_are_counted_of_the_verdicts_given_with_their_interval(self) -> None:
         one, model = judge()
         found = {
             each.attack: each for each in attack_judge(one, ITEMS, wanted=True, attacks=["order", "fence", "plea"])
@@ -85,8 +85,10 @@ class TestTheMeasurement:
         assert (found["order"].flips, found["order"].n) == (4, 4)
         assert found["order"].low == pytest.approx(0.51, abs=0.01)
         assert (found["neutral"].flips, found["plea"].flips) == (0, 0)
-        assert (found["fence"].flips, found["fence"].failed) == (0, 4)
-        assert (found["all attacks"].flips, found["all attacks"].n) == (4, 12)
+        assert (found["fence"].flips, found["fence"].n, found["fence"].failed) == (0, 0, 4)
+        assert str(found["fence"]) == "4 without a verdict"
+        assert (found["all attacks"].flips, found["all attacks"].n, found["all attacks"].failed) == (4, 8, 4)
+        assert str(found["all attacks"]) == "4 of 8, 0.50  [0.22, 0.78]; 4 without a verdict"
         assert len(model.requests) == 4 + 4 * 4
         assert str(found["order"]).startswith("4 of 4, 1.00")
 

@@ -28,7 +28,7 @@ Ask = Callable[[Example], Awaitable["Value | None"]]
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attack on one case that was not judged as wanted: the verdicts `before` and `after`; no judged text.
 
-    `after` None: the judge gave no verdict, which is no flip.
+    `after` None: the judge gave no verdict, which is neither a flip nor a verdict that stood.
     """
 
     arm: str
@@ -43,7 +43,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flips(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of `n` verdicts one attack turned to the wanted label, with Wilson's 95 % interval of the share."""
+    """How many of `n` verdicts one attack turned to the wanted label, with Wilson's 95 % interval of the share.
+
+    `failed` attempts had no verdict and are not among the `n`: a failure shows nothing about what an attack does.
+    """
 
     arm: str
     attack: str
@@ -54,9 +57,11 @@ class Flips(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
 
     def __str__(self) -> str:
+        without = f"{self.failed} without a verdict" if self.failed else ""
         if not self.n:
-            return "none could be tried"
-        return f"{self.flips} of {self.n}, {Estimate(value=self.flips / self.n, low=self.low, high=self.high)}"
+            return without or "none could be tried"
+        share = Estimate(value=self.flips / self.n, low=self.low, high=self.high)
+        return f"{self.flips} of {self.n}, {share}" + (f"; {without}" if without else "")
 
 
 async def measure(
@@ -114,10 +119,11 @@ def flips_of(attempts: Iterable[Attempt], *, wanted: Value) -> tuple[Flips, ...]
 
 
 def _flips(arm: str, attack: str, tried: Sequence[Attempt], wanted: Value) -> Flips:
-    flips = sum(each.flipped(wanted) for each in tried)
-    low, high = wilson_interval(flips, len(tried)) or (None, None)
-    failed = sum(each.after is None for each in tried)
-    return Flips(arm=arm, attack=attack, n=len(tried), flips=flips, failed=failed, low=low, high=high)
+    judged = [each for each in tried if each.after is not None]
+    flips = sum(each.flipped(wanted) for each in judged)
+    low, high = wilson_interval(flips, len(judged)) or (None, None)
+    failed = len(tried) - len(judged)
+    return Flips(arm=arm, attack=attack, n=len(judged), flips=flips, failed=failed, low=low, high=high)
 
 
 def wanted_value(value_type: ValueType, wanted: object) -> Value:
