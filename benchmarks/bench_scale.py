@@ -50,8 +50,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "4 calls in flight": {"environment": {"MEMALIGN_CONCURRENCY": "4"}},
     "64 calls in flight": {"environment": {"MEMALIGN_CONCURRENCY": "64"}},
     "without admission": {"stages": STAGES - {"admit"}},
-    "without probes": {"stages": frozenset({"distil"})},
-    "without probes, 50 pieces of feedback a call": {"stages": frozenset({"distil"}), "shard_size": 50},
+    "without probes and admission": {"stages": frozenset({"distil"})},
+    "without probes and admission, 50 pieces of feedback a call": {"stages": frozenset({"distil"}), "shard_size": 50},
     "the provider's embeddings": {"embedding_model": f"openai:{EMBEDDING}"},
 }
 """memalign with other settings than its defaults."""

@@ -44,11 +44,11 @@ def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls()
     assert ours["more"]["calls"] == 2 + 2 * 8  # a probe, a shard, and eight old cases, each before and after
     assert [each["calls"] for each in ours["judged"]] == [1] * 6
     others = {each["side"]: each["align"] for each in found["variants"]}
-    assert others["memalign, without probes"]["calls"] == 2
+    assert others["memalign, without probes and admission"]["calls"] == 2
     assert others["memalign, without admission"]["calls"] == 12 + 2
     assert others["memalign, the provider's embeddings"]["texts"] == 12
     assert others["memalign, 4 calls in flight"]["in_flight"] <= 4
-    assert "without probes" in scale_figure.tables(found)
+    assert "without probes and admission" in scale_figure.tables(found)
 
 
 @pytest.mark.slow  # importing MLflow takes longer than all that it does here
