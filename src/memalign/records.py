@@ -159,7 +159,10 @@ def _utc(moment: str | datetime) -> str:
     except ValueError:
         raise InputError(f"created_at {moment!r} is not an ISO 8601 time, such as 2026-03-01T12:00:00Z") from None
     aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-    return aware.astimezone(UTC).isoformat()
+    try:
+        return aware.astimezone(UTC).isoformat()
+    except OverflowError:
+        raise InputError(f"created_at {moment!r} is before the year 1 or after 9999 in UTC") from None
 
 
 def guideline_number(guideline_id: str) -> int:

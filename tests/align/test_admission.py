@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, lock, write_guideline
 from memalign.align.admit import CHECKS
 from memalign.align.locks import CULPRITS
-from memalign.models.base import ChatRequest, Limits
+from memalign.errors import InputError
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.records import Usage
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.learning import learn
@@ -53,6 +56,32 @@ class TestHarm:
         check_memory(result.judge)
         again = learn(result.judge, [said("x1", HARM, value=None)])
         assert again.judge == result.judge, "and that is the end of it"
+
+    def test_it_does_not_come_back_when_what_was_said_beside_it_is_withdrawn(self) -> None:
+        judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), shard_size=3)
+        judge = learn(judge, [said("x0", "Be brief.", value=None), said("x1", HARM, value=None)]).judge
+        assert states(judge)["t-x1@ana"] == "rejected"
+        result = judge.unalign("t-x0")
+        assert result.impact
+        assert len(result.impact.reverted) == 1
+        assert states(result.judge)["t-x1@ana"] == "rejected"
+        assert HARM not in texts(result.judge)
+        check_memory(result.judge)
+
+    def test_a_model_that_counts_no_calls_is_tried_like_another(self) -> None:
+        world = World(lambda rules, _: HARM not in rules)
+        judge, _ = settled_judge(lambda request: ChatReply(data=world(request), text="", usage=Usage()))
+        assert learn(judge, [said("x1", HARM, value=None)]).impact
+
+    def test_a_person_of_such_a_name_is_not_taken_for_the_judges_own_checks(self) -> None:
+        judge = learn(judge_in(World())[0], [said("x1", "Mind the date.", value=None)]).judge
+        retired = edit_guideline(judge, "G1", by="admissions-office", retired=True)
+        assert "made verdicts worse" not in str(list(retired.memory.ledger()))
+        again = learn(retired, [said("x2", "Mind the date.", by="ben", value=None)]).judge
+        assert not again.memory.semantic
+        for name in ("admission", "admission for t-1"):
+            with pytest.raises(InputError, match="who changes"):
+                edit_guideline(judge, "G1", by=name, retired=True)
 
     def test_a_person_may_bring_it_back_and_nothing_takes_it_out_again(self) -> None:
         world = World(lambda rules, _: HARM not in rules)
@@ -309,6 +338,32 @@ class TestLocks:
         assert "locked and not kept: t-held" in str(result)
         assert len(texts(result.judge)) == 3
         assert "rejected" not in states(result.judge).values()
+
+    @pytest.mark.parametrize("count", [1, 2, 5])
+    def test_a_model_that_wavers_on_the_locked_case_costs_no_alignment(self, count: int) -> None:
+        rng = random.Random(count)
+        wavering = [False]
+        world = World(lambda _, item: item != "held" or not wavering[0] or rng.random() < 0.6)
+        judge, _ = locked_judge(world, "held")
+        wavering[0] = True
+        for _ in range(30):
+            result = learn(judge, lessons(count), stages=WITHOUT_TRIAL)
+            check_memory(result.judge)
+            assert len(result.locks) == 1
+
+    def test_a_number_near_enough_to_the_locked_label_keeps_it(self) -> None:
+        def answer(request: ChatRequest) -> Answer:
+            if request.schema_name == "judgment":
+                return {"rationale": "so", "value": 0.81}
+            return {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "Mind the date.", "guideline": ""}]}
+
+        judge, _ = judge_in(answer, feedback_value_type="float:0..1")
+        stages = frozenset({"distil"})  # no probe to compare with
+        judge = learn(judge, [{"id": "held", "inputs": "q", "outputs": "a", "value": 0.8}], stages=stages).judge
+        row = {"id": "t-2", "inputs": "q", "outputs": "b", "rationale": "say more"}
+        result = learn(lock(judge, "held"), [row], stages=stages)
+        assert [check.kept for check in result.locks] == [True]
+        assert texts(result.judge) == {"Mind the date."}
 
     def test_when_the_case_cannot_be_asked_lessons_wait_and_the_next_align_learns_them(self) -> None:
         world = culprit(HARM)

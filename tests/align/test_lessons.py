@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memalign import Judge, MemAlign
-from memalign.align import AlignResult, edit_guideline, write_guideline
+from memalign.align import AlignResult, edit_guideline, set_policy, write_guideline
 from memalign.errors import InputError, InvalidOutput, InvalidRows, ModelUnavailable, UnknownKey
 from memalign.models.base import ChatRequest, Limits
 from memalign.records import Usage
@@ -172,6 +172,35 @@ class TestSeveralPeople:
         for rows in ([early, late], [late, early]):
             judge = learn(bare()[0], rows).judge
             assert states(judge) == {"t-1@ana": "disputed", "t-1@ben": "learned"}
+
+    def test_a_later_time_of_the_same_words_counts_and_no_time_takes_none_away(self) -> None:
+        early = row(1, "ana", None, value=True, created_at="2026-03-01")
+        judge = learn(bare()[0], [early, row(1, "ben", None, value=False, created_at="2026-03-02")]).judge
+        assert states(judge) == {"t-1@ana": "disputed", "t-1@ben": "learned"}
+        result = learn(judge, [early | {"created_at": "2026-03-03", "ticket": "ZD-9"}])
+        assert result.rows[0].status == "unchanged"
+        assert states(result.judge)["t-1@ben"] == "disputed"
+        assert result.judge.memory.voice("t-1@ana").meta == {"ticket": "ZD-9"}
+        again = learn(result.judge, [row(1, "ana", None, value=True)])
+        assert not again.changed
+
+    @pytest.mark.parametrize(
+        ("knobs", "words"),
+        [
+            ({"authority": "ana"}, r"several sources.*\('ana',\)"),
+            ({"policy": "recency"}, "an order of"),
+            ({"policy": ("seniority",)}, "an order of"),
+            ({"policy": ("recency", "recency")}, "an order of"),
+            ({"policy": ()}, "an order of"),
+        ],
+    )
+    def test_a_policy_or_an_authority_that_is_none_is_refused_at_once(self, knobs: Any, words: str) -> None:
+        judge, _ = bare()
+        with pytest.raises(InputError, match=words):
+            MemAlign(**knobs)
+        with pytest.raises(InputError, match=words):
+            set_policy(judge, **knobs)
+        assert MemAlign(authority=["ana", "ana"]).authority == ("ana",)  # type: ignore[arg-type]  # a list will do
 
     def test_authority_outweighs_a_majority(self) -> None:
         rows = [row(1, source, None, value=source != "cleo") for source in ("ana", "ben", "cleo")]
@@ -496,6 +525,19 @@ class TestWhatGoesWrong:
         ):
             with pytest.raises(UnknownKey, match=words):
                 judge.unalign(*selectors, source=source)
+
+    def test_forgetting_needs_no_embedding_model_either(self) -> None:
+        class Down(HashEmbedding):
+            name = "other:16"
+
+            async def embed(self, texts: Any) -> Any:
+                raise ModelUnavailable("other:16: HTTP 503")
+
+        judge = learn(bare()[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
+        result = judge.replace(embedding_model=Down()).unalign("t-1")
+        assert states(result.judge) == {"t-1@ana": "withdrawn", "t-2@ana": "pending"}
+        assert "HTTP 503" in reason(result.judge, "t-2@ana")
+        assert not own_words([row(1, "ana", "add")], [row(2, "ana", "add")]) & set(words_in(str(result.judge.memory)))
 
     def test_what_a_failed_call_cost_is_counted(self) -> None:
         spent = Usage(calls=2, input_tokens=50, cost=0.25)

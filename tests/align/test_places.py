@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.align.places import names_places, without_places
+from memalign.align.places import places_of, without_places
 from memalign.judge import Judge
 from memalign.memory import Case
 from memalign.models.base import ChatRequest, Limits
@@ -46,6 +46,12 @@ def test_the_roles_change_with_the_experts_choice() -> None:
     )
 
 
+def test_between_two_of_which_nobody_chose_one_is_one_and_the_other_the_other() -> None:
+    said = "answer B and answer A say the same"
+    assert without_places(said, chosen=None, choices=AB) == "one answer and the other answer say the same"
+    assert without_places("B adds what A lacks", chosen=None, choices=AB) == "one adds what the other one lacks"
+
+
 @given(
     words=st.lists(st.sampled_from(["argument", "A", "B", "is", "better", "than", "the", "both", "and"]), max_size=12)
 )
@@ -60,9 +66,23 @@ def test_nothing_is_left_of_the_second_place_and_nothing_else_is_touched(words: 
 def test_labels_name_places_where_the_item_shows_both_under_these_names() -> None:
     pair = Case(example=Example(id="p", outputs={"A": "x", "B": "y"}), voices=())
     plain = Case(example=Example(id="q", outputs="x"), voices=())
-    assert names_places(pair, ValueType.of("A|B"))
-    assert not names_places(plain, ValueType.of("A|B"))
-    assert not names_places(pair, ValueType.of("good|bad"))
+    assert places_of(pair, ValueType.of("A|B")) == AB
+    assert places_of(pair, ValueType.of("A|B|tie")) == AB
+    assert places_of(plain, ValueType.of("A|B")) == ()
+    assert places_of(pair, ValueType.of("good|bad")) == ()
+
+
+def test_a_tie_keeps_its_label_and_names_no_place() -> None:
+    def answer(request: ChatRequest) -> dict[str, object]:
+        if "when" in request.schema["properties"]:
+            return {"when": "both cite the same source", "because": "answer A and answer B say the same"}
+        return {"rationale": "It is longer.", "value": "A"}
+
+    model = ScriptedChatModel(answer, limits=Limits(shard_size=1, brief=True))
+    judge = Judge(name="pairs", instructions="Better?\n{{ outputs }}", feedback_value_type="A|B|tie", model=model)
+    row = {"id": "p-1", "outputs": {"A": "x", "B": "y"}, "value": "tie", "rationale": "They say the same."}
+    (guideline,) = judge.align([row]).guidelines
+    assert guideline.text == "When both cite the same source and one answer and the other answer say the same: tie."
 
 
 def test_a_weak_judge_of_pairs_learns_a_rule_that_holds_for_either_place() -> None:

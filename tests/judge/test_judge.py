@@ -252,6 +252,20 @@ class TestOneItem:
         judgment = aligned(**{name: row(1, "ana", "add")[name] for name in ("inputs", "outputs")})
         assert judgment.example_ids == ("t-1",)
 
+    def test_an_identical_case_is_shown_however_long_its_comment_in_whatever_script(self) -> None:
+        weak = Limits(context_tokens=8192, brief=True, shard_size=1, examples=3)
+        for words in (
+            "The reply must name the date. " * 70,
+            "Ответ должен назвать дату. " * 40,
+            "回答必须说明退款日期。" * 80,
+        ):
+            answer = {"rationale": "x", "value": True, "when": "", "because": ""}
+            judge = bare(model=ScriptedChatModel(lambda _, answer=answer: answer, limits=weak))[0]
+            item = {"inputs": words[:600], "outputs": words[:600]}
+            judgment = learn(judge, [{"id": "t-1", **item, "value": False, "rationale": words}]).judge(**item)
+            assert judgment.example_ids == ("t-1",)
+            assert any("the comment truncated from" in note for note in judgment.notes)
+
     def test_a_judge_that_does_not_say_how_many_examples_leaves_it_to_its_model(self) -> None:
         rows = [row(n, "ana", "add") for n in range(9)]
         assert len(learn(bare()[0], rows).judge(inputs="q", outputs="a").example_ids) == 5

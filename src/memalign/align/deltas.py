@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.places import names_places, without_places
+from memalign.align.places import places_of, without_places
 from memalign.memory import Case, Voice
 from memalign.memory.guard import tidy
 from memalign.models.base import ChatReply
@@ -51,19 +51,20 @@ def rule_of(reply: ChatReply, *, voice: Voice, case: Case, value_type: ValueType
     """The rule that a weak model's two half sentences make, with the expert's own label attached.
 
     The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
-    only names a place (A or B of two answers), it is left out, and so are the places in the model's words: in the next
-    item they are others.
+    only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
+    the next item they are others.
     """
-    places = names_places(case, value_type)
+    places = places_of(case, value_type)
+    chosen = str(voice.value) if voice.value in places else None
     parts = [str(reply.data.get(part) or "") for part in ("when", "because")]
-    if places and voice.value is not None:
-        parts = [without_places(part, chosen=str(voice.value), choices=value_type.choices) for part in parts]
+    if places:
+        parts = [without_places(part, chosen=chosen, choices=places) for part in parts]
     when, because = (_half(part) for part in parts)
     if not because:
         return Delta(action="NOOP", feedback=(voice.key,))
     opening, link = WHEN_AND[language_of(f"{when} {because}") or "English"]
     condition = f"{opening} {when} {link} {because}" if when else f"{opening} {because}"
-    if voice.value is None or not value_type.closed or places:
+    if voice.value is None or not value_type.closed or chosen is not None:
         text = f"{opening} {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."
     else:
         label = str(voice.value).lower() if isinstance(voice.value, bool) else f"{voice.value}"

@@ -12,8 +12,8 @@ from memalign.align.voices import settle
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.memory.guard import guideline_fault, tidy
-from memalign.memory.standing import groups, left_out, replacing, with_relations
-from memalign.memory.voices import POLICY, Rule
+from memalign.memory.standing import groups, left_out, left_out_by, replacing, with_relations
+from memalign.memory.voices import Rule, checked_authority, checked_policy
 from memalign.records import Guideline
 
 __all__ = ["edit_guideline", "lock", "set_policy", "write_guideline"]
@@ -121,19 +121,16 @@ def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: 
     """
     memory = judge.memory
     if policy is not None:
-        unknown = [rule for rule in policy if rule not in POLICY]
-        if unknown or len(set(policy)) < len(policy) or not policy:
-            raise InputError(f"a policy is an order of {', '.join(POLICY)}, each at most once")
-        memory = replace(memory, policy=tuple(policy))
+        memory = replace(memory, policy=checked_policy(policy))
     if authority is not None:
-        memory = replace(memory, authority=tuple(dict.fromkeys(authority)))
+        memory = replace(memory, authority=checked_authority(authority))
     return judge.replace(memory=consolidate(settle(memory)))
 
 
 def _named(by: str) -> str:
     name = by.strip()
-    if not name or name == "distilled":
-        raise InputError("say who changes a guideline: by='ana'; 'distilled' is what a model wrote")
+    if not name or name == "distilled" or left_out_by(name):
+        raise InputError("say who changes a guideline: by='ana'; 'distilled' and 'admission' are what a model did")
     return name
 
 

@@ -13,7 +13,6 @@ from memalign.align.known import asked_about
 from memalign.errors import InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory
-from memalign.memory.retrieval import stumbled
 from memalign.memory.standing import ADMISSION
 from memalign.models import resolve
 from memalign.records import Usage
@@ -84,10 +83,9 @@ def new_guidelines(before: Memory, after: Memory) -> frozenset[str]:
 
 
 def agrees(judge: Judge, case: Case, value: Value | None) -> bool:
-    """Whether the value agrees with the experts' label, as a probe of that value would have."""
-    if value is None or case.probe is None:
-        return value is not None and value == judge.memory.label(case)
-    return not stumbled(judge.memory, replace(case, probe=replace(case.probe, value=value)), judge.value_type)
+    """Whether the value agrees with the experts' label."""
+    label = judge.memory.label(case)
+    return value is not None and label is not None and judge.value_type.agree(label, value)
 
 
 def leave_out(memory: Memory, ids: Iterable[str], why: str) -> Memory:

@@ -124,6 +124,8 @@ async def _culprits(
     culprits: list[str] = []
     while not culprits or await broken(culprits):
         rest = [name for name in fresh if name not in culprits]
+        if not rest:
+            break  # it answers otherwise than just now; without all of them it was right, and they are out
         if len(culprits) == CULPRITS:
             return tuple(culprits), tuple(rest)
         # With the first `low` of them in force it is judged right, with the first `high` wrong.

@@ -23,14 +23,14 @@ from memalign.align.locks import keep_locks
 from memalign.align.probe import probe
 from memalign.align.relate import candidates, relate
 from memalign.align.result import AlignResult, Impact, LockCheck, RowReport
-from memalign.align.voices import add_voices, conflicts, rule_conflicts, settle, sort_rows
-from memalign.errors import ConfigurationError, InputError, InvalidRows, RowError
+from memalign.align.voices import add_voices, conflicts, refreshed, rule_conflicts, settle, sort_rows
+from memalign.errors import ConfigurationError, InputError, InvalidRows, ModelError, RowError
 from memalign.files import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory
 from memalign.memory.orders import order_in
 from memalign.memory.retrieval import embedding_text
-from memalign.memory.voices import Rule
+from memalign.memory.voices import Rule, checked_authority, checked_policy
 from memalign.models import resolve, resolve_embedding
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
 from memalign.records import Feedback, Usage
@@ -64,9 +64,10 @@ replace = msgspec.structs.replace
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What the stages made of a judge so far, and what they have to report."""
+    """What the stages made of a judge so far, and what they have to report; `learned` when there was something to learn."""
 
     judge: Judge
+    learned: bool = False
     usage: Usage = Usage()
     impact: Impact | None = None
     locks: tuple[LockCheck, ...] = ()
@@ -100,6 +101,10 @@ class MemAlign:
             raise InputError(f"unknown stage {unknown[0]!r}; stages: {', '.join(sorted(STAGES))}")
         if self.shard_size is not None and self.shard_size < 1:
             raise InputError("shard_size must be 1 or more")
+        if self.authority is not None:
+            object.__setattr__(self, "authority", checked_authority(self.authority))
+        if self.policy is not None:
+            object.__setattr__(self, "policy", checked_policy(self.policy))
 
     async def align(
         self,
@@ -119,13 +124,13 @@ class MemAlign:
         given, judge = judge, self._configured(judge)
         before = judge.memory
 
-        # Validate: unchanged rows cost nothing, changed ones replace what they said before.
+        # Validate: unchanged rows cost nothing but may have another time; changed ones replace what they said before.
         file = self._validate(judge, feedback, skip_invalid=skip_invalid, must_exist=must_exist)
         status = sort_rows(before, file.rows)
         news = [row for row in file.rows if status[row.key] != "unchanged"]
 
         # Voices: all are kept; the policy says which of them count.
-        memory = settle(add_voices(before, news))
+        memory = settle(add_voices(refreshed(before, file.rows), news))
 
         # Learn, from what is new and from what still waits. The judge that is probed knows nothing of what was replaced.
         replaced = [key for key, what in status.items() if what == "changed"]
@@ -148,9 +153,10 @@ class MemAlign:
         # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
         judge = judge.replace(memory=consolidate(settle(forget(judge.memory, keys))))
         try:
-            run = await self._keep_locks(judge, await self._learn(judge, judge.memory, progress), progress)
-        except ConfigurationError as error:
-            # No key, no model, no extra: the forgetting happens all the same, and the survivors' lessons wait.
+            # What is derived again is tried again: a rule that was left out must not come back by its neighbour's end.
+            run = await self._admit(judge, await self._learn(judge, judge.memory, progress), judge.memory, progress)
+        except (ConfigurationError, ModelError) as error:
+            # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
             waiting = [voice.key for voice in judge.memory.voices() if voice.state == "pending"]
             why = f"to be derived again without withdrawn feedback: {error}"
             memory = with_states(consolidate(judge.memory), dict.fromkeys(waiting, ("pending", why)))
@@ -179,11 +185,11 @@ class MemAlign:
             memory, spent, notes = await relate(judge, memory, model, progress=progress)
             usage += spent
         memory = self._budgeted(judge, memory)
-        return Run(judge=judge.replace(memory=consolidate(memory)), usage=usage, notes=notes)
+        return Run(judge=judge.replace(memory=consolidate(memory)), learned=True, usage=usage, notes=notes)
 
     async def _admit(self, judge: Judge, run: Run, met: Memory, progress: Progress | None) -> Run:
         """Try what was learned before it counts; `judge` is as it was, without what was replaced of `met`."""
-        if run.usage.calls and "admit" in self._stages(judge):
+        if run.learned and "admit" in self._stages(judge):
             learned, impact, spent = await admit(judge, run.judge, met=met, progress=progress)
             run = dataclasses.replace(run, judge=learned, usage=run.usage + spent, impact=impact)
         return await self._keep_locks(judge, run, progress)

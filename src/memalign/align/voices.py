@@ -13,7 +13,7 @@ from memalign.errors import InputError
 from memalign.memory import Case, Memory, Voice
 from memalign.records import Example, Feedback, guideline_number
 
-__all__ = ["add_voices", "conflicts", "rule_conflicts", "settle", "sort_rows"]
+__all__ = ["add_voices", "conflicts", "refreshed", "rule_conflicts", "settle", "sort_rows"]
 
 replace = msgspec.structs.replace
 
@@ -53,6 +53,31 @@ def add_voices(memory: Memory, rows: Sequence[Feedback]) -> Memory:
         cases=tuple(cases[name] for name in sorted(cases)),
         # Feedback that comes back is no longer withdrawn.
         tombstones=tuple(stone for stone in memory.tombstones if stone.key not in added),
+    )
+
+
+def refreshed(memory: Memory, rows: Sequence[Feedback]) -> Memory:
+    """`memory` whose voices have the times and further fields of these rows, where they say what is known already.
+
+    Such a row teaches nothing new, but its time may decide which label counts. What a row does not give is kept.
+    """
+    told = {row.key: row for row in rows if row.created_at is not None or row.meta}
+
+    def fresh(voice: Voice) -> Voice:
+        row = told.get(voice.key)
+        if row is None or not voice.says(row):
+            return voice
+        return replace(voice, created_at=row.created_at or voice.created_at, meta=row.meta or voice.meta)
+
+    known = {voice.key for voice in memory.voices() if fresh(voice) != voice}
+    if not known:
+        return memory
+    return replace(
+        memory,
+        cases=tuple(
+            replace(case, voices=tuple(map(fresh, case.voices))) if any(v.key in known for v in case.voices) else case
+            for case in memory.cases
+        ),
     )
 
 
@@ -101,6 +126,8 @@ def rule_conflicts(memory: Memory) -> tuple[RuleConflict, ...]:
             continue
         faces = [by_id.get(by_id[name].shown_by or "", by_id[name]) for name in relation.pair]
         one, other = in_canonical_order(*faces)
+        if one.id == other.id:
+            continue  # by other verdicts both say the same
         standing = tuple(g.id for g in (one, other) if g.status in ("active", "demoted"))
         if standing and all(g.id in standing or g.outvoted_by is not None for g in (one, other)):
             found[one.id, other.id] = RuleConflict(guideline_ids=(one.id, other.id), kept=standing)

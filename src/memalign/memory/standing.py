@@ -15,12 +15,23 @@ from memalign.memory.budget import fit_guidelines
 from memalign.memory.guard import normalised
 from memalign.records import Guideline, guideline_number
 
-__all__ = ["ADMISSION", "LOCK", "Relation", "groups", "left_out", "replacing", "revised", "standing", "with_relations"]
+__all__ = [
+    "ADMISSION",
+    "LOCK",
+    "Relation",
+    "groups",
+    "left_out",
+    "left_out_by",
+    "replacing",
+    "revised",
+    "standing",
+    "with_relations",
+]
 
 replace = msgspec.structs.replace
 
 ADMISSION = "admission"
-"""What a guideline's `status_by` begins with when the judge's own checks left it out, not a person."""
+"""A guideline's `status_by` when the judge's own checks left it out, not a person."""
 
 
 LOCK = f"{ADMISSION} for "
@@ -130,7 +141,12 @@ def _released(guideline: Guideline) -> Guideline:
 
 def left_out(guideline: Guideline) -> bool:
     """Whether the judge's own checks took the guideline out of force, because it made verdicts worse."""
-    return guideline.status == "retired" and (guideline.status_by or "").startswith(ADMISSION)
+    return guideline.status == "retired" and left_out_by(guideline.status_by or "")
+
+
+def left_out_by(name: str) -> bool:
+    """Whether a `status_by` is the judge's own checks, not a person."""
+    return name == ADMISSION or name.startswith(LOCK)
 
 
 def revised(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> frozenset[str]:

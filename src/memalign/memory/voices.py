@@ -9,14 +9,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
+from memalign.errors import InputError
 from memalign.values import Value
 
-__all__ = ["POLICY", "LabelledVoice", "Rule", "policy_label", "policy_strength"]
+__all__ = [
+    "POLICY",
+    "LabelledVoice",
+    "Rule",
+    "checked_authority",
+    "checked_policy",
+    "policy_label",
+    "policy_strength",
+]
 
 Rule = Literal["authority", "majority", "recency"]
 
 POLICY: tuple[Rule, ...] = ("authority", "majority", "recency")
 """By what several people's labels are weighed when the judge does not say otherwise."""
+
+
+def checked_policy(policy: Sequence[Rule]) -> tuple[Rule, ...]:
+    """The policy as memory keeps it. Raises InputError for an unknown or repeated rule, and for none."""
+    rules = () if isinstance(policy, str) else tuple(policy)
+    if not rules or len(set(rules)) < len(rules) or not set(rules) <= set(POLICY):
+        raise InputError(f"a policy is an order of {', '.join(POLICY)}, each at most once, such as ('recency',)")
+    return rules
+
+
+def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
+    """The sources as memory keeps them, each once. Raises InputError for a bare name, whose letters would be sources."""
+    if isinstance(authority, str):
+        raise InputError(f"authority is several sources, the first one first: ({authority!r},)")
+    return tuple(dict.fromkeys(authority))
 
 
 class LabelledVoice(Protocol):

@@ -55,7 +55,7 @@ def assemble(
     used = 0
     for hit in hits:
         example, cost, missing = _shown(memory, hit.case, tuple(fields), budget.example)
-        if used + cost > budget.examples:
+        if used + cost > budget.examples and not hit.identical:  # what people said of this very item is always shown
             notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
             continue
         used += cost
@@ -106,10 +106,14 @@ def _show(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tup
     label = memory.label(case)
     voices = memory.voices_on(case)
     agreeing = [v.rationale for v in voices if v.rationale and (v.value is None or v.value == label)]
-    answer = render_answer(" ".join(agreeing)[: tokens * 4] or None, label)
+    words = " ".join(agreeing)
+    # By bytes, as the budget counts: letters of other scripts take two or three.
+    kept = words.encode("utf-8", "ignore")[: tokens * 4].decode("utf-8", "ignore")
     content = {name: value for name in fields if (value := case.example.content.get(name)) is not None}
     encoded, missing = _fit(content, tokens)
-    return ShownExample(fields=tuple(encoded.items()), answer=answer), missing
+    if len(kept) < len(words):
+        missing.append(f"the comment truncated from {len(words):,} to {len(kept):,} characters")
+    return ShownExample(fields=tuple(encoded.items()), answer=render_answer(kept or None, label)), missing
 
 
 def _fit(content: Mapping[str, object], tokens: int) -> tuple[dict[str, str], list[str]]:
