@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from memalign.errors import InputError
+from memalign.files.judged import JudgmentWriter
 from memalign.whole import written_whole
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def write(path: Path, *parts: bytes, fails: bool = False) -> None:
@@ -57,3 +56,30 @@ def test_others_may_read_it_where_the_umask_lets_them(tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "bundle.json").stat().st_mode) == 0o644
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_a_link_stays_one_and_a_private_file_stays_private(tmp_path):
+    kept, link = tmp_path / "kept.json", tmp_path / "link.json"
+    kept.write_bytes(b"old")
+    kept.chmod(0o600)
+    link.symlink_to(kept)
+    write(link, b"new")
+    assert link.is_symlink()
+    assert kept.read_bytes() == b"new"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such devices")
+def test_a_device_is_written_to_and_never_replaced_and_judgments_need_a_file():
+    ours, theirs = os.openpty()
+    device = Path(os.ttyname(theirs))
+    try:
+        write(device, b"whole\n")
+        assert os.read(ours, 100) == b"whole\r\n"
+        with pytest.raises(InputError, match="is no file"):
+            JudgmentWriter(device, judge="j")
+        assert device.is_char_device()
+    finally:
+        os.close(ours)
+        os.close(theirs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Literal, Self
 
 import msgspec
@@ -153,16 +153,16 @@ class Feedback(_Content, frozen=True, kw_only=True):
         return Example(id=self.id, **self.content, meta=self.meta) if self.content else None
 
 
-def _utc(moment: str | datetime) -> str:
+def _utc(moment: str | date) -> str:
+    wrong = InputError(f"created_at {moment!r} is not an ISO 8601 time, such as 2026-03-01T12:00:00Z")
+    if not isinstance(moment, str | date) or (isinstance(moment, str) and moment.isdecimal() and len(moment) != 8):
+        raise wrong  # seconds since 1970 would be read as a year
     try:
         parsed = moment if isinstance(moment, datetime) else datetime.fromisoformat(str(moment))
-    except ValueError:
-        raise InputError(f"created_at {moment!r} is not an ISO 8601 time, such as 2026-03-01T12:00:00Z") from None
-    aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-    try:
+        aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
         return aware.astimezone(UTC).isoformat()
-    except OverflowError:
-        raise InputError(f"created_at {moment!r} is before the year 1 or after 9999 in UTC") from None
+    except (ValueError, OverflowError):
+        raise wrong from None
 
 
 def guideline_number(guideline_id: str) -> int:

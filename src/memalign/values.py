@@ -30,7 +30,7 @@ def value_text(value: Value | None) -> str:
     """A label as files write it: `true`, `4`, `Refuted`."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)  # two labels must not look the same
 
 
 class ValueType(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,6 +84,24 @@ def test_a_case_with_several_voices_is_judged_once_against_the_policy_label():
     assert evaluate(with_authority, voices).metrics["exact_match"].value == 0.5
 
 
+def test_the_judges_own_policy_says_which_label_counts():
+    rows = [
+        said("t-1", True, "ana", created_at="2026-01-01"),
+        said("t-1", True, "ben", created_at="2026-01-02"),
+        said("t-1", False, "cat", created_at="2026-03-01"),
+    ]
+    judge = judge_of("bool", {"t-1": True}, memory=Memory(policy=("recency", "majority")))
+    assert evaluate(judge, rows).cases[0].label is False
+
+
+def test_the_same_content_under_several_ids_is_one_case():
+    rows = [Feedback(id=f"t-{n}", outputs="the same", value=n > 1, source=f"p{n}") for n in range(3)]
+    judge = judge_of("bool", {"t-0": False})
+    found = evaluate(judge, rows)
+    assert judge.asked == ["t-0"]
+    assert [(case.id, case.label) for case in found.cases] == [("t-0", False)]
+
+
 def test_a_failed_judgment_is_unscored_and_not_wrong():
     found = evaluate(judge_of("bool", {"t-1": True}), [said("t-1", True), said("t-2", True)])
     assert (found.n, found.unscored) == (1, 1)
@@ -308,6 +326,12 @@ def test_scores_are_compared_by_concordance():
     assert set(found.differences) == {"exact_match", "ccc"}
     assert found.first["ccc"] == pytest.approx(-1.0)
     assert found.mcnemar_p is not None
+
+
+def test_scores_of_one_label_alone_are_compared_by_being_right():
+    right = compare([ScoredCase(id=str(n), label=5, value=2 + n % 2) for n in range(30)],
+                    [ScoredCase(id=str(n), label=5, value=5) for n in range(30)])  # fmt: skip
+    assert (right.metric, right.verdict, len(right.fixed)) == ("exact_match", "ahead", 30)
 
 
 def test_real_numbers_have_no_right_and_wrong():

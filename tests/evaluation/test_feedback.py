@@ -43,6 +43,14 @@ def test_one_person_who_gives_six_of_ten_labels_is_named(mine: int, level: str) 
     assert f"ana gave {mine} of 20 labels" in one.text
 
 
+def test_a_label_may_have_any_name_and_large_numbers_are_told_apart() -> None:
+    rows = [row(n, "y", "ana") for n in range(12)] + [row(n, "y" if n % 2 else "n", "ben") for n in range(20, 32)]
+    named = [each for each in examine(rows, ValueType.of("y|n")).findings if each.name == "sources_differ"]
+    assert [(each.level, each.figures["sources"]["ben"]["n"]) for each in named] == [("look", 12)]
+    large = examine([row(n, 1_000_000.0 + n, "ana") for n in range(9)], ValueType.of("float:0..2000000"))
+    assert len(large.labels) == 9
+
+
 def test_labels_without_a_source_may_all_be_one_persons() -> None:
     one = found([row(n, n % 2 == 0, None) for n in range(12)])["one_person"]
     assert one.level == "look"
@@ -53,7 +61,7 @@ def test_sources_that_label_very_differently_are_shown_with_their_rates() -> Non
     rows = [row(n, True, "ana") for n in range(12)] + [row(n, n < 22, "ben") for n in range(20, 32)]
     differ = found(rows)["sources_differ"]
     assert differ.level == "look"
-    assert differ.figures["sources"]["ana"] == {"n": 12, "true": 1.0}
+    assert differ.figures["sources"]["ana"] == {"n": 12, "shares": {"true": 1.0}}
     assert differ.figures["sources"]["ben"]["n"] == 12
     assert {differ.figures["low"], differ.figures["high"]} == {"ana", "ben"}
     alike = [row(n, n % 2 == 0, "ana" if n % 4 < 2 else "ben") for n in range(40)]

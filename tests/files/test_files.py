@@ -124,6 +124,21 @@ def test_python_objects_pass_the_same_checks():
     assert found.rows[0].created_at == "2026-03-01T08:00:00+00:00"
     (dated,) = check_feedback([GOOD | {"created_at": datetime(2026, 3, 1, tzinfo=UTC)}]).rows
     assert dated.created_at == "2026-03-01T00:00:00+00:00"
+
+
+def test_a_missing_time_of_pandas_is_none_and_a_time_that_is_none_names_its_row():
+    class NaT(datetime):  # as pandas has it: a datetime that equals nothing
+        __eq__ = object.__ne__
+        __hash__ = None  # type: ignore[assignment]
+
+        def __ne__(self, other):
+            return True
+
+    (row,) = check_feedback([GOOD | {"created_at": NaT(2026, 3, 1)}]).rows
+    assert row.created_at is None
+    for wrong in ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-05:00", 1701010112345, "1701010112345", True):
+        with pytest.raises(InvalidRows, match=r"line 1.*is not an ISO 8601 time"):
+            check_feedback([GOOD | {"created_at": wrong}])
     assert check_feedback([]).rows == ()
 
 

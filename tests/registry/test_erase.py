@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Memory, Registry
+from memalign import MemAlign, Memory, Registry
+from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InvalidRows, JudgeNotFound, ModelUnavailable, RegistryError, UnknownKey
 from memalign.memory import Case, Voice
 from memalign.records import Example, Guideline
+from memalign.registry.traces import Traces
 from memalign.testing import ScriptedChatModel
 from tests.support.registry import (
     all_versions,
@@ -302,6 +304,79 @@ def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry
     assert nowhere(path, SECRET, "t-7@bob")
     assert registry.history("helpfulness")[0].note == "(erased)"
     assert registry.load("helpfulness").memory.cases[0].voices[0].reason == "(erased)"
+
+
+@pytest.mark.parametrize(
+    ("told", "rule"),
+    [
+        (
+            "病人王小明住在青年路十二号他说护士两次挂断了他的电话没有道歉",
+            "如果病人王小明住在青年路十二号他说护士两次挂断了他的电话就判为不合格",
+        ),
+        (
+            "患者の山田花子さんは青葉町三丁目に住んでいて看護師に二回電話を切られたと言っています",
+            "患者の山田花子さんは青葉町三丁目に住んでいて看護師に二回電話を切られた場合は不合格とする",
+        ),
+    ],
+)
+def test_so_are_words_of_languages_that_write_no_spaces(registry: Registry, path: Path, told: str, rule: str):
+    voice = Voice(id="t-7", source="bob", value=False, rationale=told, state="learned")
+    example = Example(id="t-7", inputs="q", outputs="a")
+    registry.create(judge(memory_of(case("t-1", "ana"), Case(example=example, voices=(voice,)), size=1)))
+    registry.update("helpfulness", lambda judge: write_guideline(judge, rule, by="dora"), note=f"Bob: {told}")
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert nowhere(path, told, rule)
+    assert len(receipt.copied) == 1
+    assert [version.note for version in registry.history("helpfulness")][1] == "(erased)"
+    assert len(registry.load("helpfulness").memory.guidelines) == 1
+
+
+def test_words_that_happen_to_be_an_older_reasons_are_blanked_there_too(registry: Registry, path: Path):
+    first = case("t-1", "ana")
+    waiting = replace(
+        first, voices=(replace(first.voices[0], state="pending", reason="the model timed out after 60 s"),)
+    )
+    registry.create(judge(memory_of(waiting)))
+    terse = replace(case("t-2", "ben"), voices=(Voice(id="t-2", source="ben", value=False, rationale="Timed out."),))
+    registry.save(judge(memory_of(first, terse, size=1)))
+    receipt = registry.erase("helpfulness", ["t-2"], rederive=False)
+    assert "no trace found" in receipt.searched
+    assert registry.load("helpfulness", 1).memory.cases[0].voices[0].reason == "(erased)"
+
+
+def test_the_right_file_is_searched_after_the_process_changed_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    registry = Registry("sqlite:///memalign.db")
+    registry.create(judge(memory_of(case("t-1", "ana"), secret_case("bob"), size=1)))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "memalign.db").write_text("somebody else's")
+    monkeypatch.chdir(other)
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert f"{(tmp_path / 'memalign.db').stat().st_size:,} bytes" in receipt.searched
+    assert nowhere(tmp_path / "memalign.db", SECRET)
+
+
+def test_a_journal_that_is_gone_when_it_is_to_be_searched_holds_nothing(tmp_path: Path):
+    (tmp_path / "there").write_bytes(b"12345")
+    assert Traces([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (5, [])
+
+
+def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_either(path: Path):
+    chat, embedding = models()
+    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    rows = [row("t-1", "ana", "first"), row("t-2", "ben", "second")]
+    registry.align("helpfulness", rows, optimizer=MemAlign(shard_size=2))
+
+    def lost(_: Any) -> Any:
+        raise ConnectionError("the line is dead")
+
+    broken = Registry(f"sqlite:///{path}", models=[ScriptedChatModel(lost, name=chat.name), embedding])
+    receipt = broken.erase("helpfulness", ["t-1"])
+    assert "the line is dead" in str(receipt.to_dict())
 
 
 def test_another_judge_keeps_the_same_feedback_and_the_receipt_says_so(registry: Registry, path: Path):

@@ -11,7 +11,7 @@ from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.result import Disagreement, Evaluation, ScoredCase, clusters, same_value
 from memalign.files import check_feedback, read_feedback
-from memalign.memory.voices import policy_label
+from memalign.memory.voices import Rule, policy_label
 from memalign.metrics import (
     Estimate,
     Statistic,
@@ -46,6 +46,8 @@ class _Remembering(Protocol):
     def episodic(self) -> Sequence[_Remembered]: ...
     @property
     def authority(self) -> Sequence[str]: ...
+    @property
+    def policy(self) -> Sequence[Rule]: ...
 
 
 class Judging(Protocol):
@@ -109,10 +111,9 @@ async def aevaluate(
     """
     read = read_feedback if isinstance(labelled, str | Path) else check_feedback
     rows = read(labelled, value_type=judge.value_type).rows  # type: ignore[arg-type]  # the test above picks the reader
-    voices: dict[str, list[Feedback]] = {}
-    for row in rows:
-        voices.setdefault(row.id, []).append(row)
-    labels = {example_id: policy_label(said, judge.memory.authority) for example_id, said in voices.items()}
+    voices = _by_case(rows)
+    memory = judge.memory
+    labels = {name: policy_label(said, memory.authority, memory.policy) for name, said in voices.items()}
     examples = [
         Example(id=example_id, **said[0].content, meta=said[0].meta)
         for example_id, said in voices.items()
@@ -167,6 +168,18 @@ def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
         error=error,
         group=None if group is None else str(group),
     )
+
+
+def _by_case(rows: Sequence[Feedback]) -> dict[str, list[Feedback]]:
+    """All voices on each case, by its first id: the same content under two ids is one case, as in a memory."""
+    voices: dict[str, list[Feedback]] = {}
+    first: dict[str, str] = {}  # of every id and of every content
+    for row in rows:
+        content = row.example.content_hash if row.example is not None else row.id
+        case = first.get(row.id) or first.get(content) or row.id
+        first[row.id] = first[content] = case
+        voices.setdefault(case, []).append(row)
+    return voices
 
 
 def _seen(memory: _Remembering, examples: Sequence[Example]) -> int:

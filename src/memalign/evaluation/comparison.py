@@ -114,7 +114,8 @@ def compare(
     fixed = () if continuous else tuple(name for name, a, b in right if b and not a)
     broken = () if continuous else tuple(name for name, a, b in right if a and not b)
     p = None if continuous else mcnemar_exact(len(fixed), len(broken))
-    metric = "ccc" if numeric else "exact_match"
+    # Of labels that are all the same there is no concordance.
+    metric = "ccc" if numeric and (continuous or differences["ccc"].value is not None) else "exact_match"
     return Comparison(
         n=len(pairs),
         left_out=len(before.keys() | after.keys()) - len(pairs),

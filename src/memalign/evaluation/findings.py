@@ -109,10 +109,11 @@ def _sources_differ(rows: Sequence[Feedback], kind: str) -> Finding:
         return Finding(name=name, level="unknown", text=text, figures={"n": {s: len(v) for s, v in said.items()}})
     numeric = kind in ("int", "float")
     rates = {source: _mean(values) if numeric else _shares(values) for source, values in said.items()}
+    sources = {s: {"n": len(said[s]), **(rate if numeric else {"shares": rate})} for s, rate in rates.items()}
     able = sorted(source for source, values in said.items() if len(values) >= ENOUGH)
     if len(able) < 2:
         text = f"how sources differ cannot be told: {len(able)} of {len(said)} gave {ENOUGH} labels or more"
-        return Finding(name=name, level="unknown", text=text, figures={"sources": rates})
+        return Finding(name=name, level="unknown", text=text, figures={"sources": sources})
     labels = ["mean"] if numeric else sorted({value_text(value) for values in said.values() for value in values})
     # The label, and the two sources, that are furthest apart; their intervals say whether that may be chance.
     gap, label, low, high = max(
@@ -123,7 +124,7 @@ def _sources_differ(rows: Sequence[Feedback], kind: str) -> Finding:
         if a != b
     )
     apart = _interval(said[low], label, numeric=numeric)[1] < _interval(said[high], label, numeric=numeric)[0]
-    figures = {"sources": rates, "label": label, "low": low, "high": high, "gap": gap, "differ": apart}
+    figures = {"sources": sources, "label": label, "low": low, "high": high, "gap": gap, "differ": apart}
     shown = "{:.2f}" if numeric else "{:.0%}"
     each = ", ".join(f"{s} {shown.format(rates[s].get(label, 0.0))} of {len(said[s])}" for s in (high, low))
     text = f"furthest apart on {label!r}: {each}" if not numeric else f"furthest apart: mean {each}"
@@ -132,13 +133,13 @@ def _sources_differ(rows: Sequence[Feedback], kind: str) -> Finding:
     return Finding(name=name, level="look" if apart else "fine", text=text, figures=figures)
 
 
-def _shares(values: Sequence[Value]) -> dict[str, Any]:
+def _shares(values: Sequence[Value]) -> dict[str, float]:
     counts = Counter(value_text(value) for value in values)
-    return {"n": len(values), **{label: count / len(values) for label, count in sorted(counts.items())}}
+    return {label: count / len(values) for label, count in sorted(counts.items())}
 
 
-def _mean(values: Sequence[Value]) -> dict[str, Any]:
-    return {"n": len(values), "mean": fmean(float(value) for value in values)}
+def _mean(values: Sequence[Value]) -> dict[str, float]:
+    return {"mean": fmean(float(value) for value in values)}
 
 
 def _interval(values: Sequence[Value], label: str, *, numeric: bool) -> tuple[float, float]:

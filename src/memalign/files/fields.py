@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -63,7 +63,8 @@ def split(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _absent(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))  # pandas writes NaN for a missing cell
+    # pandas writes NaN for a missing cell, and NaT, which equals nothing either, for a missing time.
+    return value is None or (isinstance(value, float | datetime) and value != value)  # noqa: PLR0124
 
 
 def shown_id(fields: Mapping[str, Any]) -> str | None:

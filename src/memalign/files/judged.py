@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import stat
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from memalign.errors import InputError
 from memalign.files.examples import Index, mark_of
 from memalign.locks import try_lock
 from memalign.records import Example, Judgment
+from memalign.whole import is_device, target_of
 
 __all__ = ["JudgmentFile", "JudgmentWriter", "Judgments", "read_judgments"]
 
@@ -75,7 +77,9 @@ class JudgmentWriter:
 
     def __init__(self, path: str | Path, *, judge: str, examples: Index | Iterable[Example] = ()) -> None:
         """Open `path` for writing, and find what an earlier run left there."""
-        self._path = Path(path)
+        self._path = target_of(Path(path))
+        if is_device(self._path):
+            raise InputError(f"{path} is no file, and judgments are read again from theirs; name a file")
         self._judge = judge
         self._index = examples if isinstance(examples, Index) else Index(examples)
         self._begins = array("q", [-1]) * len(self._index)  # where the line of each example begins
@@ -199,6 +203,7 @@ class JudgmentWriter:
                         begins[place], at = at, at + _copy(old, begin, new)
                 for mark, begin in others.items():
                     others[mark], at = at, at + _copy(old, begin, new)
+            self._fresh.chmod(stat.S_IMODE(self._path.stat().st_mode))
             self._fresh.replace(self._path)
         finally:
             self._fresh.unlink(missing_ok=True)

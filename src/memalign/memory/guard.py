@@ -37,7 +37,7 @@ _VERDICT = re.compile(r"[\"']value[\"']\s*:|(?:^|[.;!?]\s*)Expert\s*:", re.IGNOR
 _HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0000-\U000e0fff]"
 )
-_UNSPACED = re.compile(
+UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
 )
 _WORD = re.compile(r"\w+", re.UNICODE)
@@ -87,7 +87,7 @@ def copied_run(text: str, source: str, length: int = COPIED_WORDS) -> str | None
 
     Where a language writes no spaces, of twice as many characters.
     """
-    for run in _UNSPACED.findall(text):
+    for run in UNSPACED.findall(text):
         for start in range(len(run) - 2 * length + 1):
             if run[start : start + 2 * length] in source:
                 return str(run[start : start + 2 * length])

@@ -171,7 +171,9 @@ def _parsed(url: str) -> URL:
         raise ConfigurationError(f"{parsed.get_backend_name()} registries are not supported yet; use {example}")
     if not parsed.database or parsed.database == ":memory:" or "mode=memory" in parsed.database:
         raise ConfigurationError(f"{url!r} names no file, and a registry in memory keeps nothing; use {example}")
-    return parsed
+    # Absolute from here on: the process may change its folder, and connections are made anew for every operation.
+    scheme, name = ("file:", parsed.database[5:]) if parsed.database.startswith("file:") else ("", parsed.database)
+    return parsed.set(database=f"{scheme}{Path(name).absolute()}")
 
 
 def _configure(connection: Any, _record: Any) -> None:

@@ -99,7 +99,8 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
                 found.append(f"the note of version {version.number}")
         live += [name.encode() for name in connection.execute(select(judges.c.name)).scalars()]
         live += database.definitions(connection)
-    size, in_bytes = erasure.traces.in_files(database.files, live)
+        # Before the transaction ends: nobody writes to the file as long as it lasts.
+        size, in_bytes = erasure.traces.in_files(database.files, live)
     if found or in_bytes:
         raise RegistryError(
             f"the erasure of {len(erasure.receipt.keys)} pieces of feedback is committed, but traces are left: "
@@ -157,8 +158,9 @@ class _Eraser:
         traces, elsewhere = self._traces(lost, done.changes, keys)
         # A guideline may repeat the words without having been learned from them: a person wrote it, or a model chanced.
         copied = self._copies(traces, keys)
-        if copied or any(map(traces.in_sentence, done.reasons)):
-            done = self._forgotten(self._touched(keys, copied), keys, traces, copied)
+        quoting = self._quoting(traces)
+        if copied or quoting or any(map(traces.in_sentence, done.reasons)):
+            done = self._forgotten(sorted(quoting.union(self._touched(keys, copied))), keys, traces, copied)
             lost = Lost.of(self.codec, done.changes, keys, self._body)
         changes = done.changes
         learned = Traces(lost.guidelines.values())
@@ -193,6 +195,15 @@ class _Eraser:
                 if self._tainted(kind, key, body, wanted) or (kind == "guideline" and key in copied):
                     found.update(range(since, until))
         return sorted(found)
+
+    def _quoting(self, traces: Traces) -> set[int]:
+        """The versions in which what became of other feedback is told in erased words."""
+        found = set[int]()
+        for (kind, _), spans in self.timeline.items():
+            for since, until, body in spans if kind in ("voice", "tombstone") else ():
+                if traces.in_sentence(self.codec.decode(kind, body).reason):
+                    found.update(range(since, until))
+        return found
 
     def _tainted(self, kind: str, key: str, body: bytes, named: Traces) -> bool:
         match kind:

@@ -303,7 +303,7 @@ class Registry:
             result = self.align(name, (), optimizer=optimizer, progress=progress)
         # The erase stands whatever happens here; what waits is named, and the next align tries again. Ctrl-C stops the
         # deriving only: the receipt is proof of what is done, and must not be lost with it.
-        except (MemalignError, KeyboardInterrupt) as error:
+        except (MemalignError, OSError, KeyboardInterrupt) as error:
             return receipt.with_rederivation(pending=receipt.pending, problem=str(error) or "interrupted")
         waiting = tuple(key for key, _ in result.pending)
         problem = "; ".join(dict.fromkeys(reason for _, reason in result.pending))

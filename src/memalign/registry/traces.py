@@ -2,18 +2,19 @@
 
 What identifies a text is any run of eight of its words that no survivor shares, or the whole text when it is shorter.
 Words that people use anyway ("too cold") prove nothing, so a short text counts as a whole field, or inside a reason or
-note when it has two words or more.
+note when it has two words or more. Where a language writes no spaces, every two neighbouring characters are a word.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from memalign.memory.guard import normalised
+from memalign.memory.guard import UNSPACED, normalised
 
 __all__ = ["Traces", "strings"]
 
@@ -23,6 +24,8 @@ _OVERLAP = 1 << 16
 # To blanks: all that is in no word. For plain text ten times as quick as a regular expression, and the same.
 _GAPS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
 _BYTE_GAPS = bytes(32 if n in _GAPS else n for n in range(256))
+# Characters of three or four bytes in UTF-8: all that languages without spaces are written in, and more.
+_WIDE_BYTES = re.compile(rb"(?:[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})+")
 # What may not stand beside a key in a sentence: `17@ana` is not named by `t-17@ana`, nor by `17@ana-maria`.
 _NOT_BEFORE, _NOT_AFTER = re.compile(r"[\w@.:/-]$"), re.compile(r"^[\w@-]")
 
@@ -44,7 +47,7 @@ class Traces:
                 self._long.append(text)
             elif text.strip():
                 self.short.add(text.strip())
-        self._phrases = {normalised(text) for text in self.short}
+        self._phrases = {" ".join(_words(text)) for text in self.short}
         self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
         self._finder = _Keys(self.keys)
 
@@ -62,7 +65,7 @@ class Traces:
                 self.runs.difference_update(_windows(words))
             if text.strip() in self.short:
                 self.short.discard(text.strip())
-                self._phrases.discard(normalised(text))
+                self._phrases.discard(" ".join(_words(text)))
         self._judged.clear()
 
     def copied(self, text: str) -> bool:
@@ -101,7 +104,11 @@ class Traces:
             wanted.discard(data)
         size, found = 0, []
         for path in files:
-            with path.open("rb") as file:
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                continue  # the journal of a writer who has just finished
+            with file:
                 tail = b""
                 while block := file.read(_BLOCK):
                     size += len(block)
@@ -118,11 +125,13 @@ class _Bytes:
     ) -> None:
         self.runs: set[tuple[bytes, ...]] = set()
         self._anchors: set[tuple[bytes, ...]] = set()
+        texts = tuple(texts)
+        self._unspaced = any(map(UNSPACED.search, texts))
         for text in texts:
             # Only texts of which something was not shared with a survivor.
             if not runs.isdisjoint(_windows(_words(text))):
                 for spelled in _spellings(text):
-                    words = _byte_words(spelled)
+                    words = self._words(spelled)
                     self.runs.update(_windows(words))
                     self._anchors.update(_anchors(words))
         # A quote inside is spelled \" and would split the field; its longest piece stands for it.
@@ -134,7 +143,7 @@ class _Bytes:
         self._finder = _Keys(self.keys)
 
     def discard(self, data: bytes) -> None:
-        if self.runs and _anchored(self._anchors, words := _byte_words(data)):
+        if self.runs and _anchored(self._anchors, words := self._words(data)):
             self.runs.difference_update(_windows(words))
         if self.fields:
             self.fields.difference_update(data.split(b'"'))
@@ -142,13 +151,18 @@ class _Bytes:
             self.keys.difference_update(key for key, _ in self._finder.found(data.decode("latin-1")))
 
     def found(self, data: bytes) -> Iterator[str]:
-        words = _byte_words(data) if self.runs else []
+        words = self._words(data) if self.runs else []
         if _anchored(self._anchors, words) and not self.runs.isdisjoint(_windows(words)):
             yield "a run of eight erased words"
         if self.fields and not self.fields.isdisjoint(data.split(b'"')):
             yield "an erased field"
         if self.keys and any(key in self.keys for key, _ in self._finder.found(data.decode("latin-1"))):
             yield "an erased key"
+
+    def _words(self, data: bytes) -> list[bytes]:
+        if self._unspaced:  # slower, and for nothing in other languages
+            data = _WIDE_BYTES.sub(lambda run: b" %b " % b" ".join(c.encode() for c in _pairs(run[0].decode())), data)
+        return data.translate(_BYTE_GAPS).split()
 
 
 class _Keys:
@@ -186,12 +200,14 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of `normalised`."""
-    return text.lower().translate(_GAPS).split() if text.isascii() else normalised(text).split()
+    """The words of `normalised`, pairs of characters where it has no spaces."""
+    if text.isascii():
+        return text.lower().translate(_GAPS).split()
+    return UNSPACED.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", normalised(text)).split()
 
 
-def _byte_words(data: bytes) -> list[bytes]:
-    return data.translate(_BYTE_GAPS).split()
+def _pairs(run: str) -> Iterator[str]:
+    return map("".join, itertools.pairwise(run)) if len(run) > 1 else iter((run,))
 
 
 def _anchors(words: list[Any]) -> Iterator[tuple[Any, ...]]:

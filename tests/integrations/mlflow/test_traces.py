@@ -83,6 +83,15 @@ def test_a_trace_that_lacks_a_field_is_skipped_with_the_reason():
     assert found.skipped == {span.trace_id: "the judge's instructions name {{ outputs }}, and the trace has none"}
 
 
+def test_a_trace_that_came_without_its_spans_takes_nothing_back():
+    trace_id = traced(1)
+    says(trace_id, False, "cold")
+    (bare,) = mlflow.search_traces(return_type="list", include_spans=False)
+    found = read_feedback([bare], "tone", FIELDS)
+    assert list(found.skipped) == [trace_id]
+    assert not found.content
+
+
 def test_a_trace_given_twice_is_read_once():
     trace_id = traced(1)
     says(trace_id, True)

@@ -49,11 +49,13 @@ def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str],
         name = item[0].info.trace_id
         said, why = _said(item, judge_name)
         whole = "conversation" in fields
-        content[name] = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
-        missing = [each for each in fields if each not in content[name]]
+        shown = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
+        missing = [each for each in fields if each not in shown]
         if said and missing:
+            # Nothing is taken back here: the trace may have come without its spans, and people still say what they said.
             skipped[name] = f"the judge's instructions name {{{{ {missing[0]} }}}}, and the trace has none"
             continue
+        content[name] = shown
         if not said:
             skipped[name] = why
             continue
