@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memalign import aio
 from memalign.bench.endpoint import Endpoint, OpenAIRaw, RawMemo, raw_model
 from memalign.bench.memo import Memo
 from memalign.bench.prices import Prices
+from memalign.bench.spending import Spending
 from memalign.errors import ConfigurationError, ModelRejected, RateLimited
 from memalign.models import resolve_embedding
 from memalign.models.base import ChatReply, ChatRequest, Limits
@@ -137,6 +139,22 @@ class TestServing:
         assert status == 400
         assert "still 429" in error["message"]
 
+    def test_once_a_run_has_stopped_only_remembered_answers_are_given(self, tmp_path: Path) -> None:
+        model = Scripted(lambda _: "Yes.")
+        spending = Spending(0.5, lambda _: 1.0)
+        told: list[bool] = []
+        first, second = [{"model": "m", "messages": MESSAGES[:n], "temperature": 0} for n in (2, 4)]
+        memo = RawMemo(model, tmp_path, gate=spending.gate)
+        with serve(memo, paid=spending.pay, on_stop=lambda: told.append(True)) as endpoint:
+            post(endpoint, "/chat/completions", first)
+            post(endpoint, "/chat/completions", first)
+            assert told == []
+            status, error = refusal(endpoint, "/chat/completions", second)
+        assert status == 400
+        assert "the ceiling is $0.5" in error["message"]
+        assert told == [True]
+        assert len(model.bodies) == 1
+
 
 class TestRemembering:
     async def test_a_remembered_call_has_the_usage_and_the_seconds_that_it_once_took(self, tmp_path: Path) -> None:
@@ -176,6 +194,18 @@ class TestRemembering:
         with pytest.raises(RateLimited):
             await memo.raw(body)
         assert (await memo.raw(body))["choices"][0]["message"]["content"] == "Yes."
+
+    @pytest.mark.parametrize("left", [b"", b'{"id": "chatc', b"[]"])
+    def test_an_answer_that_a_crash_left_cut_is_asked_again_and_remembered(self, tmp_path: Path, left: bytes) -> None:
+        model = Scripted(lambda _: "Yes.")
+        body = {"model": "m", "messages": MESSAGES, "temperature": 0}
+        aio.run(RawMemo(model, tmp_path).raw(body))
+        (file,) = tmp_path.rglob("*.json")
+        file.write_bytes(left)
+        for _ in range(2):
+            reply = aio.run(RawMemo(model, tmp_path).raw(body))
+            assert reply["choices"][0]["message"]["content"] == "Yes."
+        assert len(model.bodies) == 2
 
 
 class NoRaw:

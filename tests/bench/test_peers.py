@@ -14,6 +14,7 @@ import pytest
 from memalign.bench import peers
 from memalign.bench.arms.base import Fitted, Setting, Verdict
 from memalign.bench.arms.peer import SETUP, PeerArm
+from memalign.bench.spending import Spending, StoppedError
 from memalign.bench.tasks import Task, cases_of
 from memalign.errors import ConfigurationError, ModelUnavailable
 from memalign.records import Example, Feedback, Usage
@@ -137,6 +138,25 @@ class TestAPeerInItsOwnProcess:
             worker.stdin.write(b'{"op": "learn", "name": "learns_for_hours"}\n')
             worker.stdin.close()
             assert worker.wait(timeout=20) == 0
+
+
+class TestARunThatStopped:
+    async def test_nothing_that_a_peer_learned_without_the_model_is_kept(self, tmp_path: Path) -> None:
+        model = Scripted(lambda _: "true")
+        spending = Spending(0.5, lambda _: 1.0)
+        spending.pay(Usage())
+        with pytest.raises(StoppedError, match="the ceiling is"):
+            await learn(tmp_path, model, paid=spending.pay, gate=spending.gate)
+        assert model.bodies == []
+
+    async def test_a_judgment_without_the_model_is_none(self, tmp_path: Path) -> None:
+        model = Scripted(lambda _: "true")
+        spending = Spending(0.5, lambda _: 1.0)
+        fitted = await learn(tmp_path, model, paid=spending.pay, gate=spending.gate)
+        with pytest.raises(StoppedError):
+            await judge(fitted, "fine")
+        await fitted.close()
+        assert len(model.bodies) == 1
 
 
 class TestAPeerThatCannotLearn:

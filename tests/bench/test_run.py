@@ -5,37 +5,16 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from memalign import aio
-from memalign.bench.config import Config, Peers, load_config
-from memalign.bench.data.folder import load_folder
+from memalign.bench.config import Peers
 from memalign.bench.estimate import estimate_run
-from memalign.bench.plan import Plan, make_plan
-from memalign.bench.raw import Cell, Fit, Line, RawFolder
-from memalign.bench.run import Outcome, run_benchmark
+from memalign.bench.raw import Fit, RawFolder
+from memalign.bench.run import run_benchmark
 from memalign.errors import InputError
+from tests.bench.runs import cell, go, lines_of, plan_of
 from tests.support.endpoint import Endpoint, bad_request
-
-
-def plan_of(config: Path, **changes: object) -> Plan:
-    loaded: Config = msgspec.structs.replace(load_config(config), **changes)
-    return make_plan(loaded, load_folder(config.parent / loaded.data, loaded.tasks))
-
-
-def go(config: Path, raw: Path | None = None, memo: str = "memo", **changes: object) -> Outcome:
-    raw_folder = RawFolder(raw or config.parent / "raw")
-    return aio.run(run_benchmark(plan_of(config, **changes), raw_folder, memo=config.parent / memo))
-
-
-def lines_of(config: Path, arm: str, stage: int) -> list[Line]:
-    """In the order of ids: cases are judged side by side, and written as they are ready."""
-    return sorted(RawFolder(config.parent / "raw").lines(cell(arm, stage)), key=lambda line: line.key)
-
-
-def cell(arm: str, stage: int) -> Cell:
-    return Cell(model="openai:test", task="tone", seed=0, arm=arm, stage=stage)
 
 
 def test_every_arm_judges_the_same_cases_and_only_the_bare_judge_at_stage_nought(
@@ -136,35 +115,6 @@ def test_a_judgment_that_fails_is_named_and_tried_again_by_the_next_run(config: 
     again = go(config, arms=("bare",), stages=(0,))
     assert again.judged == outcome.failed
     assert all(line.error is None and line.value is not None for line in lines_of(config, "bare", 0))
-
-
-def test_a_run_stops_at_its_ceiling_and_goes_on_later(
-    config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEMALIGN_CONCURRENCY", "2")
-    outcome = go(config, arms=("bare",), stages=(0,), ceiling=0.0001)
-    assert "ceiling" in (outcome.stopped or "")
-    judged = len(lines_of(config, "bare", 0))
-    assert 0 < judged < 6
-    assert len(endpoint.requests) == judged
-    assert go(config, arms=("bare",), stages=(0,)).judged == 6 - judged
-
-
-def test_remembered_calls_are_not_spent_again(config: Path, endpoint: Endpoint) -> None:
-    first = go(config, arms=("memalign",), stages=(8,))
-    assert first.cost > 0
-    shutil.rmtree(config.parent / "raw")
-    again = go(config, arms=("memalign",), stages=(8,), ceiling=first.cost / 100)
-    assert (again.cost, again.stopped, again.judged) == (0.0, None, 6)
-    assert (
-        sum(line.cost or 0.0 for line in lines_of(config, "memalign", 8)) > 0
-    )  # a judgment's own cost is what it once was
-
-
-def test_a_ceiling_needs_to_know_what_calls_cost(config: Path, endpoint: Endpoint) -> None:
-    outcome = go(config, arms=("bare",), stages=(0,), ceiling=1.0, prices=None)
-    assert "prices" in (outcome.stopped or "")
-    assert len(endpoint.requests) == len(lines_of(config, "bare", 0))  # what was asked is kept
 
 
 def test_floors_need_no_model(config: Path) -> None:

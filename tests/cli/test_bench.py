@@ -71,6 +71,44 @@ def test_a_run_that_reaches_its_ceiling_says_so_and_is_no_success(memalign: Run,
     assert "the ceiling is $0.0002" in ran.out
 
 
+@pytest.mark.parametrize("ceiling", ["0", "nan", "inf"])
+def test_a_ceiling_that_is_none_is_refused_before_anything_is_asked(
+    memalign: Run, config: Path, judge: Endpoint, ceiling: str
+) -> None:
+    ran = memalign("bench", "run", config, "--yes", "--ceiling", ceiling, "--memo", config.parent / "memo")
+    assert ran.code == 2
+    assert "--ceiling" in ran.err
+    assert judge.requests == []
+
+
+def test_a_cost_that_nobody_knows_is_said_to_be_unknown(memalign: Run, config: Path, judge: Endpoint) -> None:
+    config.write_text(CONFIG.partition("[prices]")[0].replace("stages = [0, 4, 8]", "stages = [0]"), "utf-8")
+    ran = memalign("bench", "run", config, "--yes", "--memo", config.parent / "memo")
+    assert "6 judged, 0 of them failed; cost not known" in ran.out
+    again = memalign(
+        "bench", "run", config, "--yes", "--json", "--memo", config.parent / "m", "--out", config.parent / "r"
+    )
+    assert again.json["outcome"]["cost"] is None
+
+
+def test_a_file_where_raw_judgments_should_lie_is_named(memalign: Run, config: Path, judge: Endpoint) -> None:
+    (config.parent / "raw").write_text("something else", "utf-8")
+    for ran in (memalign("bench", "run", config, "--yes"), memalign("bench", "report", config)):
+        assert ran.code == 2
+        assert "raw" in ran.err
+        assert "--out" in ran.err
+    assert judge.requests == []
+
+
+def test_a_report_that_cannot_be_written_says_what_is_in_its_way(memalign: Run, config: Path) -> None:
+    config.write_text(CONFIG.replace('"majority", "bare", "nearest", "memalign"', '"majority"'), "utf-8")
+    assert memalign("bench", "run", config).code == 0
+    (config.parent / "report.html").mkdir()
+    ran = memalign("bench", "report", config)
+    assert ran.code == 2
+    assert "report.html cannot be written" in ran.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

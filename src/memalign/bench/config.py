@@ -27,8 +27,10 @@ python = "../.peers/bin/python"     # an interpreter that has mlflow and dspy
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -41,7 +43,7 @@ from memalign.bench.prices import Prices
 from memalign.bench.raw import View
 from memalign.errors import InputError
 
-__all__ = ["ARMS", "BARE", "OURS", "PEERS", "Config", "Peers", "load_config", "views_of"]
+__all__ = ["ARMS", "BARE", "OURS", "PEERS", "Config", "Peers", "check_ceiling", "load_config", "views_of"]
 
 OURS: Mapping[str, Arm] = {**FLOORS, **JUDGES}
 """The arms that live in this process, by their names."""
@@ -104,26 +106,44 @@ def load_config(path: Path) -> Config:
     return _checked(path, config)
 
 
+def check_ceiling(dollars: float, name: str) -> None:
+    """Raises InputError, with the `name` under which it was given, for a ceiling that is none."""
+    if not 0 < dollars < math.inf:  # no comparison is true of nan
+        raise InputError(f"{name} is more than 0 dollars, not {dollars:g}; a run that names none has none")
+
+
 def _checked(path: Path, config: Config) -> Config:
     if unknown := [arm for arm in config.arms if arm not in ARMS]:
         raise InputError(f"{path}: no arm {unknown[0]!r}; arms: {', '.join(ARMS)}")
     if strangers := [task for task in config.seeds_of if config.tasks and task not in config.tasks]:
         raise InputError(f"{path}: seeds_of names {strangers[0]!r}, which is not among the tasks")
-    for name, what in (("models", config.models), ("arms", config.arms), ("stages", config.stages)):
+    lists: dict[str, tuple[object, ...]] = {
+        "models": config.models,
+        "arms": config.arms,
+        "stages": config.stages,
+        "seeds": config.seeds,
+        **{f"seeds_of {task}": seeds for task, seeds in config.seeds_of.items()},
+    }
+    for name, what in lists.items():
         if not what:
             raise InputError(f"{path}: {name} is empty")
         if len(set(what)) != len(what):
             raise InputError(f"{path}: {name} names one twice")
     if config.train < 1 or config.test < 0 or config.seen < 0 or config.rows_at_once < 0:
         raise InputError(f"{path}: train is at least 1; test, seen and rows_at_once are at least 0")
+    if any(seed < 0 for seed in chain(config.seeds, *config.seeds_of.values())):
+        raise InputError(f"{path}: a seed is at least 0")
     if list(config.stages) != sorted(config.stages) or config.stages[0] < 0:
         raise InputError(f"{path}: stages grow, from 0 or more")
     if config.stages[-1] > config.train:
         raise InputError(f"{path}: stage {config.stages[-1]} needs more than the {config.train} cases that teach")
     if config.seen > config.stages[-1]:
         raise InputError(f"{path}: seen = {config.seen}, and only {config.stages[-1]} cases teach")
-    if config.ceiling is not None and config.ceiling <= 0:
-        raise InputError(f"{path}: ceiling is more than 0 dollars")
+    if config.ceiling is not None:
+        check_ceiling(config.ceiling, f"{path}: ceiling")
+    for name, price in msgspec.structs.asdict(config.prices).items() if config.prices is not None else ():
+        if not 0 <= price < math.inf:
+            raise InputError(f"{path}: the price of {name} is at least 0 dollars, not {price:g}")
     if not any(config.stages_of(arm) for arm in config.arms):
         raise InputError(f"{path}: nothing to do: stage 0 is the bare judge's, all other arms need a stage above 0")
     return config

@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import MappingProxyType
@@ -23,8 +24,9 @@ from typing import Any, Protocol, Self, runtime_checkable
 import msgspec
 
 from memalign import aio
-from memalign.bench.memo import Memo
+from memalign.bench.memo import Memo, recalled
 from memalign.bench.prices import Prices
+from memalign.bench.spending import Gate, StoppedError
 from memalign.errors import ConfigurationError, MemalignError, ModelRejected
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
@@ -143,12 +145,13 @@ class RawMemo:
 
     A remembered response says so in `remembered`, and has the usage and the seconds of the call that was made. Whoever
     asks the same twice at a temperature, without a seed, wants two answers: the nth such request of one RawMemo has the
-    nth remembered response.
+    nth remembered response. Every call that is made goes through the `gate`.
     """
 
-    def __init__(self, model: RawModel, folder: Path) -> None:
+    def __init__(self, model: RawModel, folder: Path, *, gate: Gate = nullcontext) -> None:
         self._model = model
         self._folder = folder
+        self._gate = gate
         self._asked: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -158,7 +161,7 @@ class RawMemo:
         return self._model.name
 
     async def raw(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The remembered response, else the model's. Raises what the model raises; failures are not kept."""
+        """The remembered response, else the model's. Raises what model and gate raise; failures are not kept."""
         request = canonical_json(body)
         if body.get("temperature") != 0 and body.get("seed") is None:
             with self._lock:
@@ -166,15 +169,17 @@ class RawMemo:
             request = f"{request}\0{number}" if number else request
         key = hashlib.sha256(f"{self.name}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()
         file = self._folder / key[:2] / f"{key[2:40]}.json"
-        if file.exists():
-            return {**json.loads(file.read_bytes()), REMEMBERED: True}
-        started = time.perf_counter()
-        reply = await self._model.raw(body)
-        reply = {"seconds": time.perf_counter() - started, **reply}
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Two runs may share a folder: a file is there whole or not at all.
-        with written_whole(file) as new:
-            new.write(msgspec.json.encode(reply))
+        kept = recalled(file, dict[str, Any])
+        if kept is not None:
+            return {**kept, REMEMBERED: True}
+        async with self._gate():
+            started = time.perf_counter()
+            reply = await self._model.raw(body)
+            reply = {"seconds": time.perf_counter() - started, **reply}
+            file.parent.mkdir(parents=True, exist_ok=True)
+            # Two runs may share a folder: a file is there whole or not at all.
+            with written_whole(file) as new:
+                new.write(msgspec.json.encode(reply))
         return reply
 
 
@@ -183,7 +188,8 @@ class Endpoint:
 
     `prices` give the cost; without them it is 0.0 for an embedded model and unknown (None) for others. `defaults` are
     the fields that a request gets when it leaves them out. `paid` is told the usage of every call that was made, and not
-    of those that were remembered.
+    of those that were remembered. When a call is refused because the run has stopped, the client gets a 400, `stopped`
+    says why, and `on_stop` is called.
     """
 
     def __init__(
@@ -194,6 +200,7 @@ class Endpoint:
         prices: Prices | None = None,
         defaults: Mapping[str, Any] = DEFAULTS,
         paid: Callable[[Usage], None] | None = None,
+        on_stop: Callable[[], None] | None = None,
     ) -> None:
         self._model = model
         self._embedding = embedding
@@ -201,6 +208,8 @@ class Endpoint:
         self._free = model.name.startswith("local:")
         self._defaults = dict(defaults)
         self._paid = paid or (lambda _: None)
+        self._on_stop = on_stop or (lambda: None)
+        self.stopped: StoppedError | None = None
         self._lock = threading.Lock()
         self._spent = Usage()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -230,7 +239,12 @@ class Endpoint:
     async def chat(self, body: dict[str, Any]) -> dict[str, Any]:
         """The model's response to a chat request, counted."""
         started = time.perf_counter()
-        reply = await self._model.raw({**self._defaults, **body})
+        try:
+            reply = await self._model.raw({**self._defaults, **body})
+        except StoppedError as error:
+            self.stopped = error
+            self._on_stop()
+            raise
         seconds = float(reply.pop("seconds", time.perf_counter() - started))
         remembered = bool(reply.pop(REMEMBERED, False))
         used = reply.get("usage") or {}

@@ -77,8 +77,9 @@ def _cell(plan: Plan, raw: RawFolder, cell: Cell, count: int, paid: set[tuple[ob
     peer = cell.arm in PEERS  # a peer judges one case at a time, and learns with as many calls as its workers make
     at_once = 1 if peer else limits.concurrency
     judging, seconds = _observed(raw, cell, count, at_once) or _guessed(task, cell.arm, limits, count, at_once)
-    fitted = raw.fit(cell) is not None
-    learning = Usage() if fitted else _learning(task, cell, limits, plan.config.stages_of(cell.arm), paid)
+    learning = (
+        Usage() if plan.knows(cell, raw) else _learning(task, cell, limits, plan.config.stages_of(cell.arm), paid)
+    )
     seconds += _seconds(learning, limits, workers_for(limits) if peer else limits.concurrency)
     usage = judging + learning
     prices = plan.config.prices

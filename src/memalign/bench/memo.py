@@ -5,33 +5,54 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from memalign.bench.spending import Gate
 from memalign.errors import ModelError
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
 from memalign.records import Usage
 from memalign.whole import written_whole
 
-__all__ = ["Memo"]
+__all__ = ["Memo", "recalled"]
+
+T = TypeVar("T")
 
 ANSWER = "answer"
 """The phase under which a remembered reply keeps the seconds that its call once took."""
+
+
+def recalled(file: Path, kind: type[T]) -> T | None:
+    """What a memo's file holds; None where there is none, or one that a crash of the machine left empty or cut."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=kind)
+    except (FileNotFoundError, UnicodeDecodeError, msgspec.DecodeError):
+        return None
 
 
 class Memo:
     """A ChatModel that asks another one, and keeps its answers in a folder by the hash of model and request.
 
     A remembered reply has the usage of the call that was made, its seconds included. Failures are not kept. `paid` is
-    told the usage of every call that was made now, failed ones too. The folder holds what models wrote about judged
-    texts: it is for nobody else.
+    told the usage of every call that was made now, failed ones too, and each goes through the `gate`. The folder holds
+    what models wrote about judged texts: it is for nobody else.
     """
 
-    def __init__(self, model: ChatModel, folder: Path, *, paid: Callable[[Usage], None] | None = None) -> None:
+    def __init__(
+        self,
+        model: ChatModel,
+        folder: Path,
+        *,
+        paid: Callable[[Usage], None] | None = None,
+        gate: Gate = nullcontext,
+    ) -> None:
         self._model = model
         self._folder = folder
         self._paid = paid or (lambda _: None)
+        self._gate = gate
         self._spent = Usage()
         self._remembered = 0.0
 
@@ -51,27 +72,32 @@ class Memo:
         return self._model
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """The remembered answer, else the model's. Raises what the model raises."""
+        """The remembered answer, else the model's. Raises what the model and the gate raise."""
         key = hashlib.sha256(self.name.encode() + b"\0" + _asked(request)).hexdigest()
         file = self._folder / key[:2] / f"{key[2:40]}.json"
-        if file.exists():
-            reply = msgspec.json.decode(file.read_bytes(), type=ChatReply)
+        reply = recalled(file, ChatReply)
+        if reply is not None:
             self._remembered += reply.usage.seconds.get(ANSWER, 0.0)
         else:
-            started = time.perf_counter()
-            try:
-                reply = await self._model.complete(request)
-            except ModelError as error:
-                self._paid(error.usage or Usage())
-                raise
-            self._paid(reply.usage)
-            usage = reply.usage + Usage(seconds={ANSWER: time.perf_counter() - started})
-            reply = msgspec.structs.replace(reply, usage=usage)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            # Two runs may share a folder: a file is there whole or not at all.
-            with written_whole(file) as new:
-                new.write(msgspec.json.encode(reply))
+            async with self._gate():
+                reply = await self._ask(request, file)
         self._spent += reply.usage
+        return reply
+
+    async def _ask(self, request: ChatRequest, file: Path) -> ChatReply:
+        started = time.perf_counter()
+        try:
+            reply = await self._model.complete(request)
+        except ModelError as error:
+            self._paid(error.usage or Usage())
+            raise
+        self._paid(reply.usage)
+        usage = reply.usage + Usage(seconds={ANSWER: time.perf_counter() - started})
+        reply = msgspec.structs.replace(reply, usage=usage)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Two runs may share a folder: a file is there whole or not at all.
+        with written_whole(file) as new:
+            new.write(msgspec.json.encode(reply))
         return reply
 
     def take(self) -> tuple[Usage, float]:

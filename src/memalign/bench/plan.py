@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from memalign.bench.config import Config, views_of
 from memalign.bench.raw import Cell, RawFolder, View
-from memalign.bench.tasks import Case, Split, Task
+from memalign.bench.tasks import Case, Split, Task, taught_digest
+from memalign.evaluation.result import same_value
 
 __all__ = ["Batch", "Plan", "make_plan"]
 
@@ -37,12 +38,32 @@ class Plan:
         again: tuple[View, ...] = ("seen", "left-out")
         return wanted + [(case, view) for view in again if view in views_of(cell.arm) for case in taught]
 
+    def taught(self, cell: Cell) -> tuple[Case, ...]:
+        """The cases that teach the cell's judge, in order."""
+        return self.splits[cell.task, cell.seed].train[: cell.stage]
+
+    def knows(self, cell: Cell, raw: RawFolder) -> bool:
+        """Whether what `raw` has of the cell was taught by the very cases that teach it in this plan."""
+        fit = raw.fit(cell)
+        return fit is not None and fit.taught == taught_digest(self.taught(cell))
+
+    def done(self, cell: Cell, raw: RawFolder) -> set[tuple[str, View]]:
+        """What `raw` has of the cell, and need not be judged again: neither judge nor label is another one by now."""
+        if not self.knows(cell, raw):
+            return set()
+        labels = {(case.id, view): case.label for case, view in self.todo(cell)}
+        return {
+            line.key
+            for line in raw.lines(cell)
+            if line.error is None and line.key in labels and same_value(line.label, labels[line.key])
+        }
+
     def batches(self, raw: RawFolder) -> Iterator[Batch]:
         """What is missing, in the order of doing: the same few cases by all cells before others."""
         wanted = {cell: self.todo(cell) for cell in self.cells}
         longest = max(map(len, wanted.values()))
         size = self.config.rows_at_once or longest
-        done = {cell: {line.key for line in raw.lines(cell) if line.error is None} for cell in self.cells}
+        done = {cell: self.done(cell, raw) for cell in self.cells}
         for start in range(0, longest, size):
             for cell in self.cells:
                 part = wanted[cell][start : start + size]

@@ -74,6 +74,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `id` is a fingerprint of the state that judges. `seconds` is the time an unaided run takes: calls that were
     remembered count with the seconds that they once took. `counts` are facts of the arm's own, such as guidelines.
+    `taught` is the digest of the cases that it learned from; empty where that was not kept.
     """
 
     id: str
@@ -84,12 +85,20 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: float | None = 0.0
     seconds: float = 0.0
     counts: dict[str, int] = {}
+    taught: str = ""
 
 
 class RawFolder:
-    """The lines and fits under one folder; appending is safe against a stop at any byte."""
+    """The lines and fits under one folder; appending is safe against a stop at any byte.
+
+    Raises InputError for a path that is a file.
+    """
 
     def __init__(self, folder: Path) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(
+                f"{folder} is a file, and raw judgments lie in a folder: move it away, or give another folder with --out"
+            )
         self.folder = folder
 
     def lines(self, cell: Cell) -> list[Line]:

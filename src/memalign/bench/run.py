@@ -22,7 +22,8 @@ from memalign.bench.config import OURS
 from memalign.bench.memo import Memo
 from memalign.bench.plan import Batch, Plan
 from memalign.bench.raw import Cell, Fit, Line, RawFolder, View
-from memalign.bench.tasks import Case
+from memalign.bench.spending import Spending, StoppedError
+from memalign.bench.tasks import Case, taught_digest
 from memalign.errors import MemalignError
 from memalign.models import resolve
 from memalign.records import Usage
@@ -38,12 +39,12 @@ class Outcome:
 
     `notes` name every judgment that failed, with its error, every cell that could not learn, and every cell that is
     judged anew. `stopped` says why the run ended before its plan, or None. `cost` is in US dollars, of the calls that this
-    run made: remembered ones cost nothing again.
+    run made: remembered ones cost nothing again. It is None when that of one of them is not known.
     """
 
     judged: int = 0
     failed: int = 0
-    cost: float = 0.0
+    cost: float | None = 0.0
     notes: list[str] = field(default_factory=list)
     stopped: str | None = None
 
@@ -53,7 +54,7 @@ async def run_benchmark(plan: Plan, raw: RawFolder, *, memo: Path, progress: Pro
 
     A judgment that fails is kept with its error and tried again by the next run. An arm that cannot learn, such as a
     peer whose environment is missing, is named in the outcome, and the others go on. Raises ConfigurationError for a
-    judge model that is not there.
+    judge model that is not there. At the ceiling no call begins any more; those in flight are finished and kept.
     """
     runner = _Runner(plan, raw, memo, progress)
     try:
@@ -61,7 +62,7 @@ async def run_benchmark(plan: Plan, raw: RawFolder, *, memo: Path, progress: Pro
             pass  # judgments of another state of an arm were dropped: they are missing now
     finally:
         await runner.close()
-    return runner.outcome
+    return runner.outcome()
 
 
 class _Runner:
@@ -70,13 +71,23 @@ class _Runner:
         self._raw = raw
         self._memo = memo
         self._progress = progress
+        self._spending = Spending(plan.config.ceiling, self._cost)
         asked = dict.fromkeys(cell.model for cell in plan.cells if cell.arm not in FLOORS)
-        self._models = {name: Memo(resolve(name), memo / "calls", paid=self._spend) for name in asked}
+        self._models = {
+            name: Memo(resolve(name), memo / "calls", paid=self._spending.pay, gate=self._spending.gate)
+            for name in asked
+        }
         self._learned: dict[Cell, Fitted] = {}
         self._hopeless: set[Cell] = set()
+        self._failed: set[tuple[Cell, str, View]] = set()
         self._done = self._total = 0
-        self.outcome = Outcome()
+        self._outcome = Outcome()
         self._dropped = False
+
+    def outcome(self) -> Outcome:
+        """What was done until now."""
+        self._outcome.cost, self._outcome.stopped = self._spending.cost, self._spending.stopped
+        return self._outcome
 
     async def go_through(self) -> bool:
         """Do every batch that is missing; True when it broke off because some that were there are missing now."""
@@ -84,7 +95,7 @@ class _Runner:
         self._done, self._total = self._plan.counts(self._raw)
         for batch in self._plan.batches(self._raw):
             await self.do(batch)
-            if self.outcome.stopped:
+            if self._spending.stopped:
                 return False
             if self._dropped:
                 return True
@@ -93,27 +104,34 @@ class _Runner:
     async def do(self, batch: Batch) -> None:
         """Judge the batch's cases; the arm learns first where it has not."""
         cell = batch.cell
-        if cell in self._hopeless:
+        # What failed is tried again by the next run: by this one, an arm that was let go would learn again for it.
+        todo = [(case, view) for case, view in batch.todo if (cell, case.id, view) not in self._failed]
+        if cell in self._hopeless or not todo:
             return
         try:
             fitted = await self._fitted(cell)
+        except StoppedError:
+            return
         except MemalignError as error:
             self._hopeless.add(cell)
-            self.outcome.notes.append(f"{cell}: could not learn: {error}")
+            self._outcome.notes.append(f"{cell}: could not learn: {error}")
             return
         several = cell.arm in JUDGES  # a peer takes one at a time, and a floor takes no time
         limit = self._models[cell.model].limits.concurrency if several else 1
-        waiting = iter(batch.todo)
+        waiting = iter(todo)
 
         async def work() -> None:
             for case, view in waiting:
-                if self.outcome.stopped:
+                if self._spending.stopped:
                     return  # what is in flight is kept, nothing more is asked
-                verdict = await fitted.judge(case, view)
+                try:
+                    verdict = await fitted.judge(case, view)
+                except StoppedError:
+                    return
                 self._keep(cell, case, view, verdict, fitted.fit)
 
-        await aio.together(work() for _ in range(min(limit, len(batch.todo))))
-        if not self._plan.config.rows_at_once and not any(self._grows_from(cell, other) for other in self._plan.cells):
+        await aio.together(work() for _ in range(min(limit, len(todo))))
+        if not self._needed_again(cell):
             await self._learned.pop(cell).close()
 
     def _keep(self, cell: Cell, case: Case, view: View, verdict: Verdict, fit: Fit) -> None:
@@ -134,10 +152,11 @@ class _Runner:
             fit=fit.id,
         )
         self._raw.append(cell, [line])
-        self.outcome.judged += 1
+        self._outcome.judged += 1
         if verdict.error is not None:
-            self.outcome.failed += 1
-            self.outcome.notes.append(f"{cell}: {case.id}: {verdict.error}")
+            self._failed.add((cell, case.id, view))
+            self._outcome.failed += 1
+            self._outcome.notes.append(f"{cell}: {case.id}: {verdict.error}")
         self._done += 1
         if self._progress is not None:
             self._progress("judging", self._done, self._total)
@@ -150,20 +169,22 @@ class _Runner:
             before = await self._fitted(msgspec.structs.replace(cell, stage=earlier[-1])) if earlier else None
             if self._progress is not None:
                 self._progress("learning", len(self._learned), len(self._plan.cells))
-            train = self._plan.splits[cell.task, cell.seed].train[: cell.stage]
-            fitted = await self._arm(cell.arm).learn(self._setting(cell), train, before)
+            fitted = await self._arm(cell.arm).learn(self._setting(cell), self._plan.taught(cell), before)
             self._learned[cell] = fitted
             self._take_over(cell, fitted.fit)
         return self._learned[cell]
 
     def _take_over(self, cell: Cell, fit: Fit) -> None:
-        """Lines that another state of the arm judged are not this cell's: they go, and are judged again."""
+        """Lines that another state of the arm judged are not this cell's: they go, and are judged again.
+
+        The fit's id alone does not tell: a floor's says only how many cases taught it.
+        """
         lines = self._raw.lines(cell)
-        kept = [line for line in lines if line.fit == fit.id]
+        kept = [line for line in lines if line.fit == fit.id] if self._plan.knows(cell, self._raw) else []
         if len(kept) < len(lines):
             self._raw.replace(cell, kept)
             self._dropped = True
-            self.outcome.notes.append(
+            self._outcome.notes.append(
                 f"{cell}: learned again, it is another judge than that of {len(lines) - len(kept)} judgments, which are "
                 "judged anew"
             )
@@ -174,21 +195,12 @@ class _Runner:
             output_tokens=fit.tokens_out,
             cost=fit.cost,
         )
-        self._raw.write_fit(cell, msgspec.structs.replace(fit, cost=self._cost(usage)))
+        taught = taught_digest(self._plan.taught(cell))
+        self._raw.write_fit(cell, msgspec.structs.replace(fit, cost=self._cost(usage), taught=taught))
 
     def _cost(self, usage: Usage) -> float | None:
         prices = self._plan.config.prices
         return usage.cost if prices is None else prices.of(usage)
-
-    def _spend(self, usage: Usage) -> None:
-        cost, ceiling = self._cost(usage), self._plan.config.ceiling
-        self.outcome.cost += cost or 0.0
-        if ceiling is None:
-            return
-        if cost is None:
-            self.outcome.stopped = "what a call costs is not known: give [prices], or no ceiling"
-        elif self.outcome.cost >= ceiling:
-            self.outcome.stopped = f"${self.outcome.cost:.4f} spent, the ceiling is ${ceiling:.4f}"
 
     def _setting(self, cell: Cell) -> Setting:
         return Setting(task=self._plan.tasks[cell.task], chat=self._models.get(cell.model), seed=cell.seed)
@@ -202,12 +214,20 @@ class _Runner:
             python=(config.folder / config.peers.python).absolute(),
             folder=self._memo / "peers",
             prices=config.prices,
-            paid=self._spend,
+            paid=self._spending.pay,
+            gate=self._spending.gate,
         )
 
-    @staticmethod
-    def _grows_from(cell: Cell, other: Cell) -> bool:
-        return other.stage > cell.stage and msgspec.structs.replace(other, stage=cell.stage) == cell
+    def _needed_again(self, cell: Cell) -> bool:
+        """Whether what the cell has learned is asked again: to learn anew might give another judge, and might cost much."""
+        return (
+            self._dropped  # its own lines, perhaps: they are judged in the next round
+            or self._plan.config.rows_at_once > 0
+            or any(
+                other.stage > cell.stage and msgspec.structs.replace(other, stage=cell.stage) == cell
+                for other in self._plan.cells
+            )
+        )
 
     async def close(self) -> None:
         """Let go of every arm that still holds something."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -11,10 +12,10 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.memory.voices import policy_label
-from memalign.records import Example, Feedback
+from memalign.records import Example, Feedback, canonical_json
 from memalign.values import Value, ValueType
 
-__all__ = ["Case", "Split", "Task", "cases_of"]
+__all__ = ["Case", "Split", "Task", "cases_of", "taught_digest"]
 
 _FIELD_WORDS = {
     "inputs": "Given",
@@ -40,6 +41,20 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The example's id."""
         return self.example.id
+
+
+def taught_digest(cases: Sequence[Case]) -> str:
+    """What `cases` teach, in 16 hex digits: their contents and labels and all that was said of them, in this order."""
+    taught = [
+        [
+            case.id,
+            case.example.content_hash,
+            case.label,
+            [[row.source, row.value, row.rationale] for row in case.feedback],
+        ]
+        for case in cases
+    ]
+    return hashlib.sha256(canonical_json(taught).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):

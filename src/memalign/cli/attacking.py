@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from memalign.cli.common import DEFAULT_REGISTRY, DONE, FAILURES, JsonOutput, UnusedRegistryUrl, confirmed
 from memalign.cli.output import Output
+from memalign.errors import InputError
 
 _UNPAID = ("local:", "openvino:", "transformers:")
 
@@ -61,6 +63,8 @@ def attack(
     from memalign.models import resolve
 
     shown = Output(json=json_output)
+    if out is not None:
+        _check_out(out)
     (loaded,) = load_folder(data, (task,))
     label = wanted_value(loaded.value_type, wanted)
     arms, attacks = tuple(arm or ARMS), chosen_attacks(tuple(name or ()))
@@ -86,7 +90,23 @@ def attack(
                 progress=progress,
             )
         )
-    if out is not None:
-        out.write_bytes(msgspec.json.format(msgspec.json.encode(outcome)) + b"\n")
+    # First: whatever becomes of the file, what was paid for is to be seen.
     shown.give({"outcome": outcome}, markdown(outcome))
+    if out is not None:
+        try:
+            out.write_bytes(msgspec.json.format(msgspec.json.encode(outcome)) + b"\n")
+        except OSError as error:
+            raise InputError(
+                f"{out} cannot be written: {error.strerror}; with another --out, the same command asks nothing again"
+            ) from None
     return FAILURES if outcome.notes else DONE
+
+
+def _check_out(out: Path) -> None:
+    """Raises InputError for a file that cannot be written: it is written last, when all calls are paid."""
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; --out takes a file")
+    if not out.parent.is_dir():
+        raise InputError(f"no folder {out.parent} for {out.name}: make it first, or give another file with --out")
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise InputError(f"{out} cannot be written; give another file with --out")

@@ -72,7 +72,7 @@ def run(
     import msgspec
 
     from memalign import aio
-    from memalign.bench.config import load_config
+    from memalign.bench.config import check_ceiling, load_config
     from memalign.bench.estimate import estimate_run
     from memalign.bench.plan import make_plan
     from memalign.bench.raw import RawFolder
@@ -82,7 +82,8 @@ def run(
     shown = Output(json=json_output)
     config = load_config(config_file)
     if ceiling is not None:
-        config = msgspec.structs.replace(config, ceiling=ceiling or None)
+        check_ceiling(ceiling, "--ceiling")
+        config = msgspec.structs.replace(config, ceiling=ceiling)
     plan = make_plan(config, _tasks(config, data, shown))
     raw = RawFolder(_raw(config, out))
     done, total = plan.counts(raw)
@@ -110,7 +111,8 @@ def run(
         shown.say(note)
     if len(outcome.notes) > _NOTES:
         shown.say(f"… and {len(outcome.notes) - _NOTES} more")
-    said = f"{outcome.judged:,} judged, {outcome.failed:,} of them failed; ${outcome.cost:.2f}"
+    cost = "cost not known" if outcome.cost is None else f"${outcome.cost:.2f}"
+    said = f"{outcome.judged:,} judged, {outcome.failed:,} of them failed; {cost}"
     ended = f"{said}; stopped: {outcome.stopped}" if outcome.stopped else said
     shown.give({"outcome": outcome}, f"{ended}\nnow: memalign bench report {config_file}")
     return FAILURES if outcome.failed or outcome.stopped or outcome.notes else DONE

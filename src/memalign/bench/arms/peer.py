@@ -13,6 +13,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from memalign.bench.arms.base import Fitted, Setting, Verdict
 from memalign.bench.endpoint import DEFAULTS, REMEMBERED, Endpoint, RawMemo, RawModel, raw_model
 from memalign.bench.prices import Prices
 from memalign.bench.raw import Fit, View
+from memalign.bench.spending import Gate
 from memalign.bench.tasks import Case, Task
 from memalign.errors import ConfigurationError, InvalidValue, ModelUnavailable
 from memalign.models.base import EmbeddingModel, Limits
@@ -53,7 +55,7 @@ class PeerArm:
     `python` is the interpreter of the peers' environment. `folder` takes its logs and the memo of its model calls, which
     hold judged texts. `prices` give the cost. `model` and `embedding` stand in for the setting's judge model and the
     in-process embedder. Times are in seconds. `worker` is another worker script in place of the peer's. `paid` is told
-    the usage of every call that was made, and not of those that were remembered.
+    the usage of every call that was made, and not of those that were remembered; each goes through the `gate`.
     """
 
     name: str
@@ -66,6 +68,7 @@ class PeerArm:
     judge_timeout: float = 900.0
     worker: Path | None = None
     paid: Callable[[Usage], None] | None = None
+    gate: Gate = nullcontext
 
     # It cannot hide what it learned from a case.
     views: ClassVar[frozenset[View]] = frozenset({"unseen", "seen"})
@@ -73,7 +76,8 @@ class PeerArm:
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
         """The peer's judge after `train`, learned anew at each stage; without cases its unaligned one.
 
-        Raises ConfigurationError when its environment is not there, ModelUnavailable when it fails or takes too long.
+        Raises ConfigurationError when its environment is not there, ModelUnavailable when it fails or takes too long,
+        StoppedError when the run stopped before it had learned.
         """
         del before
         task = setting.task
@@ -89,11 +93,13 @@ class PeerArm:
         async with contextlib.AsyncExitStack() as stack:
             endpoint = stack.enter_context(
                 Endpoint(
-                    RawMemo(model, self.folder / "memo"),
+                    RawMemo(model, self.folder / "memo", gate=self.gate),
                     self.embedding or resolve_embedding(None),
                     prices=self.prices,
                     defaults=_defaults(model, setting),
                     paid=self.paid,
+                    # Left to itself it would try thousands of calls more, all of them in vain.
+                    on_stop=lambda: worker.kill(),  # noqa: PLW0108  # it is made further down
                 )
             )
             home = stack.enter_context(tempfile.TemporaryDirectory(prefix="memalign-peer-", ignore_cleanup_errors=True))
@@ -107,7 +113,9 @@ class PeerArm:
             )
             await worker.start()
             stack.push_async_callback(worker.stop)
-            reply = await worker.ask(
+            reply = await _asked(
+                endpoint,
+                worker,
                 {
                     "op": "learn",
                     "method": method,
@@ -149,11 +157,12 @@ class _FittedPeer:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def judge(self, case: Case, view: View) -> Verdict:
-        """The peer's verdict, the same way in every view."""
+        """The peer's verdict, the same way in every view. Raises StoppedError when the run stopped in its midst."""
         del view
         async with self.lock:
             try:
-                reply = await self.worker.ask({"op": "judge", "fields": case.example.content}, timeout=self.timeout)
+                request = {"op": "judge", "fields": case.example.content}
+                reply = await _asked(self.endpoint, self.worker, request, timeout=self.timeout)
             except ModelUnavailable as error:
                 # Without the end of the log, which may quote what was judged: errors are published.
                 return Verdict(
@@ -170,6 +179,17 @@ class _FittedPeer:
     async def close(self) -> None:
         """End the process, and its endpoint."""
         await self.stack.aclose()
+
+
+async def _asked(endpoint: Endpoint, worker: _Worker, request: dict[str, Any], *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
+    """The worker's reply, and never one that it gave without an answer of the model that it had asked for."""
+    try:
+        reply = await worker.ask(request, timeout=timeout)
+    except ModelUnavailable as error:
+        raise endpoint.stopped or error from None
+    if endpoint.stopped is not None:
+        raise endpoint.stopped
+    return reply
 
 
 class _Worker:
@@ -252,13 +272,18 @@ class _Worker:
         self._failed = f"{self._name}: {problem}; its log ({self._log}) ends: {' / '.join(said) or '(nothing)'}"
 
     async def _kill(self) -> None:
+        self.kill()
+        if self._process is not None:
+            await self._process.wait()
+
+    def kill(self) -> None:
+        """End it, without waiting until it has ended."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 if hasattr(os, "killpg"):  # with its children, which would keep its output open
                     os.killpg(self._process.pid, signal.SIGKILL)
                 else:
                     self._process.kill()
-            await self._process.wait()
 
 
 class _EndedError(Exception):

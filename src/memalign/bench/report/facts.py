@@ -71,7 +71,10 @@ def write_facts(
     commands: Iterable[str] = (),
     remarks: Iterable[str] = (),
 ) -> Path:
-    """Keep the facts in the raw folder, beside those that an earlier run left there; the file's path."""
+    """Keep the facts in the raw folder, beside those that an earlier run left there; the file's path.
+
+    Raises InputError for a folder that cannot be written, and for old facts that are none.
+    """
     old = read_facts(folder) if (folder / FACTS_FILE).exists() else Facts(tasks={})
     new = [TaskFacts.of(task) if isinstance(task, Task) else task for task in tasks]
     facts = Facts(
@@ -80,10 +83,13 @@ def write_facts(
         commands=tuple(dict.fromkeys((*old.commands, *commands))),
         remarks=tuple(dict.fromkeys((*old.remarks, *remarks))),
     )
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / FACTS_FILE
-    with written_whole(path) as file:
-        file.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}; give another folder with --out") from None
     return path
 
 
@@ -96,6 +102,10 @@ def read_facts(folder: Path) -> Facts:
             _ = task.value_type  # a value type that is none is found here, where its file can be named
     except FileNotFoundError:
         raise InputError(f"no {path}: `memalign bench run` writes it beside the raw judgments of a run") from None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}; raw judgments lie in a folder: give theirs with --out"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, InputError) as error:
         raise InputError(
             f"{path}: {error}; delete that file and run `memalign bench run` again, which writes it anew"

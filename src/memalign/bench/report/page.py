@@ -32,6 +32,7 @@ from memalign.bench.report.quality import (
 )
 from memalign.bench.report.results import load_results
 from memalign.bench.report.tables import Section, markdown
+from memalign.errors import InputError
 
 __all__ = ["PARTS", "TITLE", "write_report"]
 
@@ -64,15 +65,21 @@ def write_report(folder: Path, out: Path) -> Path:
 
     `report.html` is one file without scripts that fetches nothing; beside it are `tables.md` and the figures as PNG and
     SVG. The same judgments give the same bytes. Raises InputError for a folder without judgments or without
-    `tasks.json`, ConfigurationError when matplotlib is not installed.
+    `tasks.json` and for what cannot be written, ConfigurationError when matplotlib is not installed.
     """
     results = load_results(folder)
     sections = [section for part in PARTS if not (section := part(results)).empty or section.id == "primary"]
-    out.mkdir(parents=True, exist_ok=True)
-    drawings = draw(results, out)
-    (out / "tables.md").write_text(markdown(TITLE, sections), "utf-8")
     page = out / "report.html"
-    page.write_text(_rendered(sections, drawings), "utf-8")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        drawings = draw(results, out)
+        (out / "tables.md").write_text(markdown(TITLE, sections), "utf-8")
+        page.write_text(_rendered(sections, drawings), "utf-8")
+    except OSError as error:
+        where = error.filename or out
+        raise InputError(
+            f"{where} cannot be written: {error.strerror}; move away what stands there, or report where you may write"
+        ) from None
     return page
 
 

@@ -1,0 +1,35 @@
+"""A memo of model calls: what it cannot read it asks again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memalign import aio
+from memalign.bench.memo import Memo
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.records import Usage
+
+REQUEST = ChatRequest(system="You judge.", user="Is it polite?", schema={"type": "object"})
+
+
+class Counting:
+    name = "openai:counting"
+    limits = Limits()
+    asked = 0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.asked += 1
+        return ChatReply(data={"value": True}, text="", usage=Usage(calls=1))
+
+
+@pytest.mark.parametrize("left", [b"", b'{"data": {"val', b"\x00\x00", b"[]"])
+def test_an_answer_that_a_crash_left_cut_is_asked_again_and_remembered(tmp_path: Path, left: bytes) -> None:
+    model = Counting()
+    aio.run(Memo(model, tmp_path).complete(REQUEST))
+    (file,) = tmp_path.rglob("*.json")
+    file.write_bytes(left)
+    for _ in range(2):
+        assert aio.run(Memo(model, tmp_path).complete(REQUEST)).data == {"value": True}
+    assert model.asked == 2
