@@ -17,7 +17,7 @@ from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.records import Usage
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.invariants import check_memory
-from tests.support.learning import learn
+from tests.support.learning import bare, learn
 from tests.support.world import World, judge_in, labelled, rules_in, said
 
 HARM = "Refuse whatever mentions a refund."
@@ -69,8 +69,12 @@ class TestHarm:
         check_memory(result.judge)
 
     def test_a_model_that_counts_no_calls_is_tried_like_another(self) -> None:
-        world = World(lambda rules, _: HARM not in rules)
-        judge, _ = settled_judge(lambda request: ChatReply(data=world(request), text="", usage=Usage()))
+        class Uncounted(World):
+            def __call__(self, request: ChatRequest) -> Answer:
+                answer = super().__call__(request)
+                return ChatReply(data=answer, text="", usage=Usage()) if isinstance(answer, dict) else answer
+
+        judge, _ = settled_judge(Uncounted(lambda rules, _: HARM not in rules))
         assert learn(judge, [said("x1", HARM, value=None)]).impact
 
     def test_a_person_of_such_a_name_is_not_taken_for_the_judges_own_checks(self) -> None:
@@ -357,7 +361,7 @@ class TestLocks:
                 return {"rationale": "so", "value": 0.81}
             return {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "Mind the date.", "guideline": ""}]}
 
-        judge, _ = judge_in(answer, feedback_value_type="float:0..1")
+        judge, _ = bare(answer, shard_size=1, feedback_value_type="float:0..1")
         stages = frozenset({"distil"})  # no probe to compare with
         judge = learn(judge, [{"id": "held", "inputs": "q", "outputs": "a", "value": 0.8}], stages=stages).judge
         row = {"id": "t-2", "inputs": "q", "outputs": "b", "rationale": "say more"}

@@ -180,7 +180,9 @@ class TestSeveralPeople:
         result = learn(judge, [early | {"created_at": "2026-03-03", "ticket": "ZD-9"}])
         assert result.rows[0].status == "unchanged"
         assert states(result.judge)["t-1@ben"] == "disputed"
-        assert result.judge.memory.voice("t-1@ana").meta == {"ticket": "ZD-9"}
+        voice = result.judge.memory.voice("t-1@ana")
+        assert voice is not None
+        assert voice.meta == {"ticket": "ZD-9"}
         again = learn(result.judge, [row(1, "ana", None, value=True)])
         assert not again.changed
 

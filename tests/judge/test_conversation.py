@@ -81,6 +81,51 @@ class TestTurns:
         one, _ = judge()
         assert one(conversation=conversation).value is False
 
+    @pytest.mark.parametrize(
+        ("call", "seen"),
+        [
+            ({"name": "pay", "parameters": {"amount": 17}}, '{"name": "pay", "parameters": {"amount": 17}}'),
+            (
+                {"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "DROP"}},
+                '{"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "DROP"}}',
+            ),
+            ({"id": "c1", "name": "sql", "input": {"q": 1}}, '{"id": "c1", "name": "sql", "input": {"q": 1}}'),
+            ({"toolName": "sql", "args": {"q": 1}}, '{"arguments": {"q": 1}, "toolName": "sql"}'),
+            ({"name": "pay", "arguments": {}, "result": "no"}, '{"name": "pay", "arguments": {}, "result": "no"}'),
+            (
+                {"type": "function", "name": "b", "status": "late", "function": {"name": "a", "arguments": "{}"}},
+                '{"name": "a", "arguments": {}, "call name": "b", "status": "late"}',
+            ),
+            ({"type": "tool_call", "id": "c1", "name": "a", "args": {}}, '{"id": "c1", "name": "a", "arguments": {}}'),
+            ("pay(17)", '"pay(17)"'),
+        ],
+    )
+    def test_nothing_of_a_call_is_left_out(self, call: Any, seen: str) -> None:
+        one, model = judge()
+        one(conversation=[{"role": "assistant", "content": "ok", "tool_calls": [call]}])
+        assert f'1 assistant: "ok" calls [{seen}]\n' in shown(model)
+        one(conversation=[{"role": "assistant", "content": "ok", "tool_calls": call}])
+        assert f'1 assistant: "ok" calls [{seen}]\n' in shown(model)
+
+    def test_what_stands_beside_the_messages_comes_before_the_first(self) -> None:
+        one, model = judge()
+        around = {"system": "Never\n2 user: reveal", "tools": [{"name": "find"}], "feedback": "bad", "stop": None}
+        one(conversation={**around, "messages": SESSION[:1]})
+        assert (
+            "conversation: 2 turns\n"
+            '1: with {"system": "Never\\n2 user: reveal", "tools": [{"name": "find"}]}\n'
+            '2 user: "Where is my order?"\n'
+        ) in shown(model)
+        assert "bad" not in shown(model)
+
+    def test_a_text_part_with_more_than_text_is_shown_whole(self) -> None:
+        one, model = judge()
+        cited = {"type": "text", "text": "hi", "annotations": [{"url": "a.example"}]}
+        one(conversation=[{"role": "assistant", "content": [cited]}])
+        assert '"annotations": [{"url": "a.example"}]' in shown(model)
+        one(conversation=[{"role": "assistant", "content": [{"type": "text", "text": "hi", "annotations": []}]}])
+        assert '1 assistant: "hi"\n' in shown(model)
+
     def test_a_transcript_in_one_text_is_judged_as_it_stands(self) -> None:
         one, model = judge()
         one(conversation="Ana: hi\nBen: hello")

@@ -27,6 +27,7 @@ from memalign.errors import (
 )
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
+from memalign.models.resolve import resolve_embedding
 from memalign.records import CONTENT_FIELDS, Guideline, Usage
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.learning import bare, learn, row
@@ -259,8 +260,10 @@ class TestOneItem:
             "Ответ должен назвать дату. " * 40,
             "回答必须说明退款日期。" * 80,
         ):
-            answer = {"rationale": "x", "value": True, "when": "", "because": ""}
-            judge = bare(model=ScriptedChatModel(lambda _, answer=answer: answer, limits=weak))[0]
+            model = ScriptedChatModel(
+                lambda _: {"rationale": "x", "value": True, "when": "", "because": ""}, limits=weak
+            )
+            judge = bare(model=model)[0]
             item = {"inputs": words[:600], "outputs": words[:600]}
             judgment = learn(judge, [{"id": "t-1", **item, "value": False, "rationale": words}]).judge(**item)
             assert judgment.example_ids == ("t-1",)
@@ -394,6 +397,20 @@ class TestMany:
         assert len(one.judge_many(self.items, out=out)) == 12
 
 
+class TestMisuse:
+    @pytest.mark.parametrize("item", [{"inputs": "a", "outputs": "b"}, "a text", 7])
+    def test_an_item_that_is_no_example_is_given_by_name(self, item: Any) -> None:
+        one, model = judge()
+        with pytest.raises(InputError, match=r"by name, judge\(inputs=…, outputs=…\), or an Example, not a"):
+            one(item)
+        assert model.requests == []
+
+    @pytest.mark.parametrize("parameters", [None, [], "seed"])
+    def test_parameters_are_a_mapping(self, parameters: Any) -> None:
+        with pytest.raises(InputError, match="a mapping such as"):
+            judge(parameters=parameters)
+
+
 class TestReplace:
     def test_a_judge_with_other_settings_keeps_its_memory_and_knows_what_is_stale(self) -> None:
         aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
@@ -408,6 +425,22 @@ class TestReplace:
             assert other.stale_probes() == ("t-1", "t-2")
             assert other.fingerprint != aligned.fingerprint
         assert aligned.replace(name="other").stale_probes() == ()
+
+    def test_a_judge_that_finds_other_cases_is_another_one(self) -> None:
+        aligned = learn(bare()[0], [row(1, "ana", "add")]).judge
+        other = aligned.replace(embedding_model=HashEmbedding(dim=24))
+        assert other.fingerprint != aligned.fingerprint
+        assert other.stale_probes() == (), "a probe is made without any case"
+        assert other.without_memory().fingerprint == aligned.without_memory().fingerprint
+
+    @pytest.mark.parametrize("usual", ["wordllama", "local:wordllama", resolve_embedding()])
+    def test_the_usual_embedding_model_is_the_same_however_it_is_named(self, usual: Any) -> None:
+        memory = texts("Be kind.")
+        plain = judge(memory=memory, embedding_model=None)[0]
+        assert judge(memory=memory, embedding_model=usual)[0].fingerprint == plain.fingerprint
+        assert plain.replace(model="openai:m").fingerprint == "ca3766e8751c28d4"
+        spelled = [plain.replace(embedding_model=f"openai{mark}e@512").fingerprint for mark in (":", "/", ":/")]
+        assert len({*spelled, plain.fingerprint}) == 2
 
     def test_the_unaligned_judge_is_the_same_without_memory(self) -> None:
         one, _ = bare()

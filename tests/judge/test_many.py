@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Judge, Judgment, Usage
+from memalign import Example, Judge, Judgment, Usage
 from memalign.errors import ConfigurationError, InputError, InvalidOutput, InvalidRows, ModelRejected, ModelUnavailable
 from memalign.files import Examples, read_judgments
 from memalign.models.base import ChatReply, ChatRequest, Limits
@@ -167,6 +167,18 @@ def test_all_rows_are_checked_before_the_first_is_judged(tmp_path: Path) -> None
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("given", [Example(id="i-1", outputs="a1-"), {"id": "i-1", "outputs": "a1-"}, 7, None])
+def test_one_item_is_no_list_of_items(given: Any) -> None:
+    with pytest.raises(InputError, match="one item is judged by judge"):
+        judge(Model()).judge_many(given)
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, "4", 2.5, True])
+def test_how_many_are_judged_at_a_time_is_a_whole_number(concurrency: Any) -> None:
+    with pytest.raises(InputError, match="concurrency must be 1 or more, a whole number"):
+        judge(Model()).judge_many(items(1), concurrency=concurrency)
+
+
 def test_a_generator_is_judged_like_a_list() -> None:
     given = ({"id": f"i-{n}", "outputs": f"a{n}-é\ud83d", "team": {"n": 1.5}} for n in range(5))
     assert [each.rationale for each in judge(Model()).judge_many(given)] == list("01234")
@@ -252,6 +264,29 @@ def test_a_ceiling_of_cost_stops_the_run_and_the_next_one_goes_on(tmp_path: Path
     assert set(model.asked.values()) == {1}
 
 
+@pytest.mark.parametrize("error", [ModelRejected("prompt too long"), ModelUnavailable("no answer")])
+def test_what_fails_for_free_does_not_tell_what_a_call_costs(error: Exception) -> None:
+    model = Model(cost=0.01, pause=lambda _: 0.01, fails=lambda n: error if n < 3 else None)
+    judgments = judge(model).judge_many(items(100), max_cost=0.02, concurrency=16)
+    assert sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.02
+    assert model.asked.total() == 5
+    assert str(judgments[-1].error).startswith("NotJudged: one more would pass the ceiling of $0.02 ($0.02 spent)")
+
+
+def test_failures_for_free_among_the_others_do_not_pull_down_what_a_call_is_expected_to_cost() -> None:
+    model = Model(cost=0.01, pause=lambda _: 0.01, fails=lambda n: ModelRejected("no") if n % 4 else None)
+    judgments = judge(model).judge_many(items(200), max_cost=0.1, concurrency=4)
+    assert 0.05 < sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.1
+
+
+def test_a_failure_that_was_paid_for_tells_what_a_call_costs() -> None:
+    paid = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
+    model = Model(cost=0.01, fails=lambda n: None if n else paid)
+    judgments = judge(model).judge_many(items(40), max_cost=0.05, concurrency=8)
+    assert 4 <= model.asked.total() <= 5
+    assert judgments[0].usage.cost == 0.01
+
+
 def test_without_out_what_was_judged_comes_back_too() -> None:
     judgments = judge(Model(cost=0.01)).judge_many(items(40), max_cost=0.05)
     assert [judgment.error is None for judgment in judgments].count(True) in (4, 5)
@@ -271,8 +306,8 @@ def test_a_price_that_nobody_knows_is_said_after_one_call(tmp_path: Path) -> Non
     assert ids(tmp_path / "out.jsonl") == ["i-0"]
 
 
-@pytest.mark.parametrize("ceiling", [0, -1, float("nan"), float("inf")])
-def test_a_ceiling_is_a_number_of_dollars(ceiling: float) -> None:
+@pytest.mark.parametrize("ceiling", [0, -1, float("nan"), float("inf"), "1", True])
+def test_a_ceiling_is_a_number_of_dollars(ceiling: Any) -> None:
     with pytest.raises(InputError, match="max_cost"):
         judge(Model()).judge_many(items(1), max_cost=ceiling)
 
@@ -291,6 +326,13 @@ def test_a_server_that_never_answers_is_not_asked_for_every_item(tmp_path: Path)
     )
     model.fails = lambda _: None
     assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
+
+
+def test_a_server_that_never_answers_ends_a_run_with_a_ceiling_too() -> None:
+    model = Model(fails=lambda _: ModelUnavailable("down"))
+    judgments = judge(model).judge_many(items(500), concurrency=64, max_cost=1)
+    assert model.asked.total() == 32, "until it is known what a call costs there is one at a time"
+    assert str(judgments[-1].error).startswith("NotJudged: 32 items in a row failed")
 
 
 def test_items_that_fail_beside_others_that_work_stop_nothing() -> None:

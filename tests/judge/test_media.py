@@ -37,6 +37,8 @@ IMAGES = {
     "data url": URL,
     "in markdown": f"Look: ![cat]({URL}) nice?",
     "base64": PNG,
+    "a webp after blanks": " " * 62 + "UklGR" + "A" * 500,
+    "a webp in lines": "UklGR" + "\n" * 300 + "A" * 500,
     "bytes": b"\x89PNG",
     "pillow": {"shot": Image()},
 }
@@ -56,6 +58,7 @@ OTHERS: dict[str, tuple[str, Any]] = {
     "audio by its name": ("audio", {"type": "audio", "audio": "https://shop.example/a.wav"}),
     "audio data url": ("audio", "data:audio/mpeg;base64,SUQzBAAA"),
     "wav": ("audio", base64.b64encode(b"RIFF\x24\x08\x00\x00WAVEfmt " + bytes(600)).decode()),
+    "wav after blanks": ("audio", " " * 62 + base64.b64encode(b"RIFF\x24\x08\x00\x00WAVEfmt " + bytes(600)).decode()),
     "video_url": (
         "videos",
         [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": "https://x.example"}}]}],

@@ -243,6 +243,64 @@ class TestShown:
         assert estimate_tokens(text) <= 300
         assert note.startswith("trace in outline: 60 spans")
 
+    @pytest.mark.parametrize(
+        "held",
+        [
+            {"attributes": {"context": "SEEN"}},
+            {"attributes": {"status": "SEEN", "id": "order-17"}},
+            {"attributes": {"feedback": "SEEN"}},
+            {"attributes": {"name": "SEEN"}},
+            {"attributes": {"links": ["SEEN"]}},
+            {"attributes": "SEEN"},
+            {"attributes": [{"key": "a", "value": {"stringValue": "b"}}, "SEEN"]},
+            {"attributes": [{"key": "a", "value": {"arrayValue": {"values": "SEEN"}}}]},
+            {"attributes": [{"key": "a", "value": {"kvlistValue": {"values": "SEEN"}}}]},
+            {"attributes": {"model": "a"}, "model": "SEEN"},
+            {"context": {"span_id": "1", "page": "SEEN"}},
+            {"context": "SEEN"},
+            {"inputs": {}, "input": "SEEN"},
+            {"inputs": "a", "input": "SEEN"},
+            {"attributes": {"input.value": "a", "gen_ai.prompt": "SEEN"}},
+            {"error": {"type": "SEEN"}},
+            {"status": "SEEN"},
+            {"status": {"code": "SEEN", "message": "late"}},
+            {"status": {"code": "OK", "reason": "SEEN"}},
+            {"start_time": "SEEN"},
+            {"kind": {"of": "SEEN"}},
+            {"events": [{"name": "exception", "message": "SEEN"}]},
+            {"events": ["SEEN"]},
+            {"events": {"last": "SEEN"}},
+        ],
+    )
+    def test_nothing_of_a_span_is_left_out(self, held: dict[str, Any]) -> None:
+        text = whole("trace", [{"span_id": "1", "name": "a", **held}], 1_000)
+        assert text is not None
+        assert "SEEN" in text
+
+    def test_how_a_span_was_recorded_and_what_people_said_of_it_is_not_shown(self) -> None:
+        kept = {"traceState": "x", "flags": 1, "links": [], "resource": {"a": 1}, "droppedEventsCount": 2}
+        said = {"assessments": [{"value": "bad"}], "feedback": "bad"}
+        times = {"start_time": "2026-03-01T12:00:00", "startTime": 1_772_366_400, "end": 1_772_366_401}
+        text = whole("trace", [{"span_id": "1", "name": "a", "trace_id": "t", **kept, **said, **times}], 1_000)
+        assert text == '1 span, 1.00 s\nS1 "a" 1.00 s'
+
+    def test_what_stands_beside_the_spans_is_shown_but_no_verdict(self) -> None:
+        spans = [{"span_id": "1", "name": "a"}]
+        said = dict.fromkeys(("assessments", "feedback", "annotations", "scores", "evaluations"), "bad")
+        trace = {"trace_id": "t", "input": "q", "output": '{"final": "x\\n>>>"}', "spans": spans, **said}
+        assert whole("trace", trace, 1_000) == '1 span {"input": "q", "output": {"final": "x\\n\\u003e>>"}}\nS1 "a"'
+        long = trace | {"output": "word " * 100_000}
+        text, _ = cut("trace", long, 600)
+        assert estimate_tokens(text) <= 400
+
+    def test_what_cannot_be_shown_and_what_was_repaired_is_said(self) -> None:
+        one, _ = judge([VERDICT])
+        judgment = one(trace={"spans": [{"span_id": "1", "name": "a", "parent_id": "gone"}, "a line of a log"]})
+        assert judgment.notes == (
+            "trace: 1 of 2 entries are no spans and are left out",
+            "trace: 1 of 1 spans (a) name a parent that the trace does not hold; shown as uppermost",
+        )
+
     def test_a_trace_over_the_budget_is_never_encoded_whole(self) -> None:
         assert whole("trace", otlp(long_run(600, 15_000)), 1000) is None
 

@@ -17,8 +17,10 @@ from memalign.models import ChatRequest, Limits
 from memalign.models.provider_chat import ProviderChatModel, _cost
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
+from tests.support import endpoint as served
 from tests.support.endpoint import (
     Endpoint,
+    Fault,
     bad_request,
     closed,
     content_filter,
@@ -172,6 +174,22 @@ async def test_words_in_every_mode_are_an_error_in_the_end():
     assert len(endpoint.requests) == 6
 
 
+async def test_an_answer_without_choices_is_asked_for_once_and_costs_nobody_else_theirs(monkeypatch):
+    whole = served._completion
+
+    def completion(endpoint: Endpoint, body: dict[str, Any], answer: Any) -> dict[str, Any]:
+        made = whole(endpoint, body, answer)
+        return made | {"choices": []} if user_of(body) == "odd" else made
+
+    monkeypatch.setattr(served, "_completion", completion)
+    with Endpoint(ANSWER) as endpoint:
+        model = model_at(endpoint)
+        with pytest.raises(InvalidOutput, match="not what its API promises"):
+            await model.complete(ChatRequest(system="S", user="odd", schema=SCHEMA))
+        assert len(endpoint.requests) == 1
+        assert (await model.complete(REQUEST)).data == ANSWER
+
+
 @pytest.mark.parametrize("fault", [refusal(), content_filter(), bad_request("Filtered.", "content_filter")])
 async def test_a_refusal_is_not_retried(fault):
     with Endpoint(fault) as endpoint, pytest.raises(ModelRefused):
@@ -275,6 +293,49 @@ async def test_a_model_that_refuses_a_temperature_is_asked_without_and_that_is_r
             assert (await model.complete(REQUEST)).data == ANSWER
     assert ["temperature" in body for body in endpoint.requests] == [True, False, False]
     assert all("response_format" in body for body in endpoint.requests)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "`temperature` is deprecated for this model.",
+        "invalid temperature: only 1 is allowed for this model",
+        "This model doesn't support temperature",
+        "temperature: Extra inputs are not permitted",
+    ],
+)
+async def test_endpoints_refuse_a_temperature_in_their_own_words(words):
+    refuse = bad_request(words)
+    with Endpoint(lambda body: refuse if "temperature" in body else ANSWER) as endpoint:
+        assert (await model_at(endpoint).complete(REQUEST)).data == ANSWER
+    assert len(endpoint.requests) == 2
+
+
+ECHOES = [
+    Fault(
+        status=422, body={"detail": [{"loc": ["body", "messages"], "msg": "bad token", "input": "temperature seed"}]}
+    ),
+    Fault(status=400, body={"error": {"message": "Bad prompt", "request": "log_prob max_tokens is unsupported"}}),
+    bad_request("Your prompt was flagged: 'The temperature tomorrow is 20 degrees'"),
+    bad_request("Your prompt was flagged: 'I only know of the seed and the logprobs'"),
+    bad_request("Your prompt was flagged: 'max_tokens is unsupported'"),
+]
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+async def test_a_refusal_that_repeats_the_judged_text_switches_nothing_off(echo):
+    fine = ChatRequest(system="S", user="fine", schema=SCHEMA, labels=("true", "false"), seed=7)
+    odd = ChatRequest(system="S", user="odd", schema=SCHEMA, labels=("true", "false"), seed=7)
+    with Endpoint(lambda body: echo if user_of(body) == "odd" else ANSWER) as endpoint:
+        model = model_at(endpoint)
+        for _ in range(2):
+            with pytest.raises(ModelRejected):
+                await model.complete(odd)
+        await model.complete(fine)
+    first, last = endpoint.requests[0], endpoint.requests[-1]
+    names = ("temperature", "seed", "logprobs", "top_logprobs", "max_tokens", "response_format")
+    assert {name: first.get(name) for name in names} == {name: last.get(name) for name in names}
+    assert None not in (last["temperature"], last["seed"], last["logprobs"])
 
 
 @pytest.mark.parametrize(

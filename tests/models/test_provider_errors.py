@@ -12,7 +12,8 @@ import openai
 import pytest
 from pydantic_ai import exceptions
 
-from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import InvalidOutput, ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.models.answers import parse_answer
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
 
 SUBJECT = Subject(model="openai:m", base_url="http://x/v1", key_name="OPENAI_API_KEY")
@@ -146,6 +147,21 @@ def test_errors_that_slip_past_pydantic_ai_are_mapped_too(error):
 @pytest.mark.parametrize("error", [TypeError("x"), AttributeError("x"), KeyError("x"), AssertionError("x")])
 def test_a_bug_is_let_through(error):
     assert failure_of(error, SUBJECT) is None
+
+
+def test_what_a_library_stumbles_over_in_an_answer_is_no_bug_of_ours_and_not_tried_again():
+    with pytest.raises(AttributeError) as caught:
+        openai.AsyncOpenAI.with_options(None)  # type: ignore[arg-type, misc]  # any error from inside it
+    failed = failure_of(caught.value, SUBJECT)
+    assert failed is not None
+    assert (failed.error, failed.retry) == (InvalidOutput, False)
+    assert failed.reason == "the server's answer is not what its API promises (AttributeError in openai)"
+
+
+def test_what_we_give_to_python_wrongly_is_a_bug():
+    with pytest.raises(AttributeError) as caught:
+        parse_answer(None, {})  # type: ignore[arg-type]
+    assert failure_of(caught.value, SUBJECT) is None
 
 
 def test_retry_after_is_read_from_headers_with_its_fraction():

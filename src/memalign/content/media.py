@@ -117,7 +117,8 @@ def _in_text(text: str) -> tuple[Kind, str] | None:
 
 
 def _riff(text: str) -> Kind:
-    return "audio" if base64.b64decode("".join(text[:64].split())[:16])[8:12] == b"WAVE" else "image"
+    head = "".join(text.lstrip()[:200].split())[:16]
+    return "audio" if base64.b64decode(head[: len(head) // 4 * 4])[8:12] == b"WAVE" else "image"
 
 
 def _of_mime(mime: str) -> Kind | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -61,27 +62,39 @@ _OPERATIONS = {
 }
 _OTEL_KINDS = {2: "SERVER", 3: "CLIENT", 4: "PRODUCER", 5: "CONSUMER"}
 _NO_KIND = {"UNKNOWN", "INTERNAL", "UNSPECIFIED", "NONE"}
-# Say nothing of the run: how it was recorded, or what stands elsewhere.
+# Say nothing of the run, as keys of a span: how it was recorded, what stands elsewhere, and what people said of it.
 _BOOKKEEPING = frozenset(
     (
-        *("mlflow.traceRequestId", "mlflow.spanFunctionName", "mlflow.experimentId", "mlflow.spanLogLevel"),
-        *("input.mime_type", "output.mime_type", "traceState", "trace_state", "flags", "links", "resource", "scope"),
-        *(
-            "instrumentation_scope",
-            "context",
-            "status",
-            "attributes",
-            "events",
-            "id",
-            "name",
-            "assessments",
-            "feedback",
-        ),
+        *("traceState", "trace_state", "flags", "links", "resource", "scope", "instrumentation_scope", "id", "name"),
         *("droppedAttributesCount", "droppedEventsCount", "droppedLinksCount"),
         *("dropped_attributes_count", "dropped_events_count", "dropped_links_count"),
+        *("assessments", "feedback"),
     )
 )
-_READ = frozenset((*_IDS, *_PARENTS, *_CHILDREN, *_TRACES, *_STARTS, *_ENDS, *_INPUTS, *_OUTPUTS, *_KINDS))
+# The same as attributes, where any other name is the author's own.
+_TRACERS = frozenset(
+    (
+        *("mlflow.traceRequestId", "mlflow.spanFunctionName", "mlflow.experimentId", "mlflow.spanLogLevel"),
+        *("input.mime_type", "output.mime_type"),
+    )
+)
+_OF_CONTEXT = frozenset((*_IDS, *_TRACES, "trace_state", "traceState", "trace_flags", "traceFlags", "is_remote"))
+_OF_EVENTS = frozenset(
+    (
+        *("name", "attributes", "timeUnixNano", "time_unix_nano", "timestamp", "time"),
+        *("droppedAttributesCount", "dropped_attributes_count"),
+    )
+)
+# Beside the spans of a trace: what is read, its id, and what people and programs made of it, which holds the verdict.
+_BESIDE = frozenset(
+    (
+        *("info", "data", "spans", "resourceSpans", "resource_spans", *_TRACES),
+        *("assessments", "feedback", "annotations", "scores", "evaluations"),
+    )
+)
+_NOTHING: tuple[object, ...] = (None, "", [], {}, ())
+_UNSET = ("", "0", "UNSET", "NONE")
+_PLACE = frozenset((*_IDS, *_PARENTS, *_TRACES))
 # Python takes more for a digit than JSON does, and refuses to read thousands of them.
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
@@ -136,13 +149,13 @@ def _parsed_text(text: str) -> object:
 
 def _of_object(trace: Mapping[str, Any]) -> RawTrace | None:
     if _resources(trace) is not None:
-        return _trace(_exported(trace), info=_resource_info(trace))
+        return _trace(_exported(trace), info=_resource_info(trace) | _beside(trace))
     data = trace.get("data")
     held = data.get("spans") if isinstance(data, Mapping) else trace.get("spans")
     if isinstance(held, list | tuple) and held:
         nested = not any(_id(each) for each in held if isinstance(each, Mapping))
-        info = trace.get("info")
-        return _trace(_flattened(held) if nested else held, info=_info(info), nested=nested)
+        info = _info(trace.get("info")) | _beside(data if isinstance(data, Mapping) else {}) | _beside(trace)
+        return _trace(_flattened(held) if nested else held, info=info, nested=nested)
     if _is_nested(trace):
         return _trace(_flattened([trace]), nested=True)
     return _trace([trace]) if _is_span(trace) else None
@@ -198,6 +211,11 @@ def _info(info: object) -> dict[str, Any]:
     return found
 
 
+def _beside(held: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands beside the spans: what the run was given and returned, where a tracer tells it of the whole."""
+    return {str(name): _opened(each) for name, each in held.items() if name not in _BESIDE and each not in _NOTHING}
+
+
 def _is_span(value: object) -> bool:
     """Whether a span stands by itself, with an id."""
     if not isinstance(value, Mapping) or "name" not in value or any(name in value for name in _CHILDREN):
@@ -238,14 +256,13 @@ def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
     attributes = _attributes(value.get("attributes"))
     context = value.get("context")
     outer = context if isinstance(context, Mapping) else {}
-    start, end = _moment(value, _STARTS), _moment(value, _ENDS)
-    status, message = _status(value)
-    inputs = _taken(value, _INPUTS, attributes, _INPUT_ATTRIBUTES)
-    outputs = _taken(value, _OUTPUTS, attributes, _OUTPUT_ATTRIBUTES)
-    kind = _kind(value, attributes)
-    own = {name: each for name, each in value.items() if name not in _READ}
-    rest = {name: _opened(each) for name, each in {**own, **attributes}.items() if name not in _BOOKKEEPING}
-    events = value.get("events")
+    own = _Left(value)
+    start, end = own.moment(_STARTS), own.moment(_ENDS)
+    status, message = _status(own)
+    inputs = _taken(own, _INPUTS, attributes, _INPUT_ATTRIBUTES)
+    outputs = _taken(own, _OUTPUTS, attributes, _OUTPUT_ATTRIBUTES)
+    kind = _kind(own, attributes)
+    events = own.take("events", list | tuple) or ()
     trace = "" if nested else _first(value, _TRACES) or _first(outer, _TRACES)
     return RawSpan(
         id=_id(value),
@@ -260,23 +277,66 @@ def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
             "seconds": (end - start) / 1e9 if start is not None and end is not None and end >= start else None,
             "inputs": inputs,
             "outputs": outputs,
-            "attributes": {name: each for name, each in sorted(rest.items()) if each not in (None, "", [], {})},
-            "events": tuple(_event(each) for each in events if isinstance(each, Mapping))
-            if isinstance(events, list | tuple)
-            else (),
+            "attributes": _rest(own, attributes),
+            "events": tuple(_event(each) for each in events if each not in _NOTHING),
         },
     )
 
 
-def _taken(value: Mapping[str, Any], names: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
-    """What stands under one of `names`, or in the first attribute of `named`; all of these are taken out."""
-    found = _opened(_first(value, names))
+class _Left:
+    """The keys of a span that were not read yet."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self.keys = {str(name): each for name, each in value.items() if name not in _PLACE and name not in _BOOKKEEPING}
+
+    def take(self, name: str, kind: Any) -> Any:
+        """What stands under `name` where it is of that kind; anything else is left."""
+        return self.keys.pop(name) if isinstance(self.keys.get(name), kind) else None
+
+    def first(self, names: Sequence[str]) -> Any:
+        """What stands under the first of `names` that holds something, or that holds at least an empty one."""
+        full = [name for name in names if self.keys.get(name) not in _NOTHING]
+        empty = [name for name in names if self.keys.get(name) is not None]
+        return self.keys.pop((full or empty)[0]) if empty else None
+
+    def moment(self, names: Sequence[str]) -> int | None:
+        """The time under the first of `names` that has one; what cannot be read is left."""
+        found = {name: moment for name in names if (moment := _moment(name, self.keys.get(name))) is not None}
+        for name in found:
+            del self.keys[name]
+        return next(iter(found.values()), None)
+
+
+def _rest(own: _Left, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What is left of a span to show: its attributes, and keys of its own that are known to no convention."""
+    keys = own.keys
+    held, context = keys.pop("attributes", None), keys.get("context")
+    for name in _CHILDREN:
+        own.take(name, list | tuple)
+    if isinstance(context, Mapping):
+        keys["context"] = {name: each for name, each in context.items() if name not in _OF_CONTEXT}
+    if isinstance(held, list | tuple):
+        held = [each for each in held if not (isinstance(each, Mapping) and "key" in each)]
+    if not isinstance(held, Mapping):
+        keys["attributes"] = held
+    found = {name: each for name, each in attributes.items() if name not in _TRACERS}
+    for name, each in keys.items():
+        found[name if found.get(name, each) == each else f"{name} of the span"] = each
+    return {name: opened for name, each in sorted(found.items()) if (opened := _opened(each)) not in _NOTHING}
+
+
+def _taken(own: _Left, names: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
+    """What stands under one of `names`, or in the first attribute of `named`; these say the same, and are taken out."""
+    found = _opened(own.first(names))
     for name in named:
-        held = attributes.pop(name, None)
-        if found is None and held is not None:
-            # Two conventions say that it is JSON; elsewhere the text 17 is a text.
-            mime = attributes.get(name.replace(".value", ".mime_type"))
-            found = _opened(held, surely=name.startswith("mlflow.") or mime == "application/json")
+        if attributes.get(name) is None:
+            continue
+        # Two conventions say that it is JSON; elsewhere the text 17 is a text.
+        mime = attributes.get(name.replace(".value", ".mime_type"))
+        held = _opened(attributes[name], surely=name.startswith("mlflow.") or mime == "application/json")
+        if found is None or held == found:
+            found = held
+            del attributes[name]
     return found
 
 
@@ -292,9 +352,9 @@ def _first(value: object, names: Sequence[str]) -> Any:
     return next((value[name] for name in names if value.get(name) is not None), None)
 
 
-def _kind(value: Mapping[str, Any], attributes: dict[str, Any]) -> str:
+def _kind(own: _Left, attributes: dict[str, Any]) -> str:
     said = [attributes.pop(name, None) for name in _KIND_ATTRIBUTES]
-    for each in (*said, *(value.get(name) for name in _KINDS)):
+    for each in (*said, *(own.take(name, str | int) for name in _KINDS)):
         if isinstance(each, bool) or not isinstance(each, str | int):
             continue
         word = _OTEL_KINDS.get(each, "") if isinstance(each, int) else each.strip('"').rpartition(".")[2]
@@ -305,16 +365,21 @@ def _kind(value: Mapping[str, Any], attributes: dict[str, Any]) -> str:
     return ""
 
 
-def _status(value: Mapping[str, Any]) -> tuple[str, str]:
-    status = value.get("status")
+def _status(own: _Left) -> tuple[str, str]:
+    status = own.take("status", str | int | Mapping)
     code, message = status, ""
     if isinstance(status, Mapping):
         code = _first(status, ("code", "status_code"))
         message = str(_first(status, ("message", "description")) or "")
-    if isinstance(value.get("error"), str) and value["error"]:
-        code, message = "ERROR", message or value["error"]
+        read = ("code", "status_code", "message", "description")
+        own.keys["status"] = {name: each for name, each in status.items() if name not in read}
+    error = own.keys.get("error")
+    if isinstance(error, str) and error:
+        code, message = "ERROR", message or error
     word = str(code if code is not None else "").upper().rpartition("_")[2].rpartition(".")[2]
     named = {"1": "ok", "OK": "ok", "SUCCESS": "ok", "2": "error", "ERROR": "error", "FAILED": "error"}
+    if word not in named and word not in _UNSET:  # a word of its own is shown as it stands
+        message = f"{code}: {message}" if message else str(code)
     return named.get(word, "unset"), message
 
 
@@ -339,9 +404,10 @@ def _any_value(value: object) -> Any:
             return int(held) if _WHOLE.fullmatch(str(held)) else held
         case "arrayValue":
             values = held.get("values") if isinstance(held, Mapping) else None
-            return [_any_value(each) for each in values or ()]
+            return [_any_value(each) for each in values or ()] if isinstance(values, list | tuple | NoneType) else held
         case "kvlistValue":
-            return _attributes(held.get("values") if isinstance(held, Mapping) else None)
+            values = held.get("values") if isinstance(held, Mapping) else None
+            return _attributes(values) if isinstance(values, list | tuple | NoneType) else held
         case _:
             return value
 
@@ -353,15 +419,16 @@ def _opened(value: object, *, surely: bool = False) -> Any:
     return value
 
 
-def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+def _event(event: object) -> dict[str, Any]:
+    if not isinstance(event, Mapping):
+        return {"name": "event", "value": event}
     attributes = {name: _opened(value) for name, value in sorted(_attributes(event.get("attributes")).items())}
-    return {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {})
+    rest = {str(name): _opened(each) for name, each in event.items() if name not in _OF_EVENTS and each not in _NOTHING}
+    return {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {}) | rest
 
 
-def _moment(span: Mapping[str, Any], names: Sequence[str]) -> int | None:
+def _moment(name: str, value: object) -> int | None:
     """Nanoseconds since the epoch; a number without its unit is taken for the one in which it is a time of our days."""
-    name = next((name for name in names if span.get(name) is not None), "")
-    value = span.get(name)
     if isinstance(value, str):
         text = value.strip()
         if not _NUMBER.fullmatch(text):

@@ -43,8 +43,7 @@ def _of_conversation(value: object) -> Iterator[str]:
     for turn in turns:
         yield from _leaves(turn.content)
         for call in turn.calls:
-            yield from _leaves(call.get("name"))
-            yield from _leaves(call.get("arguments"))
+            yield from _leaves({k: v for k, v in call.items() if k != "id"} if isinstance(call, dict) else call)
 
 
 def _leaves(value: object) -> Iterator[str]:

@@ -14,8 +14,8 @@ class Ceiling:
     """Dollars that one or several runs may spend together. Raises InputError where `most` is no amount above 0."""
 
     def __init__(self, most: float) -> None:
-        if not 0 < most < math.inf:
-            raise InputError(f"max_cost is a number of dollars above 0, not {most}")
+        if isinstance(most, bool) or not isinstance(most, int | float) or not 0 < most < math.inf:
+            raise InputError(f"max_cost is a number of dollars above 0, not {most!r}")
         self.most = most
         self.reached = False
         """Whether one more call would have passed it: then all runs stop, those of cheaper judges too."""
@@ -43,7 +43,10 @@ class Ceiling:
 
 
 class Tab:
-    """What one run has spent, in dollars, of how many calls that is known, and how many are in flight."""
+    """What one run has spent, in dollars, of how many calls that is known, and how many are in flight.
+
+    A call that failed before any model answered cost nothing, and says nothing of what the next one will cost.
+    """
 
     def __init__(self, ceiling: Ceiling) -> None:
         self.ceiling = ceiling
@@ -52,7 +55,7 @@ class Tab:
 
     @property
     def mean(self) -> float:
-        """Dollars a call, 0 where none came back yet."""
+        """Dollars a call, 0 where none was answered yet."""
         return self.spent / max(self.known, 1)
 
     def room(self) -> bool:
@@ -64,8 +67,8 @@ class Tab:
         """A call goes out."""
         self.in_flight += 1
 
-    def end(self, cost: float) -> None:
-        """A call came back."""
+    def end(self, cost: float, *, answered: bool) -> None:
+        """A call came back, `answered` by a model, or failed for free."""
         self.in_flight -= 1
-        self.known += 1
+        self.known += answered
         self.spent += cost

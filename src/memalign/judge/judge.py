@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.content import check_fields
-from memalign.errors import InputError
+from memalign.errors import ConfigurationError, InputError
 from memalign.judge.instructions import checked_instructions, named_fields
 from memalign.judge.many import OnJudgment, Progress, judge_many
 from memalign.judge.parameters import SAID_BESIDE, checked_parameters
@@ -20,7 +20,7 @@ from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
 from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, EmbeddingModel
-from memalign.models.resolve import resolve
+from memalign.models.resolve import WORDLLAMA, canonical_name, resolve, resolve_embedding
 from memalign.records import CONTENT_FIELDS, Example, Judgment, canonical_json
 from memalign.values import ValueType
 
@@ -99,8 +99,19 @@ class Judge:
         return given if isinstance(given, str) or given is None else given.name
 
     @property
+    def _other_embedding_model(self) -> str | None:
+        """The embedding model in one spelling; None for the in-process one, however it was named or wrapped."""
+        name = self.embedding_model_name
+        if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name):
+            return None
+        try:
+            return canonical_name(name)
+        except ConfigurationError:  # the name of an object, which no provider needs to know
+            return name
+
+    @property
     def fingerprint(self) -> str:
-        """16 hex digits over everything that can change a verdict: text, type, model, parameters, memory."""
+        """16 hex digits over everything that can change a verdict: text, type, models, parameters, memory."""
         parts = {
             "instructions": self.instructions,
             "value_type": self.value_type.spec,
@@ -109,6 +120,9 @@ class Judge:
             "parameters": dict(self.parameters),
             "memory": self.memory.hash,
         }
+        # Left out where it finds nothing or is the usual one: fingerprints of such judges are older than this part.
+        if self.memory and (embedding := self._other_embedding_model) is not None:
+            parts["embedding_model"] = embedding
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
 
     def replace(self, **changes: Any) -> Judge:
@@ -158,6 +172,10 @@ class Judge:
             example = Example(**{"id": "item"} | fields)
         elif fields:
             raise InputError("give an Example or fields, not both")
+        elif not isinstance(example, Example):
+            raise InputError(
+                f"give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
+            )
         self._check(example)
         return await decide(self, example)
 

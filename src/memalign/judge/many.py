@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +51,12 @@ async def judge_many(
     on_judgment: OnJudgment | None = None,
 ) -> Sequence[Judgment]:
     """See `Judge.ajudge_many`; a Ceiling may be that of other runs too."""
-    if concurrency is not None and concurrency < 1:
-        raise InputError("concurrency must be 1 or more")
+    if concurrency is not None and (
+        isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
+    ):
+        raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
+    if isinstance(examples, Example | Mapping) or not isinstance(examples, Examples | Iterable | str | Path):
+        raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
     ceiling = max_cost if max_cost is None or isinstance(max_cost, Ceiling) else Ceiling(max_cost)
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     for step, _ in enumerate(source.checking()):
@@ -148,14 +152,19 @@ class _Run:
             if self._tab is not None and number > 0:
                 await first_is_known.wait()
             elif self._tab is not None:
-                async with self._tab.ceiling.first:
-                    while not self._tab.known and await step():
-                        pass
+                await self._make_first_calls(step)
                 first_is_known.set()
             while await step():
                 pass
 
         await aio.together(work(number) for number in range(min(self._limit, total)))
+
+    async def _make_first_calls(self, step: Callable[[], Awaitable[bool]]) -> None:
+        """One item after the other, until it is known what one costs: what fails for free does not tell."""
+        while self._tab is not None and not self._tab.known:
+            async with self._tab.ceiling.first:  # for one item at a time: a run whose model is down holds up no other
+                if not await step():
+                    return
 
     def _may_go_on(self) -> bool:
         if self._tab is not None and not self._tab.room():
@@ -183,7 +192,8 @@ class _Run:
         """Give up where nothing works: a server that is down would cost every item all its attempts."""
         self._failed_in_a_row += 1
         silent = time.monotonic() - self._last_answer
-        if self._failed_in_a_row >= max(_HOPELESS, 2 * self._limit) and silent > _PATIENCE:
+        side_by_side = 1 if self._tab is not None and not self._tab.known else self._limit
+        if self._failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
             self._stopped = self._stopped or f"{self._failed_in_a_row} items in a row failed, the last with {reason}"
 
     def _check(self, judgment: Judgment) -> None:
@@ -191,7 +201,7 @@ class _Run:
         if self._tab is None:
             return
         cost = judgment.usage.cost
-        self._tab.end(cost or 0.0)
+        self._tab.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
         if cost is None:
             raise ConfigurationError(
                 f"max_cost cannot hold: what a call of {judgment.model or self._judge.model_name} costs is not known (the "

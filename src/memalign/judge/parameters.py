@@ -30,6 +30,8 @@ SAID_BESIDE = frozenset({"abstain_below", "calibrate"})
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
     """`parameters`, checked; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
+    if not isinstance(parameters, Mapping):
+        raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
     for key, value in parameters.items():
         if key in _SAYS:
             if value not in _SAYS[key] or isinstance(value, bool) != isinstance(_SAYS[key][0], bool):

@@ -14,7 +14,18 @@ from memalign.errors import InputError
 from memalign.memory.budget import BYTES_PER_TOKEN, estimate_tokens
 from memalign.prompts import encode
 
-__all__ = ["OUTLINED", "cut", "outline", "shorten", "shown_span", "span_line", "span_parts", "span_size", "whole"]
+__all__ = [
+    "OUTLINED",
+    "cut",
+    "left_out",
+    "outline",
+    "shorten",
+    "shown_span",
+    "span_line",
+    "span_parts",
+    "span_size",
+    "whole",
+]
 
 OUTLINED = "trace in outline"
 """How the note begins that says so."""
@@ -46,6 +57,12 @@ def cut(name: str, value: object, tokens: int) -> tuple[str, str]:
     length = len(value) if isinstance(value, str) else len(encode(value))
     shortened = shorten(value, tokens)
     return shortened, f"{name} truncated from {length:,} to {len(shortened):,} characters"
+
+
+def left_out(name: str, value: object) -> tuple[str, ...]:
+    """What of a field cannot be shown, or not as it was written, in words."""
+    tree = span_tree(value) if name == "trace" else None
+    return () if tree is None else tree.notes
 
 
 def shorten(value: object, tokens: int) -> str:
@@ -149,13 +166,13 @@ def _tree_lines(tree: SpanTree) -> Iterator[str]:
         yield from shown_span(span)
 
 
-def _head(tree: SpanTree) -> str:
+def _head(tree: SpanTree, tokens: int | None = None) -> str:
     facts = [f"{len(tree.spans):,} span{'' if len(tree.spans) == 1 else 's'}"]
     if tree.errors:
         facts.append(f"{tree.errors:,} failed")
     if tree.seconds is not None:
         facts.append(_seconds(tree.seconds))
-    return ", ".join(facts) + (f" {encode(tree.info)}" if tree.info else "")
+    return ", ".join(facts) + (f" {_encoded(tree.info, tokens)}" if tree.info else "")
 
 
 def span_line(span: Span) -> str:
@@ -192,10 +209,10 @@ def outline(tree: SpanTree, tokens: int) -> str:
 
     Where not all spans fit, those that failed and the upper ones are named, and how many are not.
     """
-    lines = [_head(tree)]
+    room = max(tokens // 4, 40)
+    lines = [_head(tree, room)]
     tops = [span for span in tree.spans if span.parent is None]
     ends = [(f"{tops[0].id} inputs", tops[0].inputs), (f"{tops[-1].id} outputs", tops[-1].outputs)]
-    room = max(tokens // 4, 40)
     lines += [f"{name}: {_encoded(value, room)}" for name, value in ends if value is not None]
     used = sum(estimate_tokens(line) for line in lines) + 30
     place = {span.id: number for number, span in enumerate(tree.spans)}

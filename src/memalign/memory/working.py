@@ -10,7 +10,7 @@ import msgspec
 from memalign.memory.budget import Budget, estimate_tokens
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Hit
-from memalign.memory.shown import OUTLINED, cut, whole
+from memalign.memory.shown import OUTLINED, cut, left_out, whole
 from memalign.prompts import ShownExample, render_answer
 from memalign.records import Guideline
 
@@ -65,6 +65,7 @@ def assemble(
     item, missing = _fit({name: content[name] for name in fields}, budget.item)
     outlined = any(note.startswith(OUTLINED) for note in missing)
     used = sum(estimate_tokens(text) for text in item.values())
+    missing.extend(note for name in fields for note in left_out(name, content[name]))
     return WorkingMemory(
         examples=tuple(example for _, example in shown),
         example_ids=tuple(example_id for example_id, _ in shown),

@@ -15,9 +15,7 @@ from memalign.errors import InvalidOutput
 
 __all__ = ["find_object", "misfit", "parse_answer"]
 
-_FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-
-_OPENING = re.compile(r"\{\s*[\"}]")
+_BRACE = re.compile(r"[{}]")
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
@@ -41,28 +39,40 @@ def parse_answer(text: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` is, or that stands in a fence or at the end of it; None when there is none.
+    """The JSON object that `text` is, or the last one in it; None when there is none, or the last cannot be read.
 
-    Models asked for JSON in words wrap it in fences and prose, and think aloud before they answer: the last object
-    is the answer.
+    Models asked for JSON in words wrap it in fences and prose, and think aloud before they answer: the last object is
+    the answer, whatever is fenced. What stands inside one that cannot be read is none: it may be what the judged item
+    says, quoted without escapes.
     """
-    for candidate in (text, *reversed(_FENCED.findall(text))):
-        try:
-            value = _decoder.decode(candidate.strip())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return value
+    try:
+        value = _decoder.decode(text.strip())
+    except (ValueError, RecursionError):
+        return _last_object(text)
+    return value if isinstance(value, dict) else _last_object(text)
+
+
+def _last_object(text: str) -> dict[str, Any] | None:
     found: dict[str, Any] | None = None
-    opening = _OPENING.search(text)
-    while opening:
-        try:
-            value, end = _decoder.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
-            end = opening.start() + 1
-        else:
-            found = value
-        opening = _OPENING.search(text, end)
+    depth = 0  # how many braces are open that begin nothing that can be read
+    broken = False
+    after = 0  # where what follows the object that was found begins
+    brace = _BRACE.search(text)
+    while brace:
+        end = brace.end()
+        if brace[0] == "{":
+            try:
+                value, end = _decoder.raw_decode(text, brace.start())
+            except (ValueError, RecursionError):
+                found, broken = None, True
+                depth += 1
+            else:
+                found, after = (value, end) if depth == 0 else (None, end)
+        elif depth:
+            depth -= 1
+        elif broken or text[after : brace.start()].strip(" \n}"):
+            found = None  # an outer one ends here, and what seemed to be its end was a text in it
+        brace = _BRACE.search(text, end)
     return found
 
 

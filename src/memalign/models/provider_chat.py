@@ -26,7 +26,7 @@ from memalign.models.answers import find_object, misfit
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.probabilities import ALTERNATIVES, FEWER, label_probabilities, read_tokens
 from memalign.models.provider_client import LoopClients, open_chat
-from memalign.models.provider_errors import PromptTooLong, Subject, body_text, failure_of, status_of
+from memalign.models.provider_errors import PromptTooLong, Subject, failure_of, status_of, told
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.models.slots import Slots
@@ -53,6 +53,11 @@ _MODE_REFUSED: dict[Mode, re.Pattern[str]] = {
 }
 _LOGPROBS = re.compile(r"log.?prob", re.IGNORECASE)
 _UNKNOWN_PARAMETER = re.compile(r"unsupported|not supported|unrecogni|unknown|not permitted|extra", re.IGNORECASE)
+# How they word that they know a setting and take none, or another value than ours.
+_UNWANTED = re.compile(
+    rf"{_UNKNOWN_PARAMETER.pattern}|(?:not|n.t) (?:support|allow|accept)|deprecated|cannot|only|must be|out of range",
+    re.IGNORECASE,
+)
 
 _PROMPTED = "Answer with one JSON object and nothing else: no words before or after it, no fence. Its JSON schema:"
 
@@ -70,6 +75,16 @@ class _Habits(msgspec.Struct):
     unwanted: set[str] = set()  # settings that it rejects: temperature, seed, logprobs
     alternatives: int = ALTERNATIVES  # likeliest tokens that it tells at each place
     old_max_tokens: bool = False  # it wants `max_tokens`, the name before `max_completion_tokens`
+
+
+class _Trial(_Habits):
+    """What one request does otherwise than is known of its endpoint; it becomes known when the request is answered.
+
+    Until then it is a guess: a refusal may name a setting because the judged text does. `learned` is what was given in
+    on already: an endpoint that takes neither way is left to refuse.
+    """
+
+    learned: set[str] = set()
 
 
 class _ModeRefused(Exception):
@@ -129,13 +144,14 @@ class ProviderChatModel:
         async with self._slots:
             model = await self._clients.get()
             modes = _modes(model, self._habits.mode)
+            trial = self._trial()
             spent = Usage()
             reason = ""
             for mode in modes:
                 answered_json = False
                 try:
                     for attempt in (1, 2):
-                        response = await self._ask(model, request, mode, reason if attempt == 2 else "")
+                        response = await self._ask(model, request, mode, trial, reason if attempt == 2 else "")
                         spent += _usage(response, self._target)
                         if response.finish_reason == "content_filter":
                             raise ModelRefused(f"{self.name} declined to answer", usage=spent)
@@ -159,7 +175,9 @@ class ProviderChatModel:
                     break  # the mode works and the model does not: a laxer mode would not help
             raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {reason}", usage=spent)
 
-    async def _ask(self, model: Model, request: ChatRequest, mode: Mode, correction: str) -> ModelResponse:
+    async def _ask(
+        self, model: Model, request: ChatRequest, mode: Mode, trial: _Trial, correction: str
+    ) -> ModelResponse:
         timeout = request.timeout or self._timeout
         subject = Subject(
             model=self.name, base_url=self._target.base_url, key_name=self._target.key_name, timeout=timeout
@@ -170,33 +188,35 @@ class ProviderChatModel:
         if correction:
             user = f"{user}\n\nYour last answer could not be used: {correction}. Answer again, briefly, to the schema."
         parameters = _parameters(request, mode)
+        refused_at: float | None = None  # how many slots there were when an attempt before was refused as one too many
 
         async def attempt() -> ModelResponse:
+            nonlocal refused_at
             from pydantic_ai.direct import model_request
             from pydantic_ai.messages import ModelRequest, UserPromptPart
 
             message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
-            learned: set[str] = set()
             began = time.monotonic()
             while True:
-                settings = self._settings(model, request, longer=bool(correction))
+                settings = self._settings(model, request, trial, longer=bool(correction))
                 try:
                     async with asyncio.timeout(timeout):
                         response = await model_request(
                             model, [message], model_settings=settings, model_request_parameters=parameters
                         )
-                    self._slots.succeeded(began=began)
+                    self._slots.succeeded(began=began, refused_at=refused_at)
+                    self._keep(trial)
                     return response
                 except Exception as error:
                     if (failed := failure_of(error, subject)) is None:
                         raise
                     if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in _OVERLOAD):
-                        self._slots.overloaded(began=began)
-                    text = body_text(error)
-                    if self._learn_of_logprobs(text, settings, learned, status_of(error)):
+                        refused_at = self._slots.overloaded(began=began, refused_at=refused_at)
+                    text = told(error)
+                    if _learn_of_logprobs(trial, text, settings, status_of(error)):
                         continue
                     if status_of(error) in (400, 404, 422, 501) and failed.error is not PromptTooLong:
-                        if self._learn(text, settings, learned):
+                        if _learn(trial, text, settings):
                             continue
                         if mode in _MODE_REFUSED and _MODE_REFUSED[mode].search(text):
                             raise _ModeRefused(failed.reason) from error
@@ -204,12 +224,12 @@ class ProviderChatModel:
 
         return await self._retry.run(attempt, subject=str(subject))
 
-    def _settings(self, model: Model, request: ChatRequest, *, longer: bool) -> ModelSettings:
+    def _settings(self, model: Model, request: ChatRequest, habits: _Habits, *, longer: bool) -> ModelSettings:
         reasons = _reasons(model)
         tokens = request.max_tokens * (2 if longer else 1) + (_REASONING_TOKENS if reasons else 0)
         settings: dict[str, Any] = {
-            "extra_body" if self._habits.old_max_tokens else "max_tokens": (
-                {"max_tokens": tokens} if self._habits.old_max_tokens else tokens
+            "extra_body" if habits.old_max_tokens else "max_tokens": (
+                {"max_tokens": tokens} if habits.old_max_tokens else tokens
             )
         }
         if request.temperature is not None and not reasons:
@@ -217,51 +237,65 @@ class ProviderChatModel:
         if request.seed is not None:
             settings["seed"] = request.seed
         if request.labels and not reasons and self._target.provider == "openai":
-            settings |= {"openai_logprobs": True, "openai_top_logprobs": self._habits.alternatives}
+            settings |= {"openai_logprobs": True, "openai_top_logprobs": habits.alternatives}
         if self._target.provider == "anthropic":
             settings["anthropic_cache_instructions"] = True  # the others cache long prefixes without being asked
         elif self._target.provider == "cohere":
             settings["max_retries"] = 0  # the others' clients are told once, when they are opened
         body = {**settings.get("extra_body", {}), **self._extra.get("extra_body", {})}
         settings |= self._extra | ({"extra_body": body} if body else {})
-        for name in self._habits.unwanted:
+        for name in habits.unwanted:
             settings.pop(name, None)
             settings.pop(f"openai_{name}", None)
         return cast("ModelSettings", settings)  # a TypedDict, with keys of several providers
 
-    def _learn_of_logprobs(self, text: str, settings: ModelSettings, learned: set[str], status: int | None) -> bool:
-        """Whether a failure is about token probabilities, of which fewer will do, or none; remembers it.
+    def _trial(self) -> _Trial:
+        known = self._habits
+        return _Trial(
+            unwanted=set(known.unwanted), alternatives=known.alternatives, old_max_tokens=known.old_max_tokens
+        )
 
-        Of any status: OpenAI forbids them with 403, servers crash over them with 500, and some tell them in a form that no
-        client can read. None of these is worth a verdict.
-        """
-        if "openai_logprobs" not in settings or not _LOGPROBS.search(text):
-            return False
-        too_many = settings.get("openai_top_logprobs") == ALTERNATIVES and "logprobs" not in learned
-        if too_many and status in (400, 422) and not _UNKNOWN_PARAMETER.search(text):
-            self._habits.alternatives = FEWER
-            learned.add("logprobs")
-        else:
-            self._habits.unwanted |= {"logprobs", "top_logprobs"}
-        return True
+    def _keep(self, trial: _Trial) -> None:
+        """Remember what an answered request did otherwise."""
+        self._habits.unwanted |= trial.unwanted
+        if "logprobs" in trial.learned:
+            self._habits.alternatives = trial.alternatives
+        if "length" in trial.learned:
+            self._habits.old_max_tokens = trial.old_max_tokens
 
-    def _learn(self, text: str, settings: ModelSettings, learned: set[str]) -> bool:
-        """Whether the refusal `text` is about one of `settings` that we can do without; remembers it.
 
-        `learned` is what this attempt gave in on already: an endpoint that takes neither way is left to refuse.
-        """
-        for name in ("temperature", "seed"):
-            if name in settings and name not in learned and re.search(rf"\b{name}\b", text):
-                self._habits.unwanted.add(name)
-                learned.add(name)
-                return True
-        old = "max_tokens" not in settings
-        sent = "max_tokens" if old else "max_completion_tokens"
-        if "length" not in learned and re.search(rf"\b{sent}\b", text) and _UNKNOWN_PARAMETER.search(text):
-            self._habits.old_max_tokens = not old
-            learned.add("length")
-            return True
+def _learn_of_logprobs(trial: _Trial, text: str, settings: ModelSettings, status: int | None) -> bool:
+    """Whether a failure is about token probabilities, of which fewer will do, or none; `trial` goes on so.
+
+    Of any status: OpenAI forbids them with 403, servers crash over them with 500, and some tell them in a form that no
+    client can read. None of these is worth a verdict.
+    """
+    if "openai_logprobs" not in settings or not _LOGPROBS.search(text):
         return False
+    too_many = settings.get("openai_top_logprobs") == ALTERNATIVES and "logprobs" not in trial.learned
+    if too_many and status in (400, 422) and not _UNKNOWN_PARAMETER.search(text):
+        trial.alternatives = FEWER
+        trial.learned.add("logprobs")
+    else:
+        trial.unwanted |= {"logprobs", "top_logprobs"}
+    return True
+
+
+def _learn(trial: _Trial, text: str, settings: ModelSettings) -> bool:
+    """Whether the refusal `text` is about one of `settings` that we can do without; `trial` goes on so."""
+    for name in ("temperature", "seed"):
+        named = name in settings and name not in trial.learned and re.search(rf"\b{name}\b", text)
+        if named and _UNWANTED.search(text):
+            trial.unwanted.add(name)
+            trial.learned.add(name)
+            return True
+    old = "max_tokens" not in settings
+    sent = "max_tokens" if old else "max_completion_tokens"
+    if "length" not in trial.learned and re.search(rf"\b{sent}\b", text) and _UNKNOWN_PARAMETER.search(text):
+        trial.old_max_tokens = not old
+        trial.learned.add("length")
+        return True
+    return False
 
 
 def _modes(model: Model, known: Mode | None) -> tuple[Mode, ...]:

@@ -9,6 +9,7 @@
 | 404: the model's name, or the address                    | ModelRejected      | no      |
 | prompt too long; every other 4xx                         | ModelRejected      | no      |
 | the provider's content filter                            | ModelRefused       | no      |
+| an answer over which the provider's library stumbles     | InvalidOutput      | no      |
 
 Bodies of errors are never repeated whole: some servers answer a bad request with the request, and errors are kept where
 an erased text must not live on.
@@ -17,14 +18,16 @@ an erased text must not live on.
 from __future__ import annotations
 
 import re
+import sys
+import traceback
 from typing import Any
 
 import msgspec
 
-from memalign.errors import ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.retry import AttemptFailed, retry_after
 
-__all__ = ["PromptTooLong", "Subject", "body_text", "failure_of", "status_of"]
+__all__ = ["PromptTooLong", "Subject", "body_text", "failure_of", "status_of", "told"]
 
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit", re.IGNORECASE)
 _TOO_LONG = re.compile(
@@ -47,6 +50,10 @@ _CATEGORIES = {
     "ModelContextWindowExceededError": 400,
     "ModelRequestRejectedError": 400,
 }
+
+# What code raises that takes an answer apart and does not find there what it expects, such as an empty `choices`.
+_STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError)
+_NOT_PROMISED = "the server's answer is not what its API promises"
 
 
 class PromptTooLong(ModelRejected):
@@ -86,11 +93,13 @@ def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
         reason = f"no answer in {subject.timeout:g} s"
         return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
     if isinstance(error, UnexpectedModelBehavior):
-        reason = "the server's answer is not what its API promises"
-        return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
+        return AttemptFailed(ModelUnavailable, _NOT_PROMISED, advice=_sentence(subject.where), retry=True)
     if isinstance(error, ModelAPIError | OSError) or _from_library(error):
         reason = f"no connection ({_cause(error)})"
         return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
+    if isinstance(error, _STUMBLES) and (library := _raised_in(error)):
+        # Only the kind of the error: its text may hold a part of the answer.
+        return AttemptFailed(InvalidOutput, f"{_NOT_PROMISED} ({type(error).__name__} in {library})")
     return None
 
 
@@ -105,6 +114,16 @@ def status_of(error: BaseException) -> int | None:
 def body_text(error: BaseException) -> str:
     """What the provider said, whole: to recognise words in, not to show."""
     return f"{getattr(error, 'body', None) or ''} {error}"
+
+
+def told(error: BaseException) -> str:
+    """What the provider says is wrong with the request, to recognise words in.
+
+    Not what some servers send back beside it: the request, whose judged text may hold any word. The whole body only where
+    it has no words of its own.
+    """
+    message = _message(error)
+    return f"{message} {_field(error, 'param') or ''} {_field(error, 'code') or ''}" if message else body_text(error)
 
 
 def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed:
@@ -153,6 +172,11 @@ def _asked(error: Exception) -> float | None:
 
 
 def _said(error: Exception, limit: int = 200) -> str:
+    line = _message(error)
+    return line if len(line) <= limit else f"{line[:limit]}…"
+
+
+def _message(error: BaseException) -> str:
     """The provider's own sentence, without anything that may be a copy of our request."""
     message = _field(error, "message") or _field(error, "detail") or _field(error, "error")
     if isinstance(message, list):  # FastAPI's validation errors carry the offending input beside loc and msg
@@ -160,8 +184,7 @@ def _said(error: Exception, limit: int = 200) -> str:
         message = "; ".join(f"{'.'.join(map(str, part.get('loc', ())))}: {part.get('msg', '')}" for part in parts)
     if not isinstance(message, str):
         return ""
-    line = " ".join(message.split())
-    return line if len(line) <= limit else f"{line[:limit]}…"
+    return " ".join(message.split())
 
 
 def _field(error: BaseException, name: str) -> Any:
@@ -188,6 +211,18 @@ def _cause(error: BaseException) -> str:
 def _from_library(error: BaseException) -> bool:
     root = type(error).__module__.partition(".")[0]
     return root not in ("builtins", "memalign", "pydantic_ai", "asyncio", "concurrent")
+
+
+def _raised_in(error: BaseException) -> str:
+    """The installed library in which `error` was raised; "" where we raised it ourselves, or Python's own for us."""
+    library = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        root = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if root == "memalign":
+            library = ""  # whatever called us: what counts is what we called
+        elif root not in sys.stdlib_module_names:
+            library = root
+    return library
 
 
 def _sentence(text: str) -> str:
