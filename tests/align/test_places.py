@@ -33,6 +33,12 @@ AB = ("A", "B")
         ("it names plan B-52 and plan-B", "it names plan B-52 and plan-B"),
         ("argument A's source is better", "the other argument's source is better"),
         ("it names a price", "it names a price"),
+        ("the argument in A directly addresses the issue", "the argument in the other one directly addresses the issue"),
+        ("argument 2 makes that point quickly", "the preferred argument makes that point quickly"),
+        ("a1 has better reasons; a2 is only loud", "the other one has better reasons; the preferred one is only loud"),
+        ("A2 is kinder", "the preferred one is kinder"),
+        ("the first answer is rude, the second one is not", "the other answer is rude, the preferred one is not"),
+        ("arg #1 has 2 reasons, and the price is 2 euros", "the other arg has 2 reasons, and the price is 2 euros"),
     ],
 )  # fmt: skip
 def test_a_place_becomes_the_role_that_it_had(said: str, kept: str) -> None:
