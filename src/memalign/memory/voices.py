@@ -32,7 +32,7 @@ def checked_policy(policy: Sequence[Rule]) -> tuple[Rule, ...]:
     """The policy as memory keeps it. Raises InputError for an unknown or repeated rule, and for none."""
     rules = () if isinstance(policy, str) else tuple(policy)
     if not rules or len(set(rules)) < len(rules) or not set(rules) <= set(POLICY):
-        raise InputError(f"a policy is an order of {', '.join(POLICY)}, each at most once, such as ('recency',)")
+        raise InputError(f"a policy is an order of {', '.join(POLICY)}, each at most once")
     return rules
 
 
