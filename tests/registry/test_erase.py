@@ -364,6 +364,15 @@ def test_a_journal_that_is_gone_when_it_is_to_be_searched_holds_nothing(tmp_path
     assert Traces([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (5, [])
 
 
+def test_bytes_that_are_no_text_are_searched_all_the_same(tmp_path: Path):
+    told = "病人王小明住在青年路十二号他说护士两次挂断了他的电话没有道歉"
+    noise = b"\xed\xa0\x80\xe0\x80\x80\xf4\x90\x80\x80\xff" * 9
+    (tmp_path / "noise").write_bytes(noise)
+    (tmp_path / "left").write_bytes(noise + told.encode() + noise)
+    assert Traces([told]).in_files([tmp_path / "noise"], [noise]) == (len(noise), [])
+    assert Traces([told]).in_files([tmp_path / "left"], [])[1] == ["a run of eight erased words in left"]
+
+
 def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_either(path: Path):
     chat, embedding = models()
     registry = Registry(f"sqlite:///{path}", models=[chat, embedding])

@@ -161,7 +161,9 @@ class _Bytes:
 
     def _words(self, data: bytes) -> list[bytes]:
         if self._unspaced:  # slower, and for nothing in other languages
-            data = _WIDE_BYTES.sub(lambda run: b" %b " % b" ".join(c.encode() for c in _pairs(run[0].decode())), data)
+            data = _WIDE_BYTES.sub(
+                lambda run: b" %b " % b" ".join(c.encode() for c in _pairs(run[0].decode("utf-8", "replace"))), data
+            )
         return data.translate(_BYTE_GAPS).split()
 
 
