@@ -5,18 +5,18 @@ from __future__ import annotations
 import secrets
 import stat
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 __all__ = ["is_device", "target_of", "written_whole"]
 
 
 def target_of(path: Path) -> Path:
     """The file behind a link, so that the link stays one."""
-    return Path(path).resolve() if path.is_symlink() else path
+    return path.resolve() if path.is_symlink() else path
 
 
 def is_device(path: Path) -> bool:
@@ -25,10 +25,10 @@ def is_device(path: Path) -> bool:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[BinaryIO]:
+def written_whole(path: Path, *, beside: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write that takes the place of `path` when the block ends; before that, and after a crash, the old one stands.
 
-    A link stays one, and who may read the old file may read the new one; a device or pipe is written to as it is. Raises
+    It is written `beside`, by default under a name that nobody else has. A link stays one, and who may read the old file may read the new one; a device or pipe is written to as it is. Raises
     OSError as opening, writing and renaming do.
     """
     path = target_of(path)
@@ -36,7 +36,7 @@ def written_whole(path: Path) -> Iterator[BinaryIO]:
         with path.open("wb") as file:
             yield file
         return
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fresh = beside or path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with fresh.open("wb") as file:
             if path.exists():

@@ -145,7 +145,8 @@ class TestServing:
         told: list[bool] = []
         first, second = [{"model": "m", "messages": MESSAGES[:n], "temperature": 0} for n in (2, 4)]
         memo = RawMemo(model, tmp_path, gate=spending.gate)
-        with serve(memo, paid=spending.pay, on_stop=lambda: told.append(True)) as endpoint:
+        with serve(memo, paid=spending.pay) as endpoint:
+            endpoint.on_stop = lambda: told.append(True)
             post(endpoint, "/chat/completions", first)
             post(endpoint, "/chat/completions", first)
             assert told == []

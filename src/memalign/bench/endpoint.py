@@ -200,7 +200,6 @@ class Endpoint:
         prices: Prices | None = None,
         defaults: Mapping[str, Any] = DEFAULTS,
         paid: Callable[[Usage], None] | None = None,
-        on_stop: Callable[[], None] | None = None,
     ) -> None:
         self._model = model
         self._embedding = embedding
@@ -208,7 +207,7 @@ class Endpoint:
         self._free = model.name.startswith("local:")
         self._defaults = dict(defaults)
         self._paid = paid or (lambda _: None)
-        self._on_stop = on_stop or (lambda: None)
+        self.on_stop: Callable[[], None] = lambda: None
         self.stopped: StoppedError | None = None
         self._lock = threading.Lock()
         self._spent = Usage()
@@ -243,7 +242,7 @@ class Endpoint:
             reply = await self._model.raw({**self._defaults, **body})
         except StoppedError as error:
             self.stopped = error
-            self._on_stop()
+            self.on_stop()
             raise
         seconds = float(reply.pop("seconds", time.perf_counter() - started))
         remembered = bool(reply.pop(REMEMBERED, False))

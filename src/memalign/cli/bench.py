@@ -58,7 +58,7 @@ def run(
     ] = None,
     ceiling: Annotated[
         float | None,
-        typer.Option("--ceiling", metavar="DOLLARS", min=0.0, help="Stop before spending more; overrides CONFIG."),
+        typer.Option("--ceiling", metavar="DOLLARS", help="Stop before spending more; overrides CONFIG."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Only say what it would take.")] = False,
     yes: Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask before a run that costs money.")] = False,

@@ -20,85 +20,17 @@ from typing import Any
 
 import msgspec
 
+from memalign.content import span_names
 from memalign.content.inside import read_inside
 from memalign.records import MAX_DEPTH
 
 __all__ = ["RawSpan", "RawTrace", "read_spans"]
 
-_IDS = ("spanId", "span_id")
-_PARENTS = ("parentSpanId", "parent_span_id", "parent_id", "parentId", "parent_run_id")
-_CHILDREN = ("children", "child_spans", "child_runs")
-_TRACES = ("traceId", "trace_id")
-_STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time_ns", "start_time", "startTime", "start")
-_ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time_ns", "end_time", "endTime", "end")
-_INPUTS = ("inputs", "input")
-_OUTPUTS = ("outputs", "output")
-_KINDS = ("span_type", "spanType", "run_type", "type", "kind")
-_INPUT_ATTRIBUTES = (
-    "mlflow.spanInputs",
-    "input.value",
-    "traceloop.entity.input",
-    "gen_ai.input.messages",
-    "gen_ai.tool.call.arguments",
-    "gen_ai.prompt",
-)
-_OUTPUT_ATTRIBUTES = (
-    "mlflow.spanOutputs",
-    "output.value",
-    "traceloop.entity.output",
-    "gen_ai.output.messages",
-    "gen_ai.tool.call.result",
-    "gen_ai.completion",
-)
-_KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span.kind", "gen_ai.operation.name")
-_OPERATIONS = {
-    "chat": "LLM",
-    "text_completion": "LLM",
-    "generate_content": "LLM",
-    "execute_tool": "TOOL",
-    "invoke_agent": "AGENT",
-    "create_agent": "AGENT",
-    "embeddings": "EMBEDDING",
-}
-_OTEL_KINDS = {2: "SERVER", 3: "CLIENT", 4: "PRODUCER", 5: "CONSUMER"}
-_NO_KIND = {"UNKNOWN", "INTERNAL", "UNSPECIFIED", "NONE"}
-# Say nothing of the run, as keys of a span: how it was recorded, what stands elsewhere, and what people said of it.
-_BOOKKEEPING = frozenset(
-    (
-        *("traceState", "trace_state", "flags", "links", "resource", "scope", "instrumentation_scope", "id", "name"),
-        *("droppedAttributesCount", "droppedEventsCount", "droppedLinksCount"),
-        *("dropped_attributes_count", "dropped_events_count", "dropped_links_count"),
-        *("assessments", "feedback"),
-    )
-)
-# The same as attributes, where any other name is the author's own.
-_TRACERS = frozenset(
-    (
-        *("mlflow.traceRequestId", "mlflow.spanFunctionName", "mlflow.experimentId", "mlflow.spanLogLevel"),
-        *("input.mime_type", "output.mime_type"),
-    )
-)
-_OF_CONTEXT = frozenset((*_IDS, *_TRACES, "trace_state", "traceState", "trace_flags", "traceFlags", "is_remote"))
-_OF_EVENTS = frozenset(
-    (
-        *("name", "attributes", "timeUnixNano", "time_unix_nano", "timestamp", "time"),
-        *("droppedAttributesCount", "dropped_attributes_count"),
-    )
-)
-# Beside the spans of a trace: what is read, its id, and what people and programs made of it, which holds the verdict.
-_BESIDE = frozenset(
-    (
-        *("info", "data", "spans", "resourceSpans", "resource_spans", *_TRACES),
-        *("assessments", "feedback", "annotations", "scores", "evaluations"),
-    )
-)
 _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 _UNSET = ("", "0", "UNSET", "NONE")
-_PLACE = frozenset((*_IDS, *_PARENTS, *_TRACES))
 # Python takes more for a digit than JSON does, and refuses to read thousands of them.
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
-_INFO = ("state", "status", "execution_duration", "execution_duration_ms", "execution_time_ms")
 
 
 class RawSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,7 +136,7 @@ def _info(info: object) -> dict[str, Any]:
     """What MLflow says of a trace, without people's assessments of it: they would tell the judge the verdict."""
     if not isinstance(info, Mapping):
         return {}
-    found = {name: info[name] for name in _INFO if info.get(name) is not None}
+    found = {name: info[name] for name in span_names.INFO if info.get(name) is not None}
     tags = info.get("tags")
     if isinstance(tags, Mapping) and (own := {k: v for k, v in tags.items() if not str(k).startswith("mlflow.")}):
         found["tags"] = own
@@ -213,15 +145,20 @@ def _info(info: object) -> dict[str, Any]:
 
 def _beside(held: Mapping[str, Any]) -> dict[str, Any]:
     """What stands beside the spans: what the run was given and returned, where a tracer tells it of the whole."""
-    return {str(name): _opened(each) for name, each in held.items() if name not in _BESIDE and each not in _NOTHING}
+    return {
+        str(name): _opened(each)
+        for name, each in held.items()
+        if name not in span_names.BESIDE and each not in _NOTHING
+    }
 
 
 def _is_span(value: object) -> bool:
     """Whether a span stands by itself, with an id."""
-    if not isinstance(value, Mapping) or "name" not in value or any(name in value for name in _CHILDREN):
+    if not isinstance(value, Mapping) or "name" not in value or any(name in value for name in span_names.CHILDREN):
         return False
     return bool(_id(value)) and (
-        "id" not in value or any(name in value for name in (*_IDS, *_PARENTS, *_STARTS, *_TRACES))
+        "id" not in value
+        or any(name in value for name in (*span_names.IDS, *span_names.PARENTS, *span_names.STARTS, *span_names.TRACES))
     )
 
 
@@ -229,7 +166,7 @@ def _is_nested(value: object) -> bool:
     return (
         isinstance(value, Mapping)
         and "name" in value
-        and any(isinstance(value.get(n), list | tuple) for n in _CHILDREN)
+        and any(isinstance(value.get(n), list | tuple) for n in span_names.CHILDREN)
     )
 
 
@@ -244,7 +181,7 @@ def _flattened(roots: Sequence[object]) -> list[object]:
             continue
         own = f"#{len(found)}"
         found.append({**value, "span_id": own, "parent_span_id": parent})
-        below = _first(value, _CHILDREN)
+        below = _first(value, span_names.CHILDREN)
         waiting.extend((child, own) for child in reversed(below if isinstance(below, list | tuple) else ()))
     return found
 
@@ -257,16 +194,16 @@ def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
     context = value.get("context")
     outer = context if isinstance(context, Mapping) else {}
     own = _Left(value)
-    start, end = own.moment(_STARTS), own.moment(_ENDS)
+    start, end = own.moment(span_names.STARTS), own.moment(span_names.ENDS)
     status, message = _status(own)
-    inputs = _taken(own, _INPUTS, attributes, _INPUT_ATTRIBUTES)
-    outputs = _taken(own, _OUTPUTS, attributes, _OUTPUT_ATTRIBUTES)
+    inputs = _taken(own, span_names.INPUTS, attributes, span_names.INPUT_ATTRIBUTES)
+    outputs = _taken(own, span_names.OUTPUTS, attributes, span_names.OUTPUT_ATTRIBUTES)
     kind = _kind(own, attributes)
     events = own.take("events", list | tuple) or ()
-    trace = "" if nested else _first(value, _TRACES) or _first(outer, _TRACES)
+    trace = "" if nested else _first(value, span_names.TRACES) or _first(outer, span_names.TRACES)
     return RawSpan(
         id=_id(value),
-        parent=str(_first(value, _PARENTS) or ""),
+        parent=str(_first(value, span_names.PARENTS) or ""),
         trace=str(trace or ""),
         name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
         start=start,
@@ -287,7 +224,11 @@ class _Left:
     """The keys of a span that were not read yet."""
 
     def __init__(self, value: Mapping[str, Any]) -> None:
-        self.keys = {str(name): each for name, each in value.items() if name not in _PLACE and name not in _BOOKKEEPING}
+        self.keys = {
+            str(name): each
+            for name, each in value.items()
+            if name not in span_names.PLACE and name not in span_names.BOOKKEEPING
+        }
 
     def take(self, name: str, kind: Any) -> Any:
         """What stands under `name` where it is of that kind; anything else is left."""
@@ -311,15 +252,15 @@ def _rest(own: _Left, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """What is left of a span to show: its attributes, and keys of its own that are known to no convention."""
     keys = own.keys
     held, context = keys.pop("attributes", None), keys.get("context")
-    for name in _CHILDREN:
+    for name in span_names.CHILDREN:
         own.take(name, list | tuple)
     if isinstance(context, Mapping):
-        keys["context"] = {name: each for name, each in context.items() if name not in _OF_CONTEXT}
+        keys["context"] = {name: each for name, each in context.items() if name not in span_names.OF_CONTEXT}
     if isinstance(held, list | tuple):
         held = [each for each in held if not (isinstance(each, Mapping) and "key" in each)]
     if not isinstance(held, Mapping):
         keys["attributes"] = held
-    found = {name: each for name, each in attributes.items() if name not in _TRACERS}
+    found = {name: each for name, each in attributes.items() if name not in span_names.TRACERS}
     for name, each in keys.items():
         found[name if found.get(name, each) == each else f"{name} of the span"] = each
     return {name: opened for name, each in sorted(found.items()) if (opened := _opened(each)) not in _NOTHING}
@@ -342,7 +283,11 @@ def _taken(own: _Left, names: Sequence[str], attributes: dict[str, Any], named: 
 
 def _id(value: Mapping[str, Any]) -> str:
     context = value.get("context")
-    found = _first(value, _IDS) or (_first(context, _IDS) if isinstance(context, Mapping) else None) or value.get("id")
+    found = (
+        _first(value, span_names.IDS)
+        or (_first(context, span_names.IDS) if isinstance(context, Mapping) else None)
+        or value.get("id")
+    )
     return str(found) if isinstance(found, str | int) and not isinstance(found, bool) else ""
 
 
@@ -353,14 +298,14 @@ def _first(value: object, names: Sequence[str]) -> Any:
 
 
 def _kind(own: _Left, attributes: dict[str, Any]) -> str:
-    said = [attributes.pop(name, None) for name in _KIND_ATTRIBUTES]
-    for each in (*said, *(own.take(name, str | int) for name in _KINDS)):
+    said = [attributes.pop(name, None) for name in span_names.KIND_ATTRIBUTES]
+    for each in (*said, *(own.take(name, str | int) for name in span_names.KINDS)):
         if isinstance(each, bool) or not isinstance(each, str | int):
             continue
-        word = _OTEL_KINDS.get(each, "") if isinstance(each, int) else each.strip('"').rpartition(".")[2]
-        word = _OPERATIONS.get(word, word.upper().removeprefix("SPAN_KIND_"))
+        word = span_names.OTEL_KINDS.get(each, "") if isinstance(each, int) else each.strip('"').rpartition(".")[2]
+        word = span_names.OPERATIONS.get(word, word.upper().removeprefix("SPAN_KIND_"))
         tidy = "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]
-        if tidy and tidy not in _NO_KIND:
+        if tidy and tidy not in span_names.NO_KIND:
             return tidy
     return ""
 
@@ -423,7 +368,11 @@ def _event(event: object) -> dict[str, Any]:
     if not isinstance(event, Mapping):
         return {"name": "event", "value": event}
     attributes = {name: _opened(value) for name, value in sorted(_attributes(event.get("attributes")).items())}
-    rest = {str(name): _opened(each) for name, each in event.items() if name not in _OF_EVENTS and each not in _NOTHING}
+    rest = {
+        str(name): _opened(each)
+        for name, each in event.items()
+        if name not in span_names.OF_EVENTS and each not in _NOTHING
+    }
     return {"name": str(event.get("name") or "event")} | ({"attributes": attributes} if attributes else {}) | rest
 
 

@@ -102,7 +102,7 @@ async def aevaluate(
     progress: Progress | None = None,
     seed: int = 0,
 ) -> Evaluation:
-    """Judge every labelled case once and compare with the label that the voices' policy gives.
+    """Judge every labelled case once and compare with the label that the judge's policy gives to all voices on its content.
 
     `labelled` is a feedback file, or Feedback objects or mappings. Cases with comments only are counted and not
     judged; cases whose judging fails are counted and not wrong. Where rows have a `group` column, intervals resample

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import stat
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from memalign.errors import InputError
 from memalign.files.examples import Index, mark_of
 from memalign.locks import try_lock
 from memalign.records import Example, Judgment
-from memalign.whole import is_device, target_of
+from memalign.whole import is_device, target_of, written_whole
 
 __all__ = ["JudgmentFile", "JudgmentWriter", "Judgments", "read_judgments"]
 
@@ -194,19 +193,14 @@ class JudgmentWriter:
 
     def _rewrite(self) -> None:
         """Only the lines that count, those of examples first and in their order."""
-        # Through a second file, so that a crash leaves the old lines or the new ones.
         begins, others, at = array("q", self._begins), dict(self._others), 0
-        try:
-            with self._path.open("rb") as old, self._fresh.open("wb") as new:
-                for place, begin in enumerate(begins):
-                    if begin >= 0:
-                        begins[place], at = at, at + _copy(old, begin, new)
-                for mark, begin in others.items():
-                    others[mark], at = at, at + _copy(old, begin, new)
-            self._fresh.chmod(stat.S_IMODE(self._path.stat().st_mode))
-            self._fresh.replace(self._path)
-        finally:
-            self._fresh.unlink(missing_ok=True)
+        # Under one name, which the lock guards: what a run leaves that is killed here, the next one takes away.
+        with written_whole(self._path, beside=self._fresh) as new, self._path.open("rb") as old:
+            for place, begin in enumerate(begins):
+                if begin >= 0:
+                    begins[place], at = at, at + _copy(old, begin, new)
+            for mark, begin in others.items():
+                others[mark], at = at, at + _copy(old, begin, new)
         # In place: judgments that were given out point to these.
         self._begins[:] = begins
         self._others.update(others)

@@ -19,13 +19,14 @@ from memalign.registry import bundle, versions
 from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
-from memalign.registry.erase import erase_feedback, verified
+from memalign.registry.erase import erase_feedback
 from memalign.registry.ledger import Erasures
 from memalign.registry.matching import matching
 from memalign.registry.receipt import Receipt
 from memalign.registry.screen import screened
 from memalign.registry.store import judge_of, memory_of, models_by_name, settings_of
 from memalign.registry.trail import Trail, trails
+from memalign.registry.verify import verified
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 if TYPE_CHECKING:

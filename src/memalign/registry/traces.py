@@ -7,10 +7,10 @@ note when it has two words or more. Where a language writes no spaces, every two
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,7 @@ def _words(text: str) -> list[str]:
 
 
 def _pairs(run: str) -> Iterator[str]:
-    return map("".join, itertools.pairwise(run)) if len(run) > 1 else iter((run,))
+    return map("".join, pairwise(run)) if len(run) > 1 else iter((run,))
 
 
 def _anchors(words: list[Any]) -> Iterator[tuple[Any, ...]]:

@@ -98,8 +98,6 @@ class PeerArm:
                     prices=self.prices,
                     defaults=_defaults(model, setting),
                     paid=self.paid,
-                    # Left to itself it would try thousands of calls more, all of them in vain.
-                    on_stop=lambda: worker.kill(),  # noqa: PLW0108  # it is made further down
                 )
             )
             home = stack.enter_context(tempfile.TemporaryDirectory(prefix="memalign-peer-", ignore_cleanup_errors=True))
@@ -111,6 +109,8 @@ class PeerArm:
                 folder=Path(home),
                 log=log,
             )
+            # Left to itself it would try thousands of calls more, all of them in vain.
+            endpoint.on_stop = worker.kill
             await worker.start()
             stack.push_async_callback(worker.stop)
             reply = await _asked(
