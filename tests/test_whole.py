@@ -70,6 +70,17 @@ def test_a_link_stays_one_and_a_private_file_stays_private(tmp_path):
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links there need a privilege")
+def test_two_runs_that_name_one_file_by_two_names_are_two_runs(tmp_path):
+    kept, link = tmp_path / "far" / "kept.jsonl", tmp_path / "link.jsonl"
+    kept.parent.mkdir()
+    link.symlink_to(kept)
+    with JudgmentWriter(kept, judge="j"), pytest.raises(InputError, match="another run"):
+        JudgmentWriter(link, judge="j")
+    with JudgmentWriter(link, judge="j"):
+        assert {each.name for each in tmp_path.iterdir()} == {"far", "link.jsonl"}, "what it needs stands by the file"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such devices")
 def test_a_device_is_written_to_and_never_replaced_and_judgments_need_a_file():
     ours, theirs = os.openpty()

@@ -28,8 +28,8 @@ def is_device(path: Path) -> bool:
 def written_whole(path: Path, *, beside: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write that takes the place of `path` when the block ends; before that, and after a crash, the old one stands.
 
-    It is written `beside`, by default under a name that nobody else has. A link stays one, and who may read the old file may read the new one; a device or pipe is written to as it is. Raises
-    OSError as opening, writing and renaming do.
+    It is written `beside`, by default under a name that nobody else has. A link stays one, and who may read the old file
+    may read the new one; a device or pipe is written to as it is. Raises OSError as opening, writing and renaming do.
     """
     path = target_of(path)
     if is_device(path):

@@ -213,6 +213,18 @@ class TestContradictions:
         assert texts(half) == [LONG], "one against one: the older"
         assert states(half)["t-3@ben"] == "disputed"
 
+    def test_a_rule_is_in_no_conflict_with_itself(self) -> None:
+        # SHORT and BRIEF contradict each other, and both say the same as TERSE: one of them is shown, for all three.
+        ends = frozenset((SHORT, BRIEF))
+        relations = {frozenset((SHORT, TERSE)): "same", frozenset((BRIEF, TERSE)): "same", ends: "contradicts"}
+        judge, _ = judge_in(World(relations=relations))
+        rows = [said(n, rule, value=None) for n, rule in enumerate((SHORT, BRIEF, TERSE), 1)]
+        result = learn(judge, rows)
+        assert texts(result.judge) == [SHORT], "or the test is about nothing"
+        assert {relation.verdict for relation in result.judge.memory.relations} == {"same", "contradicts"}
+        assert not result.rule_conflicts
+        assert "conflict" not in str(result)
+
     def test_a_loser_of_a_loser_stands(self) -> None:
         chain = {frozenset((SHORT, BRIEF)): "contradicts", frozenset((BRIEF, LONG)): "contradicts"}
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), ("cleo", LONG), relations=chain)

@@ -265,9 +265,23 @@ class TestOneItem:
             )
             judge = bare(model=model)[0]
             item = {"inputs": words[:600], "outputs": words[:600]}
-            judgment = learn(judge, [{"id": "t-1", **item, "value": False, "rationale": words}]).judge(**item)
+            aligned = learn(judge, [{"id": "t-1", **item, "value": False, "rationale": words}]).judge
+            judgment = aligned(**item)
             assert judgment.example_ids == ("t-1",)
             assert any("the comment truncated from" in note for note in judgment.notes)
+            near = aligned(**item | {"outputs": item["outputs"][:590]})
+            assert near.example_ids == ("t-1",), "cut to its budget, it fits"
+
+    def test_an_identical_case_is_shown_where_no_other_of_its_size_would_be(self) -> None:
+        words = "The reply must name the date. " * 200
+        small = ScriptedChatModel(lambda _: {"rationale": "x", "value": True}, limits=Limits(context_tokens=4096))
+        item = {"inputs": words, "outputs": words}
+        rows = [{"id": "t-1", **item, "value": False, "rationale": words}]
+        aligned = learn(bare()[0], rows).judge.replace(model=small)
+        assert aligned(**item).example_ids == ("t-1",)
+        near = aligned(inputs=words, outputs=words[:5900])
+        assert near.example_ids == ()
+        assert any(note.startswith("example t-1 left out: over the budget") for note in near.notes)
 
     def test_a_judge_that_does_not_say_how_many_examples_leaves_it_to_its_model(self) -> None:
         rows = [row(n, "ana", "add") for n in range(9)]
