@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["try_lock"]
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["lock_file", "try_lock"]
 
 try:
     import fcntl
@@ -25,3 +31,24 @@ except ImportError:  # Windows
         except OSError:
             return False
         return True
+
+
+def lock_file(path: Path) -> BinaryIO | None:
+    """The file at `path`, made where there is none, open and locked; None when another has the lock.
+
+    Who lets go may remove the file: a lock on one that is no longer there keeps nobody out, and another is taken.
+    """
+    while True:
+        file = path.open("ab")
+        try:
+            if not try_lock(file.fileno()):
+                file.close()
+                return None
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass  # it went between the two looks
+        except BaseException:
+            file.close()
+            raise
+        file.close()

@@ -211,6 +211,19 @@ def test_what_is_not_there_is_named_with_what_is(registry: Registry):
         registry.create(judge())
 
 
+def test_a_word_of_another_encoding_names_no_judge_and_is_no_note(registry: Registry):
+    registry.create(judge())
+    wrong = b"caf\xe9".decode("utf-8", "surrogateescape")  # as a command line in Latin-1 gives it
+    with pytest.raises(JudgeNotFound, match=r"no judge 'caf\\udce9' in the registry; judges: helpfulness"):
+        registry.load(wrong)
+    changed = judge(memory_of(*CASES))
+    with pytest.raises(InputError, match=r"the note .* is not valid Unicode; write it anew"):
+        registry.save(changed, note=wrong)
+    with pytest.raises(InputError, match=r"the action .* is not valid Unicode; write it anew"):
+        registry.save(changed, action=wrong)
+    assert [version.number for version in registry.history("helpfulness")] == [1], "nothing is half written"
+
+
 def test_a_save_from_an_old_parent_is_refused_when_asked_to_be_safe(registry: Registry):
     registry.create(judge())
     registry.save(judge(model="openai:gpt-5"))

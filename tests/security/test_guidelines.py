@@ -157,4 +157,14 @@ class TestABundle:
             load_bundle(file)
 
     def test_one_that_is_retired_enters_no_prompt_and_stops_no_import(self) -> None:
-        assert load_bundle(self.forged("# Old <|x|>", status="retired", status_by="ana")).memory.semantic == ()
+        loaded = load_bundle(self.forged("# Old <|x|>", status="retired", status_by="ana"))
+        assert loaded.memory.semantic == ()
+        with pytest.raises(InputError, match=r"G1 cannot come back as it is: .*; give it another text"):
+            edit_guideline(loaded, "G1", by="ana", retired=False)
+        reworded = edit_guideline(loaded, "G1", by="ana", text="Be kind.", retired=False)
+        assert [guideline.text for guideline in reworded.memory.semantic] == ["Be kind."]
+
+    @pytest.mark.parametrize("state", [{"status": "retired", "status_by": "admission"}, {"status": "superseded"}])
+    def test_one_that_comes_back_by_itself_is_checked_before(self, state: dict[str, str]) -> None:
+        with pytest.raises(InputError, match="guideline G1 may not enter a prompt"):
+            load_bundle(self.forged("# Old <|x|>", **state))

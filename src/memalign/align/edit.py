@@ -74,7 +74,9 @@ def edit_guideline(
             else g
             for g in guidelines
         )
-    return judge.replace(memory=consolidate(replace(judge.memory, guidelines=guidelines, relations=relations)))
+    memory = consolidate(replace(judge.memory, guidelines=guidelines, relations=relations))
+    _check_back(judge.memory.guidelines, memory.guidelines)
+    return judge.replace(memory=memory)
 
 
 def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -> Judge:
@@ -132,6 +134,14 @@ def _named(by: str) -> str:
     if not name or name == "distilled" or left_out_by(name):
         raise InputError("say who changes a guideline: by='ana'; 'distilled' and 'admission' are what a model did")
     return name
+
+
+def _check_back(before: Sequence[Guideline], after: Sequence[Guideline]) -> None:
+    """Refuse a text that came in retired, with a judge from a file, where nothing checked it."""
+    retired = {guideline.id for guideline in before if guideline.status == "retired"}
+    for guideline in after:
+        if guideline.id in retired and guideline.status != "retired" and (fault := guideline_fault(guideline.text)):
+            raise InputError(f"{guideline.id} cannot come back as it is: {fault}; give it another text")
 
 
 def _checked(text: str) -> str:

@@ -20,7 +20,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.files.examples import Index, mark_of
-from memalign.locks import try_lock
+from memalign.locks import lock_file
 from memalign.records import Example, Judgment
 from memalign.whole import is_device, target_of, written_whole
 
@@ -87,10 +87,10 @@ class JudgmentWriter:
         self._beside = self._path.parent / f".{self._path.name}.lock"
         self._fresh = self._path.parent / f".{self._path.name}.fresh"
         try:
-            self._lock = self._beside.open("ab")
-            if not try_lock(self._lock.fileno()):
-                self._lock.close()
+            lock = lock_file(self._beside)
+            if lock is None:
                 raise InputError(f"{path} is being written by another run; wait for it, or name another output file")
+            self._lock = lock
             try:
                 self._fresh.unlink(missing_ok=True)  # a run that was killed may have left it
                 if self._path.exists():

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Judge"]
 
+_NAME = re.compile(r"[^\s/\\\ud800-\udfff][^/\\\n\ud800-\udfff]{0,99}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
@@ -65,8 +67,8 @@ class Judge:
     memory: Memory = field(default_factory=Memory, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not re.fullmatch(r"[^\s/\\][^/\\\n]{0,99}", self.name):
-            raise InputError("a judge's name is 1 to 100 characters on one line, without slashes")
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise InputError("a judge's name is 1 to 100 characters of valid Unicode on one line, without slashes")
         checked_instructions(self.instructions)
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):

@@ -22,6 +22,7 @@ from memalign.errors import InputError
 from memalign.judge import Judge
 from memalign.memory import Case, Memory, Probe, Relation, Shard, Tombstone, Voice
 from memalign.memory.guard import guideline_fault
+from memalign.memory.standing import left_out
 from memalign.memory.voices import Rule
 from memalign.prompts import prompts_hash
 from memalign.records import Example, Guideline, canonical_json
@@ -124,7 +125,9 @@ def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[st
         raise InputError(f"{where} is damaged: its memory is not the one that its hash names; export the judge again")
     for guideline in judge.memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
-        if guideline.status != "retired" and (fault := guideline_fault(guideline.text)):
+        # What a person retired is checked when a person brings it back.
+        waits = guideline.status != "retired" or left_out(guideline)
+        if waits and (fault := guideline_fault(guideline.text)):
             raise InputError(
                 f"{where}: guideline {guideline.id} may not enter a prompt: {fault}; retire or reword it where the "
                 "judge was exported, and export it again"

@@ -24,6 +24,7 @@ __all__ = [
     "Contents",
     "RowKey",
     "decoded",
+    "is_unicode",
     "judge_of",
     "memory_of",
     "models_by_name",
@@ -255,9 +256,16 @@ def _pair_order(relation: Relation) -> list[int]:
     return [guideline_number(name) for name in relation.pair]
 
 
-def _key(key: str) -> str:
+def is_unicode(text: str) -> bool:
+    """Whether a column can hold it: half of a surrogate pair, as a word of another encoding has on the command line, not."""
     try:
-        key.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise InputError(f"id or source {key!r} is not valid Unicode; give it another name") from None
+        return False
+    return True
+
+
+def _key(key: str) -> str:
+    if not is_unicode(key):
+        raise InputError(f"id or source {key!r} is not valid Unicode; give it another name")
     return key

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from memalign.errors import JudgeNotFound, VersionConflict
+from memalign.errors import InputError, JudgeNotFound, VersionConflict
 from memalign.memory import Memory
 from memalign.registry.diff import summary
 from memalign.registry.schema import erasures, judges, rows, versions
-from memalign.registry.store import Contents
+from memalign.registry.store import Contents, is_unicode
 from memalign.values import ValueType
 
 __all__ = [
@@ -87,7 +87,8 @@ def now() -> str:
 
 def find(connection: Connection, name: str) -> tuple[int, int]:
     """Id and head of a judge. Raises JudgeNotFound with the names that there are."""
-    row = connection.execute(select(judges.c.id, judges.c.head).where(judges.c.name == name)).one_or_none()
+    query = select(judges.c.id, judges.c.head).where(judges.c.name == name)
+    row = connection.execute(query).one_or_none() if is_unicode(name) else None
     if row is None:
         known = connection.execute(select(judges.c.name).order_by(judges.c.name)).scalars().all()
         listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
@@ -128,8 +129,12 @@ def add_version(
 ) -> int:
     """Write `after` as the version that follows `parent` (0: none), which holds `before`; returns its number.
 
-    Only what differs is written. Raises VersionConflict when `parent` is not the head.
+    Only what differs is written. Raises VersionConflict when `parent` is not the head, and InputError for a note or an
+    action that is not valid Unicode.
     """
+    for what, text in (("note", note), ("action", action)):
+        if text is not None and not is_unicode(text):
+            raise InputError(f"the {what} {text!r} is not valid Unicode; write it anew")
     number = parent + 1
     moved = connection.execute(
         update(judges).where(judges.c.id == judge, judges.c.head == parent).values(head=number)
