@@ -339,6 +339,19 @@ async def test_a_refusal_that_repeats_the_judged_text_switches_nothing_off(echo)
 
 
 @pytest.mark.parametrize(
+    "words", ["we set a content_filter", "the maximum context is too long", "your credit and quota"]
+)
+async def test_a_refusal_that_repeats_the_judged_text_is_taken_for_no_other(words):
+    body = {"error": {"message": "Bad request.", "type": "invalid_request_error", "request": {"content": words}}}
+    with (
+        Endpoint(Fault(status=400, body=body)) as endpoint,
+        pytest.raises(ModelRejected, match="Bad request") as caught,
+    ):
+        await model_at(endpoint).complete(REQUEST)
+    assert type(caught.value) is ModelRejected, "neither refused by a filter nor too long"
+
+
+@pytest.mark.parametrize(
     "only", [("max_tokens", "max_completion_tokens"), ("max_completion_tokens", "max_tokens")], ids=["old", "new"]
 )
 async def test_either_name_of_the_token_limit_is_learned(only):

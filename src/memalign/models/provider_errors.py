@@ -27,7 +27,7 @@ import msgspec
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.retry import AttemptFailed, retry_after
 
-__all__ = ["PromptTooLong", "Subject", "body_text", "failure_of", "status_of", "told"]
+__all__ = ["PromptTooLong", "Subject", "failure_of", "status_of", "told"]
 
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit", re.IGNORECASE)
 _TOO_LONG = re.compile(
@@ -111,7 +111,7 @@ def status_of(error: BaseException) -> int | None:
     return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
 
 
-def body_text(error: BaseException) -> str:
+def _body_text(error: BaseException) -> str:
     """What the provider said, whole: to recognise words in, not to show."""
     return f"{getattr(error, 'body', None) or ''} {error}"
 
@@ -123,13 +123,14 @@ def told(error: BaseException) -> str:
     it has no words of its own.
     """
     message = _message(error)
-    return f"{message} {_field(error, 'param') or ''} {_field(error, 'code') or ''}" if message else body_text(error)
+    named = (_field(error, name) for name in ("type", "param", "code"))
+    return " ".join([message, *(str(each) for each in named if each)]) if message else _body_text(error)
 
 
 def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed:
     said = _said(error)
     reason = f"HTTP {status}{f', {said}' if said else ''}"
-    text = body_text(error)
+    text = told(error)
     key = subject.key_name or "the provider's key"
     if status == 429:
         if _is(error, "ModelQuotaExceededError") or _QUOTA.search(str(_field(error, "code"))):
