@@ -77,6 +77,21 @@ class TestChangedData:
         assert left(config) == 0
         assert {line.id: line.label for line in lines_of(config, "memalign", 8)}[case.id] is not case.label
 
+    def test_a_case_with_another_text_is_judged_again_and_no_other(self, config: Path, endpoint: Endpoint) -> None:
+        go(config)
+        case = plan_of(config).splits["tone", 0].test[0]
+        changed(config, case.id, lambda row: row.update(outputs="Another reply."))
+        assert left(config) == 7
+        assert go(config).judged == 7
+        assert left(config) == 0
+
+    def test_a_line_that_does_not_say_what_it_judged_stands(self, config: Path, endpoint: Endpoint) -> None:
+        go(config)
+        raw = RawFolder(config.parent / "raw")
+        bare = cell("bare", 0)
+        raw.replace(bare, [msgspec.structs.replace(line, content="") for line in raw.lines(bare)])
+        assert left(config) == 0
+
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_lines_of_a_judge_of_whom_nobody_knows_what_taught_it_are_judged_anew(

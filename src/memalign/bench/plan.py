@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from memalign.bench.config import Config, views_of
-from memalign.bench.raw import Cell, RawFolder, View
+from memalign.bench.raw import Cell, Line, RawFolder, View
 from memalign.bench.tasks import Case, Split, Task, taught_digest
 from memalign.evaluation.result import same_value
 
-__all__ = ["Batch", "Plan", "make_plan"]
+__all__ = ["Batch", "Plan", "content_mark", "make_plan"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +48,14 @@ class Plan:
         return fit is not None and fit.taught == taught_digest(self.taught(cell))
 
     def done(self, cell: Cell, raw: RawFolder) -> set[tuple[str, View]]:
-        """What `raw` has of the cell, and need not be judged again: neither judge nor label is another one by now."""
+        """What `raw` has of the cell, and need not be judged again: judge, label and content are the same as then."""
         if not self.knows(cell, raw):
             return set()
-        labels = {(case.id, view): case.label for case, view in self.todo(cell)}
+        cases = {(case.id, view): case for case, view in self.todo(cell)}
         return {
             line.key
             for line in raw.lines(cell)
-            if line.error is None and line.key in labels and same_value(line.label, labels[line.key])
+            if line.error is None and line.key in cases and _is_of(line, cases[line.key])
         }
 
     def batches(self, raw: RawFolder) -> Iterator[Batch]:
@@ -75,6 +75,15 @@ class Plan:
         """How many judgments are done, and how many there are."""
         total = sum(len(self.todo(cell)) for cell in self.cells)
         return total - sum(len(batch.todo) for batch in self.batches(raw)), total
+
+
+def content_mark(case: Case) -> str:
+    """The eight hex digits by which a line knows what it judged."""
+    return case.example.content_hash[:8]
+
+
+def _is_of(line: Line, case: Case) -> bool:
+    return same_value(line.label, case.label) and line.content in ("", content_mark(case))
 
 
 def make_plan(config: Config, tasks: Sequence[Task]) -> Plan:

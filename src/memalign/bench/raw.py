@@ -46,12 +46,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One judgment: the case's id, group and label, the verdict or its error, and what it cost.
 
     `tokens_in` includes `cached`. `seconds` is the model's time for it, `cost` in US dollars (None: not known).
-    `fit` names the state that judged: lines of two states are never mixed in one cell.
+    `fit` names the state that judged: lines of two states are never mixed in one cell. `content` is the beginning of the
+    digest of what was judged; empty where that was not kept.
     """
 
     id: str
     group: str
     label: Value
+    content: str = ""
     value: Value | None = None
     error: str | None = None
     view: View = "unseen"

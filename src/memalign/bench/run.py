@@ -20,7 +20,7 @@ from memalign.bench.arms.judges import JUDGES
 from memalign.bench.arms.peer import PeerArm
 from memalign.bench.config import OURS
 from memalign.bench.memo import Memo
-from memalign.bench.plan import Batch, Plan
+from memalign.bench.plan import Batch, Plan, content_mark
 from memalign.bench.raw import Cell, Fit, Line, RawFolder, View
 from memalign.bench.spending import Spending, StoppedError
 from memalign.bench.tasks import Case, taught_digest
@@ -140,6 +140,7 @@ class _Runner:
             id=case.id,
             group=case.group,
             label=case.label,
+            content=content_mark(case),
             value=verdict.value,
             error=verdict.error,
             view=view,
