@@ -127,7 +127,10 @@ def lock(arguments: list[str]) -> int:
         *("--python-version", "{}.{}".format(*OLDEST), "--generate-hashes", "--annotation-style", "line"),
         *("--no-header", "--no-emit-index-url", "--no-emit-find-links", *arguments),
     ]
-    for kind, extra in (("runtime", []), ("dev", ["--group", "dev", "--constraint", "requirements/runtime.txt"])):
+    # Whichever provider's key a newcomer has, the demo runs with it.
+    providers = ["--extra", "anthropic", "--extra", "google"]
+    development = ["--group", "dev", "--constraint", "requirements/runtime.txt"]
+    for kind, extra in (("runtime", providers), ("dev", [*providers, *development])):
         say(f"locking {LOCKS[kind].relative_to(ROOT)}")
         output = ["--output-file", LOCKS[kind].relative_to(ROOT).as_posix()]
         code = subprocess.run([*common, *extra, *output], input="\n".join(build), text=True, cwd=ROOT, check=False)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from memalign.bench.config import Config, load_config
+from memalign.bench.data.folder import load_folder
 from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,6 +41,7 @@ CASES: list[Row] = [
 FILES: dict[str, list[Row]] = {
     "feedback.jsonl": CASES,
     "more.jsonl": [("t-20", "The app crashes.", "Update it.", False, "Blames the customer.")],
+    "corrected.jsonl": [("t-20", "The app crashes.", "Update it.", False, "Too short for an angry customer.")],
     "held_out.jsonl": [
         (f"h-{n}", inputs, outputs, value, None) for n, (_, inputs, outputs, value, _) in enumerate(CASES)
     ],
@@ -128,6 +131,22 @@ def test_only_marked_blocks_are_run(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nraise SystemExit\n```\n\n<!-- test -->\n\n```python\nx = 1\n```\n", "utf-8")
     assert run_page(page)["x"] == 1
+
+
+def test_the_files_of_a_benchmark_on_its_page_are_files_of_a_benchmark(tmp_path: Path) -> None:
+    run, tasks = re.findall(
+        r"^```toml\n(.*?)^```$", (ROOT / "docs/benchmark.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "run.toml").write_text(run, "utf-8")
+    config = load_config(tmp_path / "run.toml")
+    shown = {name for name in Config.__struct_fields__ if re.search(rf"^\[?{name}\b", run, re.MULTILINE)}
+    assert shown == set(Config.__struct_fields__) - {"folder"}, "every setting is on the page"
+    (folder := tmp_path / str(config.data)).mkdir()
+    (folder / "tasks.toml").write_text(tasks, "utf-8")
+    row = {"id": "1", "source": "ana", "inputs": "Where is it?", "outputs": "Here.", "value": "send"}
+    (folder / "replies.jsonl").write_text(json.dumps(row), "utf-8")
+    (task,) = load_folder(folder, config.tasks)
+    assert (task.name, task.category, task.licence) == ("replies", "tone", "CC-BY-4.0")
 
 
 def test_the_public_surface_runs_as_it_is_promised(reader: Any) -> None:

@@ -51,6 +51,18 @@ def test_the_version_that_judged_is_found_after_the_judge_has_changed(
     assert "was written by judge" in wrong.err
 
 
+def test_other_prompts_are_no_receipt_and_no_file_to_go_on_with(
+    memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memalign.judge.many.prompts_hash", lambda: "f" * 64)
+    lost = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
+    assert lost.code == 2
+    assert "written with other prompts than this memalign has" in lost.err
+    again = memalign("judge", aligned, held_out, "-o", judged)
+    assert again.code == 2
+    assert "holds judgments of judge" in again.err
+
+
 def test_what_cannot_be_explained_says_why(
     memalign: Run, aligned: str, held_out: Path, judged: Path, tmp_path: Path
 ) -> None:

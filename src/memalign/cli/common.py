@@ -62,11 +62,17 @@ Version = Annotated[
 ]
 RetrievalK = Annotated[
     int | None,
-    typer.Option("-k", "--retrieval-k", metavar="N", min=0, help="How many past cases a judgment is shown."),
+    typer.Option(
+        "-k", "--retrieval-k", metavar="N", min=0, help="How many past cases a judgment is shown; kept with the judge."
+    ),
 ]
 EmbeddingModel = Annotated[
     str | None,
-    typer.Option("--embedding-model", metavar="M", help="Finds similar cases; the default runs in this process."),
+    typer.Option(
+        "--embedding-model",
+        metavar="M",
+        help="Finds similar cases; the default runs in this process. Kept with the judge.",
+    ),
 ]
 Concurrency = Annotated[
     int | None,

@@ -97,8 +97,14 @@ def _judge_of(registry: Registry, name: str, signature: str, version: int | None
     numbers = [version] if version is not None else [info.number for info in reversed(registry.history(name))]
     for number in numbers:
         judge = registry.load(name, number)
-        if signature_of(judge) == signature:
+        ours = signature_of(judge)
+        if ours == signature:
             return number, judge
+        if ours.rpartition("-")[0] == signature.rpartition("-")[0]:
+            raise InputError(
+                f"{out} was written with other prompts than this memalign has; explain it with the memalign that wrote it, "
+                "or judge again into another file"
+            )
     which = (
         f"version {version} of {name!r}" if version is not None else f"any version of {name!r} that the registry has"
     )

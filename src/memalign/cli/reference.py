@@ -22,14 +22,15 @@ _HEAD = """\
 Every command has this as `--help` too. A mistyped command or option says what it might have been.
 
 **Exit codes.** 0: done. 1: done, with failures that are named (feedback that is pending, judgments with errors, invalid
-rows that were left out). 2: wrong use or bad input; nothing was done. 130: Ctrl-C; the last line says what it left.
+rows that were left out; engines that `bench agree` finds too far apart). 2: wrong use, bad input, or an error that stopped the
+command; the message says what was done, as a rule nothing. 130: Ctrl-C; the last line says what it left.
 
 **Output.** Results are on stdout, progress and notes on stderr. With `--json` stdout is one JSON document; an error is
 `{"error": {"type": …, "message": …}}`, with the `rows` that are at fault where there are any.
 
 **Feedback** is JSONL, CSV, JSON or Parquet, one row a piece: `id`, the fields that were judged (`inputs`, `outputs`,
 `expectations`, `conversation`, `trace`), `value`, `rationale` (at least one of these two), and if known `source` and
-`created_at`. Other columns are kept as `meta`. Where a file is asked for, `-` reads JSON lines from stdin.
+`created_at`. Other columns are kept as `meta`. Where feedback or items are asked for, `-` reads JSON lines from stdin.
 """
 
 

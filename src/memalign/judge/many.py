@@ -19,6 +19,7 @@ from memalign.files import Examples, JudgmentWriter
 from memalign.judge.ceiling import Ceiling, Tab
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.resolve import resolve
+from memalign.prompts import prompts_hash
 from memalign.records import Example, Judgment, Usage
 
 if TYPE_CHECKING:
@@ -81,11 +82,11 @@ async def judge_many(
 
 
 def signature_of(judge: Judge) -> str:
-    """Who wrote a judgment: name and fingerprint, by the model that judges.
+    """Who wrote a judgment: name, fingerprint by the model that judges, and the wording of the prompts.
 
-    One that is left to the environment may be another one when a file of judgments is resumed.
+    A model that is left to the environment may be another one when a file of judgments is resumed, and so may memalign.
     """
-    return f"{judge.name}@{judge.replace(model=resolve(judge.model)).fingerprint}"
+    return f"{judge.name}@{judge.replace(model=resolve(judge.model)).fingerprint}-{prompts_hash()[:6]}"
 
 
 class _Run:
