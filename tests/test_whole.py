@@ -81,6 +81,12 @@ def test_two_runs_that_name_one_file_by_two_names_are_two_runs(tmp_path):
         assert {each.name for each in tmp_path.iterdir()} == {"far", "link.jsonl"}, "what it needs stands by the file"
 
 
+def test_a_folder_is_no_file_to_be_replaced(tmp_path):
+    for folder in (tmp_path, Path()):
+        with pytest.raises(IsADirectoryError):
+            write(folder, b"x")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such devices")
 def test_a_device_is_written_to_and_never_replaced_and_judgments_need_a_file():
     ours, theirs = os.openpty()

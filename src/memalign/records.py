@@ -26,6 +26,7 @@ __all__ = [
     "canonical_json",
     "feedback_key",
     "guideline_number",
+    "json_line",
 ]
 
 CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
@@ -48,6 +49,18 @@ def canonical_json(value: object) -> str:
         return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"not a JSON value: {error}") from None
+
+
+def json_line(value: object) -> bytes:
+    """`value` as one line of JSON in UTF-8, as a file keeps it.
+
+    A model may end its words in half a surrogate pair, which UTF-8 cannot hold: a replacement character stands for it.
+    """
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode() + b"\n"
 
 
 def feedback_key(example_id: str, source: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
 import stat
 from contextlib import contextmanager
@@ -32,6 +34,8 @@ def written_whole(path: Path, *, beside: Path | None = None) -> Iterator[BinaryI
     may read the new one; a device or pipe is written to as it is. Raises OSError as opening, writing and renaming do.
     """
     path = target_of(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if is_device(path):
         with path.open("wb") as file:
             yield file

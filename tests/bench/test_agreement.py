@@ -89,3 +89,11 @@ async def test_the_requests_of_a_judge_are_those_that_its_model_would_get() -> N
     assert model.requests == []
     await judge.ajudge(example)
     assert heard == [("e1", model.requests[0])]
+
+
+async def test_of_a_long_trace_the_verdict_is_compared_and_not_the_looks_before_it() -> None:
+    spans = [{"name": f"s{n}", "span_id": f"{n}", "inputs": {"q": "word " * 400}} for n in range(60)]
+    model = ScriptedChatModel([], limits=Limits(context_tokens=6000))
+    judge = Judge(name="good", instructions="Good? {{ trace }}", feedback_value_type=bool, model=model)
+    ((_, request),) = await requests_of(judge, [Example(id="e1", trace={"spans": spans})], like=model)
+    assert "value" in request.schema["properties"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,60 @@ def test_a_judgment_that_fails_is_named_and_tried_again_by_the_next_run(config: 
 def test_floors_need_no_model(config: Path) -> None:
     outcome = go(config, arms=("majority", "neighbours-vote"), models=("openai:nobody-has-a-key",))
     assert (outcome.judged, outcome.failed, outcome.cost) == (2 * 2 * 6, 0, 0.0)
+
+
+def test_a_floor_whose_library_is_missing_is_named_and_the_others_go_on(
+    config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    outcome = go(config, arms=("regression-features", "bare"))
+    assert outcome.judged == 6
+    assert {note.partition(": ")[2][:54] for note in outcome.notes} == {
+        "could not learn: the regression floors need scikit-lea"
+    }
+
+
+def test_half_a_surrogate_pair_in_a_reason_costs_nothing(config: Path) -> None:
+    said = '{"rationale": "fine \\ud83d", "value": true}'
+    for asked in (6, 0):
+        with pytest.MonkeyPatch.context() as patch, Endpoint(said) as endpoint:
+            patch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+            shutil.rmtree(config.parent / "raw", ignore_errors=True)
+            assert go(config, arms=("bare",), stages=(0,)).judged == 6
+            assert len(endpoint.requests) == asked, "what was answered is remembered"
+
+
+@pytest.mark.parametrize("more", [{}, {"inputs": "q"}])
+def test_a_task_of_conversations_is_estimated_by_what_is_sent(
+    config: Path, endpoint: Endpoint, more: dict[str, str]
+) -> None:
+    rows = [
+        {
+            "id": f"c{n}",
+            "conversation": [{"role": "user", "content": f"{n} long words" * 400}],
+            "value": n % 2 == 0,
+            **more,
+        }
+        for n in range(20)
+    ]
+    (config.parent / "tasks" / "tone.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    plan = plan_of(config, arms=("bare",), stages=(0,), train=8)
+    (estimate,) = estimate_run(plan, RawFolder(config.parent / "raw"))
+    go(config, arms=("bare",), stages=(0,), train=8)
+    sent = sum(line.tokens_in for line in lines_of(config, "bare", 0))
+    assert 0.5 < estimate.usage.input_tokens / sent < 2
+
+
+def test_what_cannot_be_written_is_named(config: Path, endpoint: Endpoint) -> None:
+    (config.parent / "raw").mkdir()
+    (config.parent / "raw" / "openai-test").write_text("a file in the way", "utf-8")
+    outcome = go(config, arms=("bare",), stages=(0,))
+    assert "bare@0.fit.json cannot be written: Not a directory" in outcome.notes[0]
+
+
+def test_seeds_of_a_task_that_is_not_there_are_refused(config: Path) -> None:
+    with pytest.raises(InputError, match="seeds_of names 'toen', which is not among the tasks: tone"):
+        plan_of(config, seeds_of={"toen": (0, 1)})
 
 
 def test_an_arm_that_cannot_learn_is_named_and_the_others_go_on(config: Path, endpoint: Endpoint) -> None:

@@ -75,7 +75,7 @@ class Ran:
 Run = Callable[..., Ran]
 
 
-def invoke(*arguments: str | Path, stdin: str | None = None) -> Ran:
+def invoke(*arguments: str | Path, stdin: str | bytes | None = None) -> Ran:
     result = CliRunner().invoke(app, [str(each) for each in arguments], input=stdin, prog_name="memalign")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,17 @@ def test_an_empty_file_is_bad_input(memalign: Run, tmp_path: Path) -> None:
     (tmp_path / "f.jsonl").touch()
     assert memalign("check", "f.jsonl").code == 2
     assert memalign("check", "-", stdin="").code == 2
+
+
+def test_rows_from_stdin_are_read_as_those_of_a_file(memalign: Run, tmp_path: Path) -> None:
+    line = json.dumps(row("a", True))
+    assert memalign("check", "-", stdin=f"\ufeff{line}\n").code == 0
+    deep = "[" * 5000 + "]" * 5000
+    for wrong, said in ((line[:-2] + "\udcff" + line[-2:], "not UTF-8"), (f'{{"id": {deep}}}', "broken JSON")):
+        refused = memalign("check", "-", stdin=f"{line}\n{wrong}\n".encode("utf-8", "surrogateescape"))
+        assert refused.code == 2
+        assert "line 2" in refused.err
+        assert said in refused.err
 
 
 def test_a_file_of_bad_rows_or_of_comments_has_no_shares(memalign: Run, tmp_path: Path) -> None:

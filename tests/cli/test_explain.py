@@ -51,6 +51,16 @@ def test_the_version_that_judged_is_found_after_the_judge_has_changed(
     assert "was written by judge" in wrong.err
 
 
+def test_a_newer_version_whose_model_cannot_be_opened_here_is_no_obstacle(
+    memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    assert memalign("edit", aligned, "--model", "anthropic:claude-haiku-4-5").code == 0
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    told = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
+    assert (told.code, told.err) == (0, "")
+
+
 def test_other_prompts_are_no_receipt_and_no_file_to_go_on_with(
     memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,7 +151,9 @@ class TestInstructions:
         one(inputs=template, outputs=template)
         assert model.requests[0].user.count(json.dumps(template)) == 2
 
-    @pytest.mark.parametrize("name", ["", " a", "a/b", "a\\b", "a\nb", "a" * 101, "a\udcff", 5])
+    @pytest.mark.parametrize(
+        "name", ["", " a", "a/b", "a\\b", "a\nb", "a" * 101, "a\udcff", "a\rb", "a\x00", "\x1b[2J", 5]
+    )
     def test_a_name_is_one_short_line(self, name: Any) -> None:
         with pytest.raises(InputError, match="name"):
             judge(name=name)

@@ -342,6 +342,20 @@ def test_items_that_fail_beside_others_that_work_stop_nothing() -> None:
     assert [judgment.error for judgment in judgments].count("ModelRejected: no") == 199
 
 
+def test_items_that_fail_every_time_do_not_keep_a_later_run_from_the_others(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    model = Model(fails=lambda n: ModelRejected("it cannot be judged") if 10 <= n < 60 else None)
+    first = judge(model).judge_many(items(60), out=out, concurrency=1)
+    assert [judgment.error is None for judgment in first].count(True) == 10
+    again = judge(model).judge_many(items(80), out=out, concurrency=1)
+    assert [judgment.error is None for judgment in again].count(True) == 30, "those that came after them were judged"
+    model.fails = lambda _: ModelUnavailable("down")
+    later = judge(model).judge_many(items(80), out=out, concurrency=1)
+    assert str(later[59].error).startswith("NotJudged: 32 items in a row failed"), (
+        "a server that is down ends it as ever"
+    )
+
+
 # -- killed --------------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memalign import Example, Judge, aio
 from memalign.content import span_tree, turns_of
-from memalign.errors import InvalidOutput, ModelUnavailable
+from memalign.errors import InputError, InvalidOutput, ModelUnavailable
 from memalign.judge.explore import with_looks
 from memalign.judge.looks import Look, look_of, look_schema, looks_in, show
 from memalign.judge.verdict import sides_of, swapped
@@ -468,6 +468,18 @@ class TestLooks:
         for item, other, request in ((example, False, model.requests[-2]), (turned, True, model.requests[-1])):
             seen = looks_in(judgment.notes, swapped=other)
             assert with_looks(one, item, aio.run(one.prepare(item)), seen).request == request
+
+    def test_an_item_without_two_sides_is_refused_before_anything_is_asked(self) -> None:
+        one, model = judge(
+            [ENOUGH],
+            context=16_000,
+            instructions="Which? {{ outputs }} {{ trace }}",
+            feedback_value_type="A|B",
+            parameters={"swap": True},
+        )
+        with pytest.raises(InputError, match="swap needs a field with two of the judge's choices"):
+            one(Example(id="t-1", outputs="one side", trace=otlp(long_run())))
+        assert model.requests == []
 
     @settings(deadline=None)
     @given(

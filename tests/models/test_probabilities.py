@@ -65,6 +65,23 @@ class TestLabelsOfSeveralTokens:
         content = answer('{"value": ', {"1": 0.7, "2": 0.3}, {"}": 0.6, "0": 0.4})
         assert chances(content, *labels) == pytest.approx({"1": 0.42, "2": 0.3, "10": 0.28})
 
+    @pytest.mark.parametrize(
+        "weights",
+        [
+            {"2": 0.55, "1": 0.4, "10": 0.05},
+            {"1": 0.5, "10": 0.4, "2": 0.1},
+            {"10": 0.6, "1": 0.4},
+            {"10": 0.3, "9": 0.3, "1": 0.4},
+        ],
+    )
+    def test_where_ten_is_one_token_one_is_no_beginning_of_it(self, weights: dict[str, float]) -> None:
+        told = chances(answer('{"value": ', weights, "}"), *(str(n) for n in range(1, 11)))
+        assert told == pytest.approx({str(n): weights.get(str(n), 0.0) for n in range(1, 11)})
+
+    def test_a_token_of_another_number_tells_too_that_ten_would_be_one(self) -> None:
+        told = chances(answer('{"value": ', {"2": 0.6, "1": 0.3, "12": 0.1}, "}"), "1", "2", "10")
+        assert told == pytest.approx({"1": 1 / 3, "2": 2 / 3, "10": 0})
+
     def test_labels_that_part_in_a_branch_not_taken_share_its_probability(self) -> None:
         labels = ('"no"', '"partly yes"', '"partly no"')
         content = answer('{"value": "', {"no": 0.4, "partly": 0.6}, '"}')

@@ -125,7 +125,7 @@ class MemAlign:
         before = judge.memory
 
         # Validate: unchanged rows cost nothing but may have another time; changed ones replace what they said before.
-        file = self._validate(judge, feedback, skip_invalid=skip_invalid, must_exist=must_exist)
+        file = self.check(judge, feedback, skip_invalid=skip_invalid, must_exist=must_exist)
         status = sort_rows(before, file.rows)
         news = [row for row in file.rows if status[row.key] != "unchanged"]
 
@@ -239,14 +239,15 @@ class MemAlign:
             changes["memory"] = replace(judge.memory, authority=authority, policy=policy)
         return judge.replace(**changes) if changes else judge
 
-    def _validate(
+    def check(
         self,
         judge: Judge,
         feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
         *,
-        skip_invalid: bool,
-        must_exist: bool,
+        skip_invalid: bool = False,
+        must_exist: bool = False,
     ) -> FeedbackFile:
+        """The rows that `align` would learn, by which it begins; no model is asked. Raises what it raises for bad rows."""
         known = {case.id: case.example.content_hash for case in judge.memory.cases}
         if isinstance(feedback, str | Path):
             file = read_feedback(feedback, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)

@@ -33,7 +33,7 @@ from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
 from memalign.models.providers import Target, parse_name, target_of
 from memalign.models.resolve import resolve
 from memalign.models.retry import Retry
-from memalign.records import Usage, canonical_json
+from memalign.records import Usage, canonical_json, json_line
 from memalign.whole import written_whole
 
 __all__ = ["Endpoint", "OpenAIRaw", "RawMemo", "RawModel", "raw_model"]
@@ -179,7 +179,7 @@ class RawMemo:
             file.parent.mkdir(parents=True, exist_ok=True)
             # Two runs may share a folder: a file is there whole or not at all.
             with written_whole(file) as new:
-                new.write(msgspec.json.encode(reply))
+                new.write(json_line(reply))
         return reply
 
 

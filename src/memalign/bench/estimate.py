@@ -21,6 +21,7 @@ from memalign.bench.config import BARE, PEERS
 from memalign.bench.plan import Plan
 from memalign.bench.raw import Cell, RawFolder
 from memalign.bench.tasks import Case, Task
+from memalign.judge import named_fields
 from memalign.memory.budget import Budget, estimate_tokens
 from memalign.models import resolve
 from memalign.models.base import Limits
@@ -167,7 +168,7 @@ def _stage(stage: str, new: int, limits: Limits, *, system: int, item: int) -> U
 
 def _prompt(task: Task, limits: Limits) -> tuple[int, int]:
     """About how many tokens the stable and the varying part of the bare judge's prompt have."""
-    fields = [name for name in ("inputs", "outputs", "expectations") if f"{{{{ {name} }}}}" in task.instructions]
+    fields = named_fields(task.instructions)
     system = render_judge_system(
         instructions=task.instructions,
         fields=fields,
@@ -176,8 +177,13 @@ def _prompt(task: Task, limits: Limits) -> tuple[int, int]:
         style="brief" if limits.brief else "full",
     )
     sample: Sequence[Case] = task.cases[:: max(1, len(task.cases) // 20)]
-    items = [sum(estimate_tokens(encode(case.example.content.get(name))) for name in fields) for case in sample]
+    most = limits.context_tokens // 2  # what the judge gives an item at most
+    items = [min(most, sum(_tokens(case.example.content.get(name)) for name in fields)) for case in sample]
     return int(estimate_tokens(system) * GENEROUS), int(mean(items) * GENEROUS) + 20
+
+
+def _tokens(value: object) -> int:
+    return 0 if value is None else estimate_tokens(encode(value))
 
 
 def _seconds(usage: Usage, limits: Limits, at_once: int) -> float:

@@ -14,7 +14,7 @@ import msgspec
 from memalign.bench.spending import Gate
 from memalign.errors import ModelError
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
-from memalign.records import Usage
+from memalign.records import Usage, json_line
 from memalign.whole import written_whole
 
 __all__ = ["Memo", "recalled"]
@@ -97,7 +97,7 @@ class Memo:
         file.parent.mkdir(parents=True, exist_ok=True)
         # Two runs may share a folder: a file is there whole or not at all.
         with written_whole(file) as new:
-            new.write(msgspec.json.encode(reply))
+            new.write(json_line(reply))
         return reply
 
     def take(self) -> tuple[Usage, float]:

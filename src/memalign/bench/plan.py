@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memalign.bench.config import Config, views_of
 from memalign.bench.raw import Cell, Line, RawFolder, View
 from memalign.bench.tasks import Case, Split, Task, taught_digest
+from memalign.errors import InputError
 from memalign.evaluation.result import same_value
 
 __all__ = ["Batch", "Plan", "content_mark", "make_plan"]
@@ -87,7 +88,13 @@ def _is_of(line: Line, case: Case) -> bool:
 
 
 def make_plan(config: Config, tasks: Sequence[Task]) -> Plan:
-    """All cells of a run over `tasks`. Raises InputError for a task that is too small to be split."""
+    """All cells of a run over `tasks`.
+
+    Raises InputError for a task that is too small to be split, and for seeds of a task that is not among them.
+    """
+    there = [task.name for task in tasks]
+    if strangers := [name for name in config.seeds_of if name not in there]:
+        raise InputError(f"seeds_of names {strangers[0]!r}, which is not among the tasks: {', '.join(there)}")
     splits = {
         (task.name, seed): task.split(seed=seed, train=config.train, test=config.test)
         for task in tasks

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import msgspec
 
 from memalign.errors import InputError
+from memalign.records import json_line
 from memalign.values import Value
 from memalign.whole import written_whole
 
@@ -130,21 +132,20 @@ class RawFolder:
     def append(self, cell: Cell, lines: Iterable[Line]) -> None:
         """Add lines at the end of the cell's file."""
         path = self.folder / cell.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a+b") as file:
+        with _writing(path), path.open("a+b") as file:
             _drop_cut_line(file)
-            file.writelines(msgspec.json.encode(line) + b"\n" for line in lines)
+            file.writelines(map(json_line, lines))
 
     def replace(self, cell: Cell, lines: Iterable[Line]) -> None:
         """Write the cell's file anew, whole or not at all."""
-        _write(self.folder / cell.path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        _write(self.folder / cell.path, b"".join(map(json_line, lines)))
 
     def fit(self, cell: Cell) -> Fit | None:
         """What the cell's alignment took, or None. Raises InputError for a file that is not one of ours."""
         path = self._fit_path(cell)
         try:
             return msgspec.json.decode(path.read_bytes(), type=Fit)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: {error}; delete that file, it is written again when its arm learns") from None
@@ -187,6 +188,14 @@ def _drop_cut_line(file: BinaryIO) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as file:
+    with _writing(path), written_whole(path) as file:
         file.write(content)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}; what the folder holds is kept") from None

@@ -104,16 +104,11 @@ def read_input(file: str) -> str | list[dict[str, Any]]:
     """`file` itself, or for `-` the JSON lines of stdin. Raises InvalidRows for a line that is no JSON object."""
     if file != "-":
         return file
-    import msgspec
+    from memalign.files.rows import json_rows
 
-    rows: list[dict[str, Any]] = []
-    bad: list[RowError] = []
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        if line.strip():
-            try:
-                rows.append(msgspec.json.decode(line, type=dict[str, Any]))
-            except msgspec.DecodeError as error:
-                bad.append(RowError(line=number, reason=f"broken JSON: {error}"))
+    read = list(json_rows(enumerate(sys.stdin.buffer, 1)))
+    bad = [row for row in read if isinstance(row, RowError)]
+    rows = [dict(row.fields) for row in read if not isinstance(row, RowError)]
     if bad:
         raise InvalidRows("stdin", bad)
     if not rows:

@@ -19,7 +19,7 @@ from memalign.cli.common import (
     read_input,
 )
 from memalign.cli.output import Output, facts, table, usage_text
-from memalign.errors import InputError
+from memalign.errors import ConfigurationError, InputError
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Prepared
@@ -97,7 +97,12 @@ def _judge_of(registry: Registry, name: str, signature: str, version: int | None
     numbers = [version] if version is not None else [info.number for info in reversed(registry.history(name))]
     for number in numbers:
         judge = registry.load(name, number)
-        ours = signature_of(judge)
+        try:
+            ours = signature_of(judge)
+        except ConfigurationError:
+            if version is not None:
+                raise
+            continue  # a version whose model cannot be opened here is not the one that judged
         if ours == signature:
             return number, judge
         if ours.rpartition("-")[0] == signature.rpartition("-")[0]:

@@ -7,7 +7,6 @@ of another judge, or on an example that has changed since, is never taken for th
 from __future__ import annotations
 
 import contextlib
-import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import msgspec
 from memalign.errors import InputError
 from memalign.files.examples import Index, mark_of
 from memalign.locks import lock_file
-from memalign.records import Example, Judgment
+from memalign.records import Example, Judgment, json_line
 from memalign.whole import is_device, target_of, written_whole
 
 __all__ = ["JudgmentFile", "JudgmentWriter", "Judgments", "read_judgments"]
@@ -83,6 +82,7 @@ class JudgmentWriter:
         self._index = examples if isinstance(examples, Index) else Index(examples)
         self._begins = array("q", [-1]) * len(self._index)  # where the line of each example begins
         self._others: dict[int, int] = {}  # the same of other ids, by their mark
+        self._failed: set[int] = set()  # the marks of ids whose line had an error
         # Both beside the file: it is replaced at times. Two runs would take each other's lines away.
         self._beside = self._path.parent / f".{self._path.name}.lock"
         self._fresh = self._path.parent / f".{self._path.name}.fresh"
@@ -114,6 +114,10 @@ class JudgmentWriter:
         place = self._index.place(example_id)
         return mark_of(example_id) in self._others if place is None else self._begins[place] >= 0
 
+    def failed(self, example_id: str) -> bool:
+        """Whether an earlier run asked about the example and got an error."""
+        return mark_of(example_id) in self._failed
+
     def write(self, example_id: str, judgment: Judgment) -> None:
         """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
         if example_id in self:
@@ -121,7 +125,7 @@ class JudgmentWriter:
         place = self._index.place(example_id)
         content_hash = "" if place is None else self._index.content_hash(place)
         head = {"id": example_id, "judge": self._judge, "content_hash": content_hash}
-        line = _encoded(head | msgspec.structs.asdict(judgment))
+        line = json_line(head | msgspec.structs.asdict(judgment))
         try:
             self._file.write(line)
             self._file.flush()
@@ -183,6 +187,8 @@ class JudgmentWriter:
             unchanged = place is None or not judged or judged == self._index.content_hash(place)
             kept = line.judgment.error is None and unchanged
             clean = clean and kept and line.whole and earlier < 0
+            if line.judgment.error is not None:
+                self._failed.add(mark)
             if place is not None:
                 self._begins[place] = line.begin if kept else -1
             elif kept:
@@ -273,15 +279,6 @@ class Judgments(Sequence[Judgment]):
 def _copy(old: BinaryIO, begin: int, new: BinaryIO) -> int:
     old.seek(begin)
     return new.write(old.readline().rstrip(b"\r\n") + b"\n")
-
-
-def _encoded(fields: dict[str, object]) -> bytes:
-    try:
-        return msgspec.json.encode(fields) + b"\n"
-    except UnicodeEncodeError:
-        # A model may end its rationale in half a surrogate pair; that must not cost the verdict.
-        text = json.dumps(msgspec.to_builtins(fields), ensure_ascii=False)
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode() + b"\n"
 
 
 class _Line(NamedTuple):

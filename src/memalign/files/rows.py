@@ -67,7 +67,7 @@ def _jsonl(path: Path) -> Iterator[Row | RowError]:
 def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
     """The rows of numbered JSON lines; empty ones are left out."""
     for line, raw in lines:
-        text = _decoded(line, raw)
+        text = _decoded(line, raw.removeprefix(_BOM) if line == 1 else raw)
         if isinstance(text, RowError):
             yield text
         elif text.strip():

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Judge"]
 
-_NAME = re.compile(r"[^\s/\\\ud800-\udfff][^/\\\n\ud800-\udfff]{0,99}")
+_NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
 
 
 @dataclass(frozen=True, kw_only=True)

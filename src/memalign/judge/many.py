@@ -74,10 +74,10 @@ async def judge_many(
     )
     if out is None:
         judgments: list[Judgment | None] = [None] * len(source)
-        await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment), lambda _: False)
+        await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment))
         return [judgment or run.not_judged() for judgment in judgments]
     with JudgmentWriter.open(Path(out), judge=signature_of(judge), examples=source.index) as writer:
-        await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer.__contains__)
+        await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
     return writer.judgments(otherwise=run.not_judged())
 
 
@@ -87,6 +87,13 @@ def signature_of(judge: Judge) -> str:
     A model that is left to the environment may be another one when a file of judgments is resumed, and so may memalign.
     """
     return f"{judge.name}@{judge.replace(model=resolve(judge.model)).fingerprint}-{prompts_hash()[:6]}"
+
+
+def _may_be_hopeless(error: ModelError | InputError, *, again: bool) -> bool:
+    """Whether the next item may well fail too, or the item alone is at fault, as one that is rejected `again`."""
+    if isinstance(error, ModelRejected):
+        return not again and not isinstance(error, PromptTooLong)
+    return isinstance(error, ModelUnavailable | RateLimited)
 
 
 class _Run:
@@ -118,8 +125,8 @@ class _Run:
         hint = "run it again with the same `out` (-o) to go on from there"
         return Judgment(error=f"{NOT_JUDGED}{self._stopped}{spent}; {hint}", memory_hash=self._judge.memory.hash)
 
-    async def all(self, keep: Callable[[int, str, Judgment], None], has: Callable[[str], bool]) -> None:
-        """Judge all items but those that one `has` already; `keep` is given place, id and judgment of each."""
+    async def all(self, keep: Callable[[int, str, Judgment], None], earlier: JudgmentWriter | None = None) -> None:
+        """Judge all items but those that `earlier` runs judged; `keep` is given place, id and judgment of each."""
         total = len(self._source)
         waiting = enumerate(self._source)
         first_is_known = asyncio.Event()
@@ -134,12 +141,12 @@ class _Run:
             place, example = next(waiting, (-1, None))
             if example is None:
                 return False
-            if has(example.id):
+            if earlier is not None and example.id in earlier:
                 skipped += 1
                 if skipped % _TURN == 0:
                     await asyncio.sleep(0)
             else:
-                judgment = await self._judged(example)
+                judgment = await self._judged(example, again=earlier is not None and earlier.failed(example.id))
                 keep(place, example.id, judgment)
                 if self._on_judgment is not None:
                     self._on_judgment(example.id, judgment)
@@ -172,7 +179,7 @@ class _Run:
             self._stopped = self._stopped or f"one more would pass the ceiling of ${self._tab.ceiling.most:g}"
         return not self._stopped
 
-    async def _judged(self, example: Example) -> Judgment:
+    async def _judged(self, example: Example, *, again: bool) -> Judgment:
         if self._tab is not None:
             self._tab.begin()
         try:
@@ -180,9 +187,7 @@ class _Run:
         except (ModelError, InputError) as error:
             usage = (error.usage if isinstance(error, ModelError) else None) or Usage()
             reason = f"{type(error).__name__}: {error}"
-            if isinstance(error, ModelUnavailable | RateLimited | ModelRejected) and not isinstance(
-                error, PromptTooLong
-            ):
+            if _may_be_hopeless(error, again=again):
                 self._note_failure(reason)
             return Judgment(error=reason, memory_hash=self._judge.memory.hash, usage=usage)
         self._failed_in_a_row = 0

@@ -206,6 +206,8 @@ def file_name(name: str) -> str:
 
 
 def _named(judges: Iterable[Judge] | Mapping[str, Judge]) -> dict[str, Judge]:
+    if not isinstance(judges, Iterable):
+        raise InputError(f"give the judges as a list, or by names of your own as a dict, not a {type(judges).__name__}")
     pairs = list(judges.items()) if isinstance(judges, Mapping) else [(judge.name, judge) for judge in judges]
     if not pairs:
         raise InputError("a scorecard needs at least one judge")

@@ -34,10 +34,10 @@ class _Answered(msgspec.Struct, frozen=True):
 async def decide(judge: Judge, example: Example) -> Judgment:
     """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
     model, settings = resolve(judge.model), judge.parameters
+    names = sides_of(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
     prepared, looked = await explored(judge, example, await prepare(judge, example, model), model)
     asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]
-    if settings.get("swap"):
-        names = sides_of(judge, example)
+    if names:
         turned = swapped(example, names)
         try:
             other, more = await explored(judge, turned, await prepare(judge, turned, model), model)

@@ -55,8 +55,9 @@ def _text(token: Mapping[str, Any]) -> bytes:
 def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[str, float] | None:
     """The probability of each of `labels` (JSON texts, in their order), which add up to 1; None where none can be told.
 
-    Exact where labels differ in one token. Of several that part later, only those that the answer shares its beginning
-    with are told apart; the others share what their common beginning had.
+    Exact where labels differ in one token, also where one is the beginning of another (1 and 10), if the tokenizer has
+    pieces that go on where the shorter one ends. Of several that part later, only those that the answer shares its
+    beginning with are told apart; the others share what their common beginning had.
     """
     answer = b"".join(token.text for token in tokens)
     found = list(_KEY.finditer(answer))
@@ -76,17 +77,25 @@ def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[
         chosen = _fitting(live, token.text[before:])
         if not chosen:
             return None  # the answer is none of the labels
+        others = [(text, rest, p) for text, p in token.alternatives if (rest := _after(text, head)) is not None]
+        longer = _goes_on(live, [rest for _, rest, _ in others])
         groups: dict[frozenset[str], float] = {}
-        for text, probability in token.alternatives:
-            if (rest := _after(text, head)) is not None:
-                group = frozenset(_fitting(live, rest))
+        apart: dict[str, float] = {}
+        for text, rest, probability in others:
+            whole = next((label for label, left in live.items() if left == rest), None)
+            if longer and whole is not None and text != token.text:
+                apart[whole] = apart.get(whole, 0.0) + probability
+            else:
+                group = _fitting(live, rest)
                 groups[group] = groups.get(group, 0.0) + probability
         # A group that goes beyond what was chosen tells no label from another: a mere quote, for example.
         told = {group: p for group, p in groups.items() if group and (group <= chosen or not group & chosen)}
-        total = sum(told.values())
+        total = sum(told.values()) + sum(apart.values())
         if total <= 0:
             return None
         stays = 0.0
+        for label, probability in apart.items():
+            shares[label] += mass * probability / total
         for group, probability in told.items():
             if group <= chosen:
                 stays += probability
@@ -111,6 +120,16 @@ def _after(text: bytes, head: bytes) -> bytes | None:
 def _fitting(live: Mapping[str, bytes], text: bytes) -> frozenset[str]:
     """The labels that `text` may be the next piece of. A piece without a byte of the value fits all."""
     return frozenset(label for label, rest in live.items() if rest.startswith(text) or _ends(rest, text))
+
+
+def _goes_on(live: Mapping[str, bytes], pieces: Iterable[bytes]) -> bool:
+    """Whether one of `pieces` goes on where a label ends, as 10 does after 1.
+
+    Where the tokenizer has such pieces, the shorter label is a token of its own, and no beginning of the longer one.
+    """
+    return any(
+        piece.startswith(rest) and _WORD.match(piece[len(rest) :]) for piece in pieces for rest in live.values() if rest
+    )
 
 
 def _ends(rest: bytes, text: bytes) -> bool:

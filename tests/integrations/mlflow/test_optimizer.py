@@ -116,6 +116,16 @@ def test_feedback_that_was_taken_back_in_mlflow_is_forgotten_at_the_next_align(a
     assert [each.guideline_text for each in again._semantic_memory] == [keep]
 
 
+def test_nothing_is_forgotten_and_no_model_asked_where_another_trace_has_a_wrong_label(aligned, endpoint):
+    one, _ = aligned._episodic_trace_ids
+    mlflow.delete_assessment(trace_id=one, assessment_id=fetched(one)[0].info.assessments[0].assessment_id)
+    says(wrong := traced(7), "perhaps", "say: nothing")
+    before = asked(endpoint)
+    with pytest.raises(MlflowException, match="allowed: true or false"):
+        aligned.align(fetched(one, wrong))
+    assert asked(endpoint) == before
+
+
 def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(endpoint):
     trace_id = traced(1)
     says(trace_id, False, "say: case 1 is unkind", by="ana@example.org")

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from memalign.bench.arms.base import Fitted, Setting, Verdict
@@ -43,18 +42,22 @@ class Floor:
     views: frozenset[View] = frozenset({"unseen", "left-out"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
-        """Keep the taught cases' features and labels; the rule is fitted when the first case is judged."""
+        """Fit the rule to the taught cases' features and labels. Raises ConfigurationError where its library is missing."""
         del setting, before
         started = time.perf_counter()
         learned = await self.features(train)
         labels = [case.label for case in train]
+        predict = self.rule(learned, labels)
         fit = Fit(id=f"{self.name}-{len(train)}", seconds=time.perf_counter() - started)
-        return _FittedFloor(floor=self, learned=learned, labels=labels, ids=[case.id for case in train], fit=fit)
+        return _FittedFloor(
+            floor=self, predict=predict, learned=learned, labels=labels, ids=[case.id for case in train], fit=fit
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FittedFloor:
     floor: Floor
+    predict: Predict
     learned: Any
     labels: list[Value]
     ids: list[str]
@@ -62,17 +65,13 @@ class _FittedFloor:
 
     async def judge(self, case: Case, view: View) -> Verdict:
         """The rule's label; for `left-out` the rule is fitted without the case."""
-        predict = self._predict
+        predict = self.predict
         if view == "left-out":
             kept = [n for n, name in enumerate(self.ids) if name != case.id]
             if not kept:
                 return Verdict(value=None, error="without this case nothing was taught")
             predict = self.floor.rule(self.learned[kept], [self.labels[n] for n in kept])
         return Verdict(value=predict((await self.floor.features([case]))[0]))
-
-    @cached_property
-    def _predict(self) -> Predict:
-        return self.floor.rule(self.learned, self.labels)
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -13,6 +13,7 @@ from mlflow.genai.judges.base import AlignmentOptimizer
 import memalign
 from memalign import aio
 from memalign.align import AlignResult
+from memalign.align.forget import forget
 from memalign.integrations.mlflow.failures import invalid, translated
 from memalign.integrations.mlflow.judge import MemAlignJudge, aligned_from
 from memalign.integrations.mlflow.scale import UNBOUNDED
@@ -158,6 +159,9 @@ async def _aligned(
 ) -> AlignResult:
     optimizer, forgotten = settings.memalign(), None
     if gone:
+        # Nothing is asked of a model before every row is known to be fit.
+        left = core.replace(memory=forget(core.memory, core.memory.keys(*gone)))
+        optimizer.check(left, rows, skip_invalid=settings.skip_invalid)
         forgotten = await optimizer.unalign(core, *gone, progress=progress)
         core = forgotten.judge
     if not rows and forgotten is not None:
