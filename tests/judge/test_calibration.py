@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memalign import Judge, aio, evaluate
 from memalign.errors import InputError
-from memalign.judge.calibration import FEWEST, fit_head, regression
+from memalign.judge.calibration import FEWEST, fit_head, head_worth, regression
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedChatModel
 
@@ -157,3 +157,50 @@ def test_what_is_said_beside_the_verdict_makes_no_probe_stale() -> None:
     judge = taught(30)
     assert not judge.replace(parameters={"abstain_below": 0.5}).stale_probes()
     assert judge.replace(parameters={"verdict": "direct"}).stale_probes()
+
+
+class TestWorth:
+    def test_an_align_says_where_plain_features_see_what_the_judge_does_not(self) -> None:
+        result = taught(0, parameters={}).align([row(number) for number in range(40)])
+        (note,) = (note for note in result.notes if "regression" in note)
+        assert "of 40 taught cases the judge had 20 right before it learned" in note
+        assert "the likeness to the reference 40, on cases that it was not fitted on: with calibrate=true" in note
+
+    @pytest.mark.parametrize(
+        ("count", "changes"),
+        [(FEWEST - 1, {}), (40, {"parameters": {"calibrate": True}}), (40, {"feedback_value_type": "float:0..1"})],
+    )
+    def test_it_says_nothing_of_too_few_cases_or_of_what_is_set_or_cannot_be(
+        self, count: int, changes: dict[str, Any]
+    ) -> None:
+        rows = [row(number) | ({"value": 0.5} if "feedback_value_type" in changes else {}) for number in range(count)]
+        result = taught(0, **{"parameters": {}} | changes).align(rows)
+        assert not [note for note in result.notes if "regression" in note]
+
+    def test_a_judge_that_is_right_is_not_told_of_it(self) -> None:
+        judge = taught(0, parameters={}, model=ScriptedChatModel(by_length))
+        result = judge.align([row(number) for number in range(40)])
+        worth = aio.run(head_worth(result.judge))
+        assert worth is not None
+        assert (worth.n, worth.judge, worth.clear) == (40, 40, False)
+        assert not [note for note in result.notes if "regression" in note]
+
+    def test_what_a_head_was_fitted_on_is_not_what_it_is_measured_on(self) -> None:
+        # Of labels that nothing tells a head has half right; on what it was fitted on it would have more.
+        right = asked = 0
+        for seed in range(12):
+            labels = np.random.default_rng(seed).permutation([True, False] * 20)
+            rows = [row(number) | {"value": bool(label)} for number, label in enumerate(labels)]
+            worth = aio.run(head_worth(taught(0, parameters={}, retrieval_k=0).align(rows).judge))
+            assert worth is not None
+            assert (worth.n, worth.judge) == (40, 20)
+            assert worth.fixed - worth.broken == worth.head - worth.judge
+            right, asked = right + worth.head, asked + worth.n
+        assert right / asked < 0.53
+
+
+def by_length(request: ChatRequest) -> Any:
+    """A judge that sees what the expert sees."""
+    if request.schema_name != "judgment":
+        return {"changes": []}
+    return {"rationale": "r", "value": len(request.user.rsplit("outputs:", 1)[1]) > 100}

@@ -27,6 +27,7 @@ from memalign.align.voices import add_voices, conflicts, refreshed, rule_conflic
 from memalign.errors import ConfigurationError, InputError, InvalidRows, ModelError, RowError
 from memalign.files import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge, Progress
+from memalign.judge.calibration import head_worth
 from memalign.memory import Memory
 from memalign.memory.orders import order_in
 from memalign.memory.retrieval import embedding_text
@@ -137,6 +138,8 @@ class MemAlign:
         learner = judge.replace(memory=consolidate(settle(forget(before, replaced)))) if replaced else judge
         run = await self._learn(learner, memory, progress)
         run = await self._admit(learner, run, before, progress)
+        if run.learned:
+            run = dataclasses.replace(run, notes=(*run.notes, *await _heads(run.judge)))
         return self._result(given, run, file=file, status=status, started=started)
 
     async def unalign(
@@ -319,6 +322,19 @@ class MemAlign:
             seconds=time.perf_counter() - started,
             changed=learned != given,
         )
+
+
+async def _heads(judge: Judge) -> list[str]:
+    """That plain features see what the judge does not: then its verdicts are worth less than a regression that costs nothing."""
+    worth = None if judge.parameters.get("calibrate") else await head_worth(judge)
+    if worth is None or not worth.clear:
+        return []
+    note = (
+        f"of {worth.n} taught cases the judge had {worth.judge} right before it learned, and a regression on its verdict, the "
+        f"length and the likeness to the reference {worth.head}, on cases that it was not fitted on: with calibrate=true its "
+        "value stands beside the judge's, as calibrated_value"
+    )
+    return [note]
 
 
 def _orders(written: Sequence[Guideline], judge: Judge) -> list[str]:

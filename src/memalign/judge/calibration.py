@@ -8,12 +8,13 @@ worth as much as the judge, and the two together more than either (docs/decision
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from memalign.judge.features import plain_features
 from memalign.memory.model import Case
+from memalign.metrics import mcnemar_exact
 from memalign.models.resolve import resolve_embedding
 from memalign.records import Example
 from memalign.values import Value
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
 
     from memalign.judge.judge import Judge
 
-__all__ = ["FEWEST", "MOST", "Head", "calibrate", "fit_head"]
+__all__ = ["FEWEST", "MOST", "Head", "Worth", "calibrate", "fit_head", "head_worth"]
 
 FEWEST, MOST = 30, 2000
 """Labelled cases with a probe: below, there is no head; above, a fixed sample of them is enough."""
 MOST_LABELS = 10
 """Labels above which there is no head: a fit takes their number to the sixth (forty: a quarter of an hour)."""
+FOLDS = 10
+CLEARLY = 0.05
+"""McNemar's exact p below which a head is better than the verdicts, as everywhere here."""
 RIDGE = 1.0
 STEPS = 30
 
@@ -52,6 +56,24 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         return dict(zip(self.labels, (float(p) for p in _softmax(scores[None])[0]), strict=True))
 
 
+class Worth(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of `n` taught cases the judge had right before it learned, and a head that was not fitted on them.
+
+    `fixed` and `broken` are the cases that only the head and only the judge had right.
+    """
+
+    n: int
+    judge: int
+    head: int
+    fixed: int
+    broken: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether the head is better by more than chance."""
+        return self.fixed > self.broken and mcnemar_exact(self.fixed, self.broken) < CLEARLY
+
+
 async def calibrate(judge: Judge, example: Example, verdict: Value) -> dict[Value, float] | None:
     """What the judge's head makes of a verdict: each label's probability. None where there are too few cases for one."""
     head = await fit_head(judge)
@@ -70,13 +92,54 @@ async def fit_head(judge: Judge) -> Head | None:
     kept: dict[str, Head | None] = judge.memory.__dict__.setdefault("_heads", {})
     key = judge.base_fingerprint
     if key not in kept:
-        kept[key] = await _fitted(judge)
+        known = await _known(judge)
+        kept[key] = None if known is None else _fit(known, judge)
     return kept[key]
 
 
-async def _fitted(judge: Judge) -> Head | None:
+async def head_worth(judge: Judge) -> Worth | None:
+    """What a head would be worth, by the memory's own cases alone; no model is asked. None where there is no head.
+
+    Ten-fold: each tenth of the cases is answered by a head that the other nine taught.
+    """
     import numpy as np
 
+    known = await _known(judge)
+    if known is None:
+        return None
+    right: list[tuple[bool, bool]] = []
+    for fold in range(FOLDS):
+        apart = np.arange(len(known.answers)) % FOLDS == fold
+        head = _fit(known.of(~apart), judge)
+        for plain, verdict, answer in zip(*known.of(apart), strict=True):
+            chances = head.chances(plain, verdict)
+            right.append((verdict == answer, max(chances, key=lambda label: chances[label]) == answer))
+    return Worth(
+        n=len(right),
+        judge=sum(judge for judge, _ in right),
+        head=sum(head for _, head in right),
+        fixed=sum(head and not judge for judge, head in right),
+        broken=sum(judge and not head for judge, head in right),
+    )
+
+
+class _Known(NamedTuple):
+    """What heads are fitted on, by case: plain features (n, 2), the judge's first verdict, the label that counts."""
+
+    plain: NDArray[np.float64]
+    verdicts: list[Value]
+    answers: list[Value]
+
+    def of(self, chosen: NDArray[np.bool_]) -> _Known:
+        """Some of the cases."""
+        places = chosen.nonzero()[0]
+        return _Known(
+            self.plain[places], [self.verdicts[place] for place in places], [self.answers[place] for place in places]
+        )
+
+
+async def _known(judge: Judge) -> _Known | None:
+    """The memory's own cases; None where there are too few for a head, or of one label, or labels no head can tell."""
     memory = judge.memory
     if judge.value_type.kind not in ("bool", "choice"):
         return None
@@ -91,15 +154,22 @@ async def _fitted(judge: Judge) -> Head | None:
     cases = [known[content] for content in sorted(known)[:MOST]]
     answers = [label for case in cases if (label := memory.label(case)) is not None]
     verdicts = [case.probe.value for case in cases if case.probe is not None]
-    labels = tuple(label for label in judge.value_type.labels if label in answers)
-    if len(cases) < FEWEST or len(labels) < 2:
+    if len(cases) < FEWEST or len(set(answers)) < 2:
         return None
-    given = tuple(sorted(set(verdicts), key=str))
     plain = await plain_features([case.example for case in cases], resolve_embedding(None))
-    rows = np.stack([_row(each, verdict, given) for each, verdict in zip(plain, verdicts, strict=True)])
+    return _Known(plain, verdicts, answers)
+
+
+def _fit(known: _Known, judge: Judge) -> Head:
+    import numpy as np
+
+    labels = tuple(label for label in judge.value_type.labels if label in known.answers)
+    given = tuple(sorted(set(known.verdicts), key=str))
+    rows = np.stack([_row(each, verdict, given) for each, verdict in zip(known.plain, known.verdicts, strict=True)])
     means, scales = rows.mean(axis=0), rows.std(axis=0)
     scales[scales == 0] = 1.0
-    weights = regression((rows - means) / scales, np.array([labels.index(answer) for answer in answers]), len(labels))
+    codes = np.array([labels.index(answer) for answer in known.answers])
+    weights = regression((rows - means) / scales, codes, len(labels))
     return Head(labels=labels, verdicts=given, means=means, scales=scales, weights=weights)
 
 
