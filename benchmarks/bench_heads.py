@@ -1,0 +1,98 @@
+"""What the head makes of the verdicts that a benchmark run has on record: one model's taught cases, judged before it learns.
+
+    python benchmarks/bench_heads.py docs/results/core/run.toml --data FOLDER > docs/results/verdict/heads.jsonl
+
+For every task and seed of the run the unaligned judge is asked about the taught cases (its probes; remembered calls cost
+nothing again), the head is fitted on them, and recorded verdicts on unseen cases are put to it: those of `memalign` and
+those of `bare`. A line each: what the taught cases say of the head beforehand (ten-fold), and what came of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from platformdirs import user_cache_path
+
+from memalign import aio
+from memalign.bench.arms.base import Setting
+from memalign.bench.arms.judges import JudgeArm
+from memalign.bench.config import load_config
+from memalign.bench.data.folder import load_folder
+from memalign.bench.memo import Memo
+from memalign.bench.plan import Plan, make_plan
+from memalign.bench.raw import Cell, Line, RawFolder
+from memalign.bench.tasks import Case
+from memalign.judge.calibration import calibrate, head_worth
+from memalign.judge.judge import Judge
+from memalign.metrics import exact_match, mcnemar_exact, paired_bootstrap
+from memalign.models import resolve
+
+PROBED = JudgeArm(name="probed", stages=lambda _: frozenset({"probe"}), k=0)
+
+
+async def probed(plan: Plan, cell: Cell, memo: Path) -> Judge:
+    """The judge with the taught cases and its first verdicts on them, and nothing learned."""
+    setting = Setting(task=plan.tasks[cell.task], chat=Memo(resolve(cell.model), memo), seed=cell.seed)
+    fitted: Any = await PROBED.learn(setting, plan.splits[cell.task, cell.seed].train, None)
+    return fitted.judge_  # type: ignore[no-any-return]
+
+
+async def heads_of(judge: Judge, lines: list[Line], tests: dict[str, Case]) -> dict[str, Any]:
+    """How many of the recorded verdicts are right, and how many of what the head makes of them."""
+    known = [line for line in lines if line.value is not None and line.id in tests]
+    chances = [await calibrate(judge, tests[line.id].example, line.value) for line in known if line.value is not None]
+    before, truth = [line.value for line in known], [line.label for line in known]
+    after = [max(each, key=lambda label: each[label]) for each in chances if each is not None]
+    if len(after) < len(before):
+        return {}  # no head: too few cases, or one label
+    right = [(early == label, late == label) for early, late, label in zip(before, after, truth, strict=True)]
+    fixed, broken = right.count((False, True)), right.count((True, False))
+    gain = paired_bootstrap(exact_match, before, after, truth, groups=[line.group for line in known])
+    return {
+        "n": len(known),
+        "right": sum(early for early, _ in right),
+        "head": sum(late for _, late in right),
+        "fixed": fixed,
+        "broken": broken,
+        "p": round(mcnemar_exact(fixed, broken), 4),
+        "points": [None if each is None else round(100 * each, 1) for each in (gain.value, gain.low, gain.high)],
+    }
+
+
+async def main_(config_file: Path, data: Path | None, memo: Path) -> None:
+    """Print a line for each task and seed."""
+    config = load_config(config_file)
+    plan = make_plan(config, load_folder(data or config.folder / config.data, config.tasks))
+    raw = RawFolder(config.folder / "raw")
+    for cell in plan.cells:
+        if cell.arm != "memalign":
+            continue
+        judge = await probed(plan, cell, memo)
+        worth = await head_worth(judge)
+        tests = {case.id: case for case in plan.splits[cell.task, cell.seed].test}
+        said: dict[str, Any] = {"task": cell.task, "seed": cell.seed, "taught": None}
+        if worth is not None:
+            said["taught"] = {
+                "n": worth.n,
+                "right": worth.judge,
+                "head": worth.head,
+                "fixed": worth.fixed,
+                "broken": worth.broken,
+                "clear": worth.clear,
+            }
+        for arm, stage in (("memalign", cell.stage), ("bare", 0)):
+            other = Cell(model=cell.model, task=cell.task, seed=cell.seed, arm=arm, stage=stage)
+            said[arm] = await heads_of(judge, raw.lines(other), tests)
+        print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--memo", type=Path, default=user_cache_path("memalign") / "bench" / "calls")
+    asked = parser.parse_args()
+    aio.run(main_(asked.run, asked.data, asked.memo))
