@@ -4,7 +4,7 @@
 
 For every task and seed of the run the unaligned judge is asked about the taught cases (its probes; remembered calls cost
 nothing again), the head is fitted on them, and recorded verdicts on unseen cases are put to it: those of `memalign` and
-those of `bare`. A line each: what the taught cases say of the head beforehand (ten-fold), and what came of it.
+those of `bare`. A line each, and one of all: what the taught cases say of the head beforehand (ten-fold), and what came of it.
 """
 
 from __future__ import annotations
@@ -40,24 +40,36 @@ async def probed(plan: Plan, cell: Cell, memo: Path) -> Judge:
     return fitted.judge_  # type: ignore[no-any-return]
 
 
-async def heads_of(judge: Judge, lines: list[Line], tests: dict[str, Case]) -> dict[str, Any]:
-    """How many of the recorded verdicts are right, and how many of what the head makes of them."""
-    known = [line for line in lines if line.value is not None and line.id in tests]
-    chances = [await calibrate(judge, tests[line.id].example, line.value) for line in known if line.value is not None]
-    before, truth = [line.value for line in known], [line.label for line in known]
-    after = [max(each, key=lambda label: each[label]) for each in chances if each is not None]
-    if len(after) < len(before):
-        return {}  # no head: too few cases, or one label
-    right = [(early == label, late == label) for early, late, label in zip(before, after, truth, strict=True)]
+async def put(judge: Judge, lines: list[Line], tests: dict[str, Case]) -> list[tuple[Line, Any]]:
+    """Each recorded verdict with what the head makes of it; empty where there is no head."""
+    pairs = []
+    for line in lines:
+        if line.value is not None and line.id in tests:
+            chances = await calibrate(judge, tests[line.id].example, line.value)
+            if chances is None:
+                return []
+            pairs.append((line, max(chances, key=lambda label: chances[label])))
+    return pairs
+
+
+def gained(pairs: list[tuple[str, Line, Any]]) -> dict[str, Any]:
+    """How many verdicts are right before and after, and the difference in points with its interval, by group of a task."""
+    right = [(line.value == line.label, late == line.label) for _, line, late in pairs]
     fixed, broken = right.count((False, True)), right.count((True, False))
-    gain = paired_bootstrap(exact_match, before, after, truth, groups=[line.group for line in known])
+    gain = paired_bootstrap(
+        exact_match,
+        [early for early, _ in right],
+        [late for _, late in right],
+        [True] * len(right),
+        groups=[(task, line.group) for task, line, _ in pairs],
+    )
     return {
-        "n": len(known),
+        "n": len(right),
         "right": sum(early for early, _ in right),
         "head": sum(late for _, late in right),
         "fixed": fixed,
         "broken": broken,
-        "p": round(mcnemar_exact(fixed, broken), 4),
+        "p": round(mcnemar_exact(fixed, broken), 6),
         "points": [None if each is None else round(100 * each, 1) for each in (gain.value, gain.low, gain.high)],
     }
 
@@ -67,6 +79,7 @@ async def main_(config_file: Path, data: Path | None, memo: Path) -> None:
     config = load_config(config_file)
     plan = make_plan(config, load_folder(data or config.folder / config.data, config.tasks))
     raw = RawFolder(config.folder / "raw")
+    pooled: dict[str, list[tuple[str, Line, Any]]] = {"memalign": [], "bare": []}
     for cell in plan.cells:
         if cell.arm != "memalign":
             continue
@@ -85,8 +98,11 @@ async def main_(config_file: Path, data: Path | None, memo: Path) -> None:
             }
         for arm, stage in (("memalign", cell.stage), ("bare", 0)):
             other = Cell(model=cell.model, task=cell.task, seed=cell.seed, arm=arm, stage=stage)
-            said[arm] = await heads_of(judge, raw.lines(other), tests)
+            pairs = [(cell.task, line, late) for line, late in await put(judge, raw.lines(other), tests)]
+            said[arm] = gained(pairs) if pairs else None
+            pooled[arm] += pairs
         print(json.dumps(said), flush=True)
+    print(json.dumps({"task": "all"} | {arm: gained(pairs) for arm, pairs in pooled.items() if pairs}), flush=True)
 
 
 if __name__ == "__main__":

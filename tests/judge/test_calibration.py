@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memalign import Judge, aio, evaluate
 from memalign.errors import InputError
 from memalign.judge.calibration import FEWEST, fit_head, head_worth, regression
-from memalign.models.base import ChatRequest
+from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 
 WORDS = [
@@ -165,6 +165,19 @@ class TestWorth:
         (note,) = (note for note in result.notes if "regression" in note)
         assert "of 40 taught cases the judge had 20 right before it learned" in note
         assert "the likeness to the reference 40, on cases that it was not fitted on: with calibrate=true" in note
+
+    def test_a_weak_models_judgments_have_it_unless_it_is_set_otherwise(self) -> None:
+        def answer(request: ChatRequest) -> Any:
+            return {"rationale": "r", "value": True, "when": "", "because": ""}
+
+        weak = ScriptedChatModel(answer, limits=Limits(brief=True, shard_size=1))
+        result = taught(0, parameters={}, model=weak).align([row(number) for number in range(40)])
+        (note,) = (note for note in result.notes if "regression" in note)
+        assert "fitted on: its value stands beside the judge's, as calibrated_value" in note
+        item = {"inputs": "a new question", "outputs": said(101, long=False)}
+        assert (result.judge(**item).value, result.judge(**item).calibrated_value) == (True, False)
+        assert result.judge.replace(parameters={"calibrate": False})(**item).calibrated_value is None
+        assert result.judge.replace(model=ScriptedChatModel(answer))(**item).calibrated_value is None
 
     @pytest.mark.parametrize(
         ("count", "changes"),

@@ -326,13 +326,14 @@ class MemAlign:
 
 async def _heads(judge: Judge) -> list[str]:
     """That plain features see what the judge does not: then its verdicts are worth less than a regression that costs nothing."""
-    worth = None if judge.parameters.get("calibrate") else await head_worth(judge)
+    worth = None if "calibrate" in judge.parameters else await head_worth(judge)
     if worth is None or not worth.clear:
         return []
+    stands = "its value stands" if resolve(judge.model).limits.brief else "with calibrate=true its value stands"
     note = (
         f"of {worth.n} taught cases the judge had {worth.judge} right before it learned, and a regression on its verdict, the "
-        f"length and the likeness to the reference {worth.head}, on cases that it was not fitted on: with calibrate=true its "
-        "value stands beside the judge's, as calibrated_value"
+        f"length and the likeness to the reference {worth.head}, on cases that it was not fitted on: {stands} beside the "
+        "judge's, as calibrated_value"
     )
     return [note]
 

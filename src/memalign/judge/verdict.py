@@ -52,7 +52,9 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
     answered = await _all(questions, spent=looked)
     outcome = count([each.ballot for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
-    calibrated = await calibrate(judge, example, outcome.value) if settings.get("calibrate") else None
+    # A weak model has habits that a head sees, and strong ones were not tried: docs/decisions/0012-verdict.md.
+    heads = settings.get("calibrate", model.limits.brief)
+    calibrated = await calibrate(judge, example, outcome.value) if heads else None
     confidence, least = outcome.confidence, settings.get("abstain_below", 0)
     unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
     return Judgment(
