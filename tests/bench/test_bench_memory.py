@@ -26,8 +26,9 @@ def test_one_more_row_embeds_one_case_and_writes_a_handful_of_rows():
     found = bench_memory.measure(30, runs=1)
     assert (found["cases"], found["feedback"]) == (30, 36)
     for change in found["one more row"]:
-        # Its own text, and those of the guidelines, which are compared anew each time.
-        assert 1 <= change["embedded"] <= 1 + 2 * sum(found["guidelines"].values()) + len(found["one more row"])
+        # Its own text, those of the guidelines, which are compared anew each time, and two of each case for the head.
+        guidelines, rows = sum(found["guidelines"].values()), len(found["one more row"])
+        assert 1 <= change["embedded"] <= 1 + 2 * guidelines + rows + 2 * (found["cases"] + rows)
         assert 0 < change["rows"] < 20
     assert [receipt["versions"] for receipt in found["erase one"]] == [12]
     p50, p95 = found["judgment"]["wall"]

@@ -115,6 +115,8 @@ def check_ceiling(dollars: float, name: str) -> None:
 def _checked(path: Path, config: Config) -> Config:
     if unknown := [arm for arm in config.arms if arm not in ARMS]:
         raise InputError(f"{path}: no arm {unknown[0]!r}; arms: {', '.join(ARMS)}")
+    if strangers := [task for task in config.seeds_of if config.tasks and task not in config.tasks]:
+        raise InputError(f"{path}: seeds_of names {strangers[0]!r}, which is not among the tasks")
     lists: dict[str, tuple[object, ...]] = {
         "models": config.models,
         "arms": config.arms,

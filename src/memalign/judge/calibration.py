@@ -106,10 +106,9 @@ async def head_worth(judge: Judge) -> Worth | None:
     """
     import numpy as np
 
-    known = await _known(judge)
+    known = await _known(judge, most=ENOUGH)
     if known is None:
         return None
-    known = known.of(np.arange(len(known.answers)) < ENOUGH)
     right: list[tuple[bool, bool]] = []
     for fold in range(FOLDS):
         apart = np.arange(len(known.answers)) % FOLDS == fold
@@ -141,7 +140,7 @@ class _Known(NamedTuple):
         )
 
 
-async def _known(judge: Judge) -> _Known | None:
+async def _known(judge: Judge, *, most: int = MOST) -> _Known | None:
     """The memory's own cases; None where there are too few for a head, or of one label, or labels no head can tell."""
     memory = judge.memory
     if judge.value_type.kind not in ("bool", "choice"):
@@ -154,7 +153,7 @@ async def _known(judge: Judge) -> _Known | None:
         if case.probe is not None and case.probe.judge == made_by and memory.label(case) in allowed:
             known.setdefault(case.example.content_hash, case)
     # By hash: as good as drawn, and the same whatever came first.
-    cases = [known[content] for content in sorted(known)[:MOST]]
+    cases = [known[content] for content in sorted(known)[:most]]
     answers = [label for case in cases if (label := memory.label(case)) is not None]
     verdicts = [case.probe.value for case in cases if case.probe is not None]
     if len(cases) < FEWEST or len(set(answers)) < 2:
