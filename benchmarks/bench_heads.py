@@ -14,14 +14,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from platformdirs import user_cache_path
-
 from memalign import aio
 from memalign.bench.arms.base import Setting
 from memalign.bench.arms.judges import JudgeArm
 from memalign.bench.config import load_config
 from memalign.bench.data.folder import load_folder
-from memalign.bench.memo import Memo
+from memalign.bench.memo import Memo, cache_folder
 from memalign.bench.plan import Plan, make_plan
 from memalign.bench.raw import Cell, Line, RawFolder
 from memalign.bench.tasks import Case
@@ -35,7 +33,7 @@ PROBED = JudgeArm(name="probed", stages=lambda _: frozenset({"probe"}), k=0)
 
 async def probed(plan: Plan, cell: Cell, memo: Path) -> Judge:
     """The judge with the taught cases and its first verdicts on them, and nothing learned."""
-    setting = Setting(task=plan.tasks[cell.task], chat=Memo(resolve(cell.model), memo), seed=cell.seed)
+    setting = Setting(task=plan.tasks[cell.task], chat=Memo(resolve(cell.model), memo / "calls"), seed=cell.seed)
     fitted: Any = await PROBED.learn(setting, plan.splits[cell.task, cell.seed].train, None)
     return fitted.judge_  # type: ignore[no-any-return]
 
@@ -109,6 +107,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--memo", type=Path, default=user_cache_path("memalign") / "bench" / "calls")
+    parser.add_argument("--memo", type=Path, default=cache_folder())
     asked = parser.parse_args()
     aio.run(main_(asked.run, asked.data, asked.memo))

@@ -179,6 +179,18 @@ class TestWorth:
         assert result.judge.replace(parameters={"calibrate": False})(**item).calibrated_value is None
         assert result.judge.replace(model=ScriptedChatModel(answer))(**item).calibrated_value is None
 
+    def test_an_aligns_own_trials_fit_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = []
+        monkeypatch.setattr("memalign.judge.verdict.calibrate", lambda *given: asked.append(given))
+        weak = ScriptedChatModel(
+            lambda _: {"rationale": "r", "value": True, "when": "it is short", "because": "it says little"},
+            limits=Limits(brief=True, shard_size=1),
+        )
+        rows = [row(number) | {"rationale": "Too short."} for number in range(40)]
+        result = taught(0, parameters={}, model=weak, retrieval_k=0).align(rows)
+        assert result.impact is not None, "or the test is about nothing"
+        assert asked == []
+
     @pytest.mark.parametrize(
         ("count", "changes"),
         [(FEWEST - 1, {}), (40, {"parameters": {"calibrate": True}}), (40, {"feedback_value_type": "float:0..1"})],

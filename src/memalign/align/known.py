@@ -1,4 +1,4 @@
-"""Cases of memory are embedded once: whoever asks about one again is given the vector that is there."""
+"""Asking about a case of memory costs its verdict and nothing else: its vector is there, and no head is fitted for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ class _Known:
 
 
 def asked_about(judge: Judge, case: Case) -> Judge:
-    """`judge`, for which the case's text costs no embedding; `case` is one of a memory that this judge's model embedded."""
+    """`judge`, for which the case's text costs no embedding; `case` is one of a memory that this judge's model embedded.
+
+    Nor does it calibrate: only the verdict counts, and a head would be fitted anew to every memory that hides a case.
+    """
+    judge = judge.replace(parameters={**judge.parameters, "calibrate": False})
     if not case.vector:
         return judge
     model = resolve_embedding(judge.embedding_model)

@@ -27,7 +27,7 @@ from memalign.align.voices import add_voices, conflicts, refreshed, rule_conflic
 from memalign.errors import ConfigurationError, InputError, InvalidRows, ModelError, RowError
 from memalign.files import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge, Progress
-from memalign.judge.calibration import head_worth
+from memalign.judge.calibration import calibrates, head_worth
 from memalign.memory import Memory
 from memalign.memory.orders import order_in
 from memalign.memory.retrieval import embedding_text
@@ -139,7 +139,7 @@ class MemAlign:
         run = await self._learn(learner, memory, progress)
         run = await self._admit(learner, run, before, progress)
         if run.learned:
-            run = dataclasses.replace(run, notes=(*run.notes, *await _heads(run.judge)))
+            run = dataclasses.replace(run, notes=(*run.notes, *await _worth_of_head(run.judge)))
         return self._result(given, run, file=file, status=status, started=started)
 
     async def unalign(
@@ -324,12 +324,14 @@ class MemAlign:
         )
 
 
-async def _heads(judge: Judge) -> list[str]:
+async def _worth_of_head(judge: Judge) -> list[str]:
     """That plain features see what the judge does not: then its verdicts are worth less than a regression that costs nothing."""
     worth = None if "calibrate" in judge.parameters else await head_worth(judge)
     if worth is None or not worth.clear:
         return []
-    stands = "its value stands" if resolve(judge.model).limits.brief else "with calibrate=true its value stands"
+    stands = (
+        "its value stands" if calibrates(judge, resolve(judge.model).limits) else "with calibrate=true its value stands"
+    )
     note = (
         f"of {worth.n} taught cases the judge had {worth.judge} right before it learned, and a regression on its verdict, the "
         f"length and the likeness to the reference {worth.head}, on cases that it was not fitted on: {stands} beside the "

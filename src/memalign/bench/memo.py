@@ -107,6 +107,13 @@ class Memo:
         return taken
 
 
+def cache_folder() -> Path:
+    """Where a benchmark keeps calls and pulled data unless another folder is named: in the user's cache."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("memalign") / "bench"
+
+
 def _asked(request: ChatRequest) -> bytes:
     """What decides the answer. Labels only ask for more about it: a reply remembered without probabilities will do."""
     fields = msgspec.structs.asdict(request)

@@ -20,7 +20,7 @@ from memalign.records import json_line
 from memalign.values import Value
 from memalign.whole import written_whole
 
-__all__ = ["Cell", "Fit", "Line", "RawFolder", "View", "model_folder"]
+__all__ = ["Cell", "Fit", "Line", "RawFolder", "View", "model_folder", "writing"]
 
 View = Literal["unseen", "seen", "left-out"]
 """How a case stands to memory: never met; met, with its own example in view; met, but it and all exposed to it hidden."""
@@ -132,7 +132,7 @@ class RawFolder:
     def append(self, cell: Cell, lines: Iterable[Line]) -> None:
         """Add lines at the end of the cell's file."""
         path = self.folder / cell.path
-        with _writing(path), path.open("a+b") as file:
+        with writing(path), path.open("a+b") as file:
             _drop_cut_line(file)
             file.writelines(map(json_line, lines))
 
@@ -188,14 +188,17 @@ def _drop_cut_line(file: BinaryIO) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with _writing(path), written_whole(path) as file:
+    with writing(path), written_whole(path) as file:
         file.write(content)
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """Write `path` of a raw folder, in a folder that is made for it. Raises InputError for what the system refuses."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; what the folder holds is kept") from None
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}; give another folder with --out, what this one holds is kept"
+        ) from None

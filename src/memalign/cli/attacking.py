@@ -55,11 +55,11 @@ def attack(
     Cases whose label is not WANTED are judged as they are, then with each attack in them. Model calls are remembered.
     """
     import msgspec
-    from platformdirs import user_cache_path
 
     from memalign import aio
     from memalign.bench.attacks import ARMS, attack_arms, chosen_attacks, markdown, planned, sides, wanted_value
     from memalign.bench.data.folder import load_folder
+    from memalign.bench.memo import cache_folder
     from memalign.models import resolve
 
     shown = Output(json=json_output)
@@ -85,7 +85,7 @@ def attack(
                 train=train,
                 cases=cases,
                 seed=seed,
-                memo=memo or user_cache_path("memalign") / "bench",
+                memo=memo or cache_folder(),
                 peers=peers.absolute(),
                 progress=progress,
             )

@@ -74,6 +74,7 @@ def run(
     from memalign import aio
     from memalign.bench.config import check_ceiling, load_config
     from memalign.bench.estimate import estimate_run
+    from memalign.bench.memo import cache_folder
     from memalign.bench.plan import make_plan
     from memalign.bench.raw import RawFolder
     from memalign.bench.report import FACTS_FILE, write_facts
@@ -102,7 +103,7 @@ def run(
     paid = [model for model in config.models if asks and not model.startswith(_UNPAID)]
     if paid and not confirmed(f"Go on with {', '.join(paid)}?", yes=yes):
         return DONE
-    calls = _made(memo or _cache(), "--memo")
+    calls = _made(memo or cache_folder(), "--memo")
     write_facts(_made(raw.folder, "--out"), plan.tasks.values(), models=config.models, commands=[command])
     kept = f"what was judged is in {raw.folder}; the same command goes on from there"
     with interruptible(lambda: kept), shown.progress() as progress:
@@ -200,9 +201,10 @@ def _tasks(config: Config, data: Path | None, shown: Output) -> tuple[Task, ...]
 
     if config.data == "published":
         from memalign.bench.data.published import load_published
+        from memalign.bench.memo import cache_folder
 
         with shown.progress(size=True) as progress:
-            return load_published(config.tasks, cache=_cache() / "data", local=data, progress=progress)
+            return load_published(config.tasks, cache=cache_folder() / "data", local=data, progress=progress)
     if data is None and not config.data:
         raise InputError(
             'no data: give --data FOLDER, or data = "…" in the configuration; "published" pulls the public sets'
@@ -239,12 +241,6 @@ def _duration(seconds: float) -> str:
 
 def _dollars(cost: float | None) -> str:
     return "not known" if cost is None else f"{cost:.2f}"
-
-
-def _cache() -> Path:
-    from platformdirs import user_cache_path
-
-    return user_cache_path("memalign") / "bench"
 
 
 def _raw(config: Config, out: Path | None) -> Path:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memalign.judge.judge import Judge
+    from memalign.models.base import Limits
 
-__all__ = ["FEWEST", "MOST", "Head", "Worth", "calibrate", "fit_head", "head_worth"]
+__all__ = ["FEWEST", "MOST", "Head", "Worth", "calibrate", "calibrates", "fit_head", "head_worth"]
 
 FEWEST, MOST = 30, 2000
 """Labelled cases with a probe: below, there is no head; above, a fixed sample of them is enough."""
@@ -74,6 +75,14 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
     def clear(self) -> bool:
         """Whether the head is better by more than chance."""
         return self.fixed > self.broken and mcnemar_exact(self.fixed, self.broken) < CLEARLY
+
+
+def calibrates(judge: Judge, limits: Limits) -> bool:
+    """Whether the judge's judgments have a calibrated value: as it is set, else for weak models.
+
+    These have habits that a head sees; strong ones were not tried (docs/decisions/0012-verdict.md).
+    """
+    return bool(judge.parameters.get("calibrate", limits.brief))
 
 
 async def calibrate(judge: Judge, example: Example, verdict: Value) -> dict[Value, float] | None:

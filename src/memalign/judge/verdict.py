@@ -11,7 +11,7 @@ import msgspec
 
 from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.ballots import Ballot, count, label_texts
-from memalign.judge.calibration import calibrate
+from memalign.judge.calibration import calibrate, calibrates
 from memalign.judge.explore import explored
 from memalign.judge.looks import LOOKED, SWAPPED
 from memalign.judge.prompt import Prepared, prepare
@@ -52,9 +52,7 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
     answered = await _all(questions, spent=looked)
     outcome = count([each.ballot for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
-    # A weak model has habits that a head sees, and strong ones were not tried: docs/decisions/0012-verdict.md.
-    heads = settings.get("calibrate", model.limits.brief)
-    calibrated = await calibrate(judge, example, outcome.value) if heads else None
+    calibrated = await calibrate(judge, example, outcome.value) if calibrates(judge, model.limits) else None
     confidence, least = outcome.confidence, settings.get("abstain_below", 0)
     unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
     return Judgment(

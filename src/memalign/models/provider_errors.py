@@ -111,11 +111,6 @@ def status_of(error: BaseException) -> int | None:
     return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
 
 
-def _body_text(error: BaseException) -> str:
-    """What the provider said, whole: to recognise words in, not to show."""
-    return f"{getattr(error, 'body', None) or ''} {error}"
-
-
 def told(error: BaseException) -> str:
     """What the provider says is wrong with the request, to recognise words in.
 
@@ -123,8 +118,9 @@ def told(error: BaseException) -> str:
     it has no words of its own.
     """
     message = _message(error)
-    named = (_field(error, name) for name in ("type", "param", "code"))
-    return " ".join([message, *(str(each) for each in named if each)]) if message else _body_text(error)
+    if not message:
+        return f"{getattr(error, 'body', None) or ''} {error}"
+    return " ".join([message, *(str(each) for name in ("type", "param", "code") if (each := _field(error, name)))])
 
 
 def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from memalign.bench.raw import writing
 from memalign.bench.tasks import Task
 from memalign.errors import InputError
 from memalign.values import ValueType
@@ -84,12 +85,8 @@ def write_facts(
         remarks=tuple(dict.fromkeys((*old.remarks, *remarks))),
     )
     path = folder / FACTS_FILE
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; give another folder with --out") from None
+    with writing(path), written_whole(path) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
     return path
 
 
