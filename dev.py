@@ -92,9 +92,16 @@ def test(arguments: list[str]) -> int:
             failed.append(f"pull of {model}")
     say(f"checks before pytest: {'FAILED: ' + ', '.join(failed) if failed else 'all passed'}")
     say("pytest")
-    wanted = ["-m", "not live"] if slow else []
+    # The slow tests time what they run and hold a model of 1.1 GB: one after another.
+    wanted = ["-m", "not live"] if slow else side_by_side()
     code = call([str(PYTHON), "-m", "pytest", "--require-embedded", *wanted, *arguments])
     return code or (1 if failed else 0)
+
+
+def side_by_side() -> list[str]:
+    """Arguments of pytest: a process a core, four at most, since each that meets the embedded model loads it."""
+    # A file stays in one process, and with it what its tests set up once, such as a server or a taught judge.
+    return ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadfile"]
 
 
 def checks() -> list[str]:

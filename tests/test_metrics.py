@@ -231,7 +231,9 @@ def test_the_same_seed_gives_the_same_interval():
 
 
 @pytest.mark.parametrize(
-    "measure", [exact_match, balanced_accuracy, cohen_kappa, quadratic, linear, ccc, mae], ids=lambda m: str(m)[:30]
+    "measure",
+    [exact_match, balanced_accuracy, cohen_kappa, quadratic, linear, ccc, mae],
+    ids=["exact_match", "balanced_accuracy", "cohen_kappa", "quadratic", "linear", "ccc", "mae"],
 )
 def test_weighted_resamples_give_what_plain_resamples_give(measure):
     draw = random.Random(3)
