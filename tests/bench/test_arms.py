@@ -11,7 +11,7 @@ from memalign.bench.arms.floors import FLOORS
 from memalign.bench.arms.judges import JUDGES
 from memalign.bench.data.folder import load_folder
 from memalign.bench.tasks import Task
-from memalign.models.base import ChatRequest
+from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 
 
@@ -113,6 +113,20 @@ async def test_a_direct_arm_asks_for_no_reason_and_a_calibrated_one_gives_the_ca
                 made = await fitted.judge_.ajudge(case.example)  # type: ignore[attr-defined]
                 assert made.calibrated_value is not None
                 assert verdict.value == made.calibrated_value
+
+
+async def test_only_the_calibrated_arm_gives_the_calibrated_value_where_judges_have_one_unasked(tone: Task) -> None:
+    model = ScriptedChatModel(says, limits=Limits(brief=True))
+    differs = 0
+    for name in ("memalign", "memalign-calibrated"):
+        fitted = await JUDGES[name].learn(setting(tone, model), tone.cases[:34], None)
+        for case in tone.cases[34:40]:
+            verdict = await fitted.judge(case, "unseen")
+            made = await fitted.judge_.ajudge(case.example)  # type: ignore[attr-defined]
+            assert made.calibrated_value is not None
+            assert verdict.value == (made.value if name == "memalign" else made.calibrated_value)
+            differs += made.value != made.calibrated_value
+    assert differs, "where both are always the same, nothing is shown"
 
 
 async def test_static_examples_are_the_same_for_every_case_and_balanced(tone: Task) -> None:

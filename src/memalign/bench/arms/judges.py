@@ -134,13 +134,14 @@ class JudgeArm:
             seconds=round(seconds, 2),
             counts=counts,
         )
-        return _FittedJudge(judge_=judge, fit=fit)
+        return _FittedJudge(judge_=judge, fit=fit, calibrated=bool(given.get("calibrate")))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FittedJudge:
     judge_: Judge
     fit: Fit
+    calibrated: bool  # asked for by the arm: some judges have a calibrated value beside every verdict unasked
 
     async def judge(self, case: Case, view: View) -> Verdict:
         """The verdict; for `left-out` by a judge from whose memory the case, and all exposed to it, is hidden."""
@@ -150,8 +151,8 @@ class _FittedJudge:
         judgment = (await judge.ajudge_many([case.example], concurrency=1))[0]
         seconds = judgment.usage.seconds
         usage = replace(judgment.usage, seconds={"model": seconds.get(ANSWER, seconds.get("model", 0.0))})
-        value = judgment.value if judgment.calibrated_value is None else judgment.calibrated_value
-        return Verdict(value=value, usage=usage, error=judgment.error)
+        calibrated = judgment.calibrated_value if self.calibrated else None
+        return Verdict(value=judgment.value if calibrated is None else calibrated, usage=usage, error=judgment.error)
 
     async def close(self) -> None:
         """Nothing is held."""
