@@ -19,6 +19,15 @@ def test_the_bare_judge_has_stage_nought_and_all_others_the_rest(config: Path) -
 
 
 @pytest.mark.parametrize(
+    ("train", "stages"),
+    [(8, (0, 2, 5, 8)), (2, (0, 2)), (50, (0, 2, 5, 10, 20, 50)), (200, (0, 2, 5, 10, 20, 50, 200))],
+)
+def test_a_run_without_stages_has_those_that_its_cases_allow(config: Path, train: int, stages: tuple[int, ...]) -> None:
+    config.write_text(CONFIG.replace("stages = [0, 4, 8]", "").replace("train = 8", f"train = {train}"), "utf-8")
+    assert load_config(config).stages == stages
+
+
+@pytest.mark.parametrize(
     ("old", "new", "says"),
     [
         ('"memalign"]', '"memalgin"]', "no arm 'memalgin'; arms: majority"),

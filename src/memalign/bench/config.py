@@ -5,7 +5,7 @@ data = "../data"                    # a folder with tasks.toml, or "published"; 
 models = ["local:qwen2.5-coder-1.5b"]
 tasks = ["averitec", "financebench"]    # all of the folder without it
 arms = ["majority", "bare", "nearest", "guidelines", "memalign", "mlflow"]
-stages = [0, 50]                    # pieces of feedback learned; at 0 there is only the bare judge
+stages = [0, 50]                    # pieces of feedback learned, 0: the bare judge; 0, 2, 5, 10, 20, train without it
 seeds = [0]
 train = 50
 test = 100                          # all others without it
@@ -49,6 +49,8 @@ OURS: Mapping[str, Arm] = {**FLOORS, **JUDGES}
 """The arms that live in this process, by their names."""
 ARMS = (*OURS, *PEERS)
 BARE = "bare"
+STAGES = (0, 2, 5, 10, 20, 50)
+"""The published ones; a run that names none has those below its `train`, and all of its `train`."""
 
 
 def views_of(arm: str) -> frozenset[View]:
@@ -70,7 +72,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     arms: tuple[str, ...]
     data: str = ""
     tasks: tuple[str, ...] = ()
-    stages: tuple[int, ...] = (0, 2, 5, 10, 20, 50)
+    stages: tuple[int, ...] = STAGES
     seeds: tuple[int, ...] = (0,)
     seeds_of: dict[str, tuple[int, ...]] = {}
     train: int = 50
@@ -102,7 +104,10 @@ def load_config(path: Path) -> Config:
     try:
         config = msgspec.structs.replace(msgspec.convert(raw, Config), folder=path.parent)
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{path}: {error}; docs/benchmark.md shows a whole one") from None
+    if "stages" not in raw:
+        below = (stage for stage in STAGES if stage < config.train)
+        config = msgspec.structs.replace(config, stages=(*below, config.train))
     return _checked(path, config)
 
 
@@ -136,7 +141,9 @@ def _checked(path: Path, config: Config) -> Config:
     if list(config.stages) != sorted(config.stages) or config.stages[0] < 0:
         raise InputError(f"{path}: stages grow, from 0 or more")
     if config.stages[-1] > config.train:
-        raise InputError(f"{path}: stage {config.stages[-1]} needs more than the {config.train} cases that teach")
+        raise InputError(
+            f"{path}: stage {config.stages[-1]} needs more than the {config.train} cases that teach: raise train"
+        )
     if config.seen > config.stages[-1]:
         raise InputError(f"{path}: seen = {config.seen}, and only {config.stages[-1]} cases teach")
     if config.ceiling is not None:
