@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign.bench.raw import Cell, Fit, Line, RawFolder, View
-from memalign.bench.report import TaskFacts, read_facts, write_facts
+from memalign.bench.report import TaskFacts, engine_notes, read_facts, write_facts
 from memalign.bench.report.measures import (
     agreement,
     corrected,
@@ -352,6 +352,18 @@ def test_the_facts_of_a_second_run_join_those_of_the_first(tmp_path):
 
     assert set(facts.tasks) == {"harbour", "stars"}
     assert (facts.models, facts.commands, facts.remarks) == (("a", "b"), ("first", "second"), ("two cores",))
+
+
+def test_an_engine_that_goes_on_where_another_one_was_is_named(tmp_path):
+    assert engine_notes(tmp_path, {"local:a": "llama 1"}) == []
+    write_facts(tmp_path, [HARBOUR], engines={"local:a": "llama 1", "local:b": "llama 1"})
+    assert engine_notes(tmp_path, {"local:a": "llama 1", "local:new": "llama 2"}) == []
+
+    (note,) = engine_notes(tmp_path, {"local:a": "llama 2", "local:b": "llama 1"})
+    assert "local:a: judged by llama 1 so far, by llama 2 from here on" in note
+
+    write_facts(tmp_path, [HARBOUR], engines={"local:a": "llama 2"})
+    assert read_facts(tmp_path).engines == {"local:a": ("llama 1", "llama 2"), "local:b": ("llama 1",)}
 
 
 def test_a_folder_that_cannot_be_reported_says_why(tmp_path):

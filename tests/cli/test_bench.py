@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,31 @@ def test_a_run_that_reaches_its_ceiling_says_so_and_is_no_success(memalign: Run,
     ran = memalign("bench", "run", config, "--yes", "--ceiling", "0.0002", "--memo", config.parent / "memo")
     assert ran.code == 1
     assert "the ceiling is $0.0002" in ran.out
+
+
+def test_an_embedded_model_s_engine_is_kept_and_another_one_is_said(memalign: Run, tmp_path: Path) -> None:
+    write_tasks(tmp_path / "tasks")
+    run = tmp_path / "run.toml"
+    run.write_text(
+        'name = "own"\ndata = "tasks"\nmodels = ["local:qwen2.5-coder-0.5b"]\ntasks = ["tone"]\narms = ["bare"]\n'
+        "stages = [0]\ntrain = 2\ntest = 2\n",
+        "utf-8",
+    )
+    ran = memalign("bench", "run", run, "--memo", tmp_path / "memo")
+    assert ran.code == 0, ran.err
+    assert "from here on" not in ran.err
+    facts = tmp_path / "raw" / "tasks.json"
+    (engine,) = json.loads(facts.read_text("utf-8"))["engines"]["local:qwen2.5-coder-0.5b"]
+    assert engine.startswith("xllamacpp ")
+
+    # On another machine: one case is missing there.
+    facts.write_text(facts.read_text("utf-8").replace(engine, "xllamacpp of old"), "utf-8")
+    lines = tmp_path / "raw" / "local-qwen2.5-coder-0.5b" / "tone" / "seed0" / "bare@0.jsonl"
+    lines.write_text(lines.read_text("utf-8").splitlines(keepends=True)[0], "utf-8")
+    again = memalign("bench", "run", run, "--memo", tmp_path / "memo")
+    assert f"judged by xllamacpp of old so far, by {engine} from here on" in " ".join(again.err.split())
+    assert memalign("bench", "report", run).code == 0
+    assert "computed by xllamacpp of old and by xllamacpp" in (tmp_path / "tables.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("ceiling", ["0", "nan", "inf"])

@@ -26,9 +26,10 @@ from memalign.bench.spending import Spending, StoppedError
 from memalign.bench.tasks import Case, taught_digest
 from memalign.errors import MemalignError
 from memalign.models import resolve
+from memalign.models.local import LocalChatModel
 from memalign.records import Usage
 
-__all__ = ["Outcome", "run_benchmark"]
+__all__ = ["Outcome", "engines", "run_benchmark"]
 
 Progress = Callable[[str, int, int], None]
 
@@ -47,6 +48,12 @@ class Outcome:
     cost: float | None = 0.0
     notes: list[str] = field(default_factory=list)
     stopped: str | None = None
+
+
+def engines(plan: Plan) -> dict[str, str]:
+    """What computes the answers of those of the plan's judge models that run in this process, by the model's name."""
+    models = {cell.model: resolve(cell.model) for cell in plan.cells if cell.arm not in FLOORS}
+    return {name: model.engine for name, model in models.items() if isinstance(model, LocalChatModel)}
 
 
 async def run_benchmark(plan: Plan, raw: RawFolder, *, memo: Path, progress: Progress | None = None) -> Outcome:

@@ -77,8 +77,8 @@ def run(
     from memalign.bench.memo import cache_folder
     from memalign.bench.plan import make_plan
     from memalign.bench.raw import RawFolder
-    from memalign.bench.report import FACTS_FILE, write_facts
-    from memalign.bench.run import run_benchmark
+    from memalign.bench.report import FACTS_FILE, engine_notes, write_facts
+    from memalign.bench.run import engines, run_benchmark
 
     shown = Output(json=json_output)
     config = load_config(config_file)
@@ -104,7 +104,11 @@ def run(
     if paid and not confirmed(f"Go on with {', '.join(paid)}?", yes=yes):
         return DONE
     calls = _made(memo or cache_folder(), "--memo")
-    write_facts(_made(raw.folder, "--out"), plan.tasks.values(), models=config.models, commands=[command])
+    computed = engines(plan) if asks else {}
+    for note in engine_notes(raw.folder, computed):
+        shown.say(note)
+    folder = _made(raw.folder, "--out")
+    write_facts(folder, plan.tasks.values(), models=config.models, commands=[command], engines=computed)
     kept = f"what was judged is in {raw.folder}; the same command goes on from there"
     with interruptible(lambda: kept), shown.progress() as progress:
         outcome = aio.run(run_benchmark(plan, raw, memo=calls, progress=progress))

@@ -89,6 +89,20 @@ class LocalChatModel:
             context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True, probabilities=True
         )
 
+    @property
+    def engine(self) -> str:
+        """What computes its answers: the version, and the instructions compiled for. Two may differ in a verdict.
+
+        Raises ConfigurationError without xllamacpp.
+        """
+        llama = _llama()
+        found = (
+            part.split("=")[0].rpartition(":")[2].strip()
+            for part in llama.get_system_info().split("|")
+            if "= 1" in part
+        )
+        return f"xllamacpp {llama.__version__} ({', '.join(found)})"
+
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer in the worker thread, after the calls that came before.
 
@@ -313,13 +327,18 @@ def _grammar(schema: dict[str, Any]) -> str:
     return str(xllamacpp.json_schema_to_grammar({**closed(schema), "x-guidance": layout}))
 
 
-def _load(path: Path, *, context_tokens: int, threads: int) -> Any:
+def _llama() -> Any:
     try:
         import xllamacpp
     except ImportError as error:
         raise ConfigurationError(
             f"the embedded model needs xllamacpp ({error}): pip install xllamacpp, or name a provider's model"
         ) from error
+    return xllamacpp
+
+
+def _load(path: Path, *, context_tokens: int, threads: int) -> Any:
+    xllamacpp = _llama()
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx = context_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ from memalign.errors import InputError
 from memalign.values import ValueType
 from memalign.whole import written_whole
 
-__all__ = ["FACTS_FILE", "Facts", "TaskFacts", "read_facts", "write_facts"]
+__all__ = ["FACTS_FILE", "Facts", "TaskFacts", "engine_notes", "read_facts", "write_facts"]
 
 FACTS_FILE = "tasks.json"
 
@@ -56,12 +56,16 @@ class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """The tasks of a raw folder, the models by their full names, the commands that made it, and remarks such as the machine."""
+    """The tasks of a raw folder, the models by their full names, the commands that made it, and remarks such as the machine.
+
+    `engines` are those that computed a model's answers in this process, by the model's name; of a provider nothing is known.
+    """
 
     tasks: dict[str, TaskFacts]
     models: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    engines: dict[str, tuple[str, ...]] = {}
 
 
 def write_facts(
@@ -71,6 +75,7 @@ def write_facts(
     models: Iterable[str] = (),
     commands: Iterable[str] = (),
     remarks: Iterable[str] = (),
+    engines: Mapping[str, str] | None = None,
 ) -> Path:
     """Keep the facts in the raw folder, beside those that an earlier run left there; the file's path.
 
@@ -83,11 +88,29 @@ def write_facts(
         models=tuple(dict.fromkeys((*old.models, *models))),
         commands=tuple(dict.fromkeys((*old.commands, *commands))),
         remarks=tuple(dict.fromkeys((*old.remarks, *remarks))),
+        engines=old.engines
+        | {
+            name: tuple(dict.fromkeys((*old.engines.get(name, ()), engine))) for name, engine in (engines or {}).items()
+        },
     )
     path = folder / FACTS_FILE
     with writing(path), written_whole(path) as file:
         file.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
     return path
+
+
+def engine_notes(folder: Path, engines: Mapping[str, str]) -> list[str]:
+    """What is to be said before `engines` go on with models that only others have computed in this raw folder.
+
+    Raises InputError for facts that are none.
+    """
+    there = read_facts(folder).engines if (folder / FACTS_FILE).exists() else {}
+    return [
+        f"{model}: judged by {' and by '.join(there[model])} so far, by {engine} from here on: verdicts may differ, and "
+        "seconds do. Another --out keeps them apart"
+        for model, engine in engines.items()
+        if model in there and engine not in there[model]
+    ]
 
 
 def read_facts(folder: Path) -> Facts:

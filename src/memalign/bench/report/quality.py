@@ -62,6 +62,7 @@ def run_section(results: Results) -> Section:
                 "the number of labelled cases that taught the arm; the cases that test it are the same for all arms and "
                 "stages of a seed. Floors need no language model."
             ),
+            *_engines(results),
             *results.facts.remarks,
         ),
         tables=(
@@ -73,6 +74,15 @@ def run_section(results: Results) -> Section:
             ),
         ),
     )
+
+
+def _engines(results: Results) -> list[str]:
+    """What computed the models that ran in the process: seconds are those of an engine, and two may differ in a verdict."""
+    return [
+        f"{plain(model)} was computed by {' and by '.join(plain(engine, 300) for engine in engines)}"
+        + ("; two engines may differ in a verdict, and their seconds do." if len(engines) > 1 else ".")
+        for model, engines in sorted(results.facts.engines.items())
+    ]
 
 
 def missing_section(results: Results) -> Section:
