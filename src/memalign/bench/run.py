@@ -52,7 +52,7 @@ class Outcome:
 
 def engines(plan: Plan) -> dict[str, str]:
     """What computes the answers of those of the plan's judge models that run in this process, by the model's name."""
-    models = {cell.model: resolve(cell.model) for cell in plan.cells if cell.arm not in FLOORS}
+    models = {name: resolve(name) for name in _asked(plan)}
     return {name: model.engine for name, model in models.items() if isinstance(model, LocalChatModel)}
 
 
@@ -72,6 +72,11 @@ async def run_benchmark(plan: Plan, raw: RawFolder, *, memo: Path, progress: Pro
     return runner.outcome()
 
 
+def _asked(plan: Plan) -> list[str]:
+    """The judge models that some arm of the plan asks."""
+    return list(dict.fromkeys(cell.model for cell in plan.cells if cell.arm not in FLOORS))
+
+
 class _Runner:
     def __init__(self, plan: Plan, raw: RawFolder, memo: Path, progress: Progress | None) -> None:
         self._plan = plan
@@ -79,10 +84,9 @@ class _Runner:
         self._memo = memo
         self._progress = progress
         self._spending = Spending(plan.config.ceiling, self._cost)
-        asked = dict.fromkeys(cell.model for cell in plan.cells if cell.arm not in FLOORS)
         self._models = {
             name: Memo(resolve(name), memo / "calls", paid=self._spending.pay, gate=self._spending.gate)
-            for name in asked
+            for name in _asked(plan)
         }
         self._learned: dict[Cell, Fitted] = {}
         self._hopeless: set[Cell] = set()
