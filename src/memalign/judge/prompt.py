@@ -104,7 +104,9 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
     kept: dict[Any, _Stable] = memory.__dict__.setdefault("_stable_prompts", {})
     key = (judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines)
     if key not in kept:
-        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines, corrective=lambda: memory.corrective)
+        guidelines, left_out = fit_guidelines(
+            memory.semantic, budget.guidelines, corrective=lambda: memory.corrective, topics=memory.topics
+        )
         reason: Literal["brief", "full"] = "brief" if limits.brief else "full"
         system = render_judge_system(
             instructions=judge.instructions,

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from memalign.records import Guideline
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Topics = Callable[[Sequence[Guideline]], "NDArray[np.float32] | None"]
 
 __all__ = ["BYTES_PER_TOKEN", "Budget", "estimate_tokens", "fit_guidelines"]
 
@@ -47,30 +55,59 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit_guidelines(
-    guidelines: Sequence[Guideline], tokens: int, *, corrective: Callable[[], Collection[str]] = frozenset
+    guidelines: Sequence[Guideline],
+    tokens: int,
+    *,
+    corrective: Callable[[], Collection[str]] = frozenset,
+    topics: Topics | None = None,
 ) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
 
     Pinned ones go first and are never left out, then those that a person wrote, then those that stem from `corrective`
-    feedback (the judge had been wrong there), then the best supported, then the oldest. The choice depends on the
-    memory only, so the prompt's prefix stays the same for every item.
+    feedback (the judge had been wrong there), then the best supported. Among equals the oldest goes first, and then, by
+    their `topics`, always the one that is least like those that are in: ids often follow a subject, and the oldest ten of
+    fifty rules would be about the same one. The choice depends on the memory only, so the prompt's prefix stays the same
+    for every item.
     """
     costs = {guideline.id: estimate_tokens(guideline.text) + 2 for guideline in guidelines}
     if sum(costs.values()) <= tokens:
         return tuple(guidelines), ()
     corrects = frozenset(corrective())  # dear in a large memory, and asked for only when something must go
 
-    def rank(guideline: Guideline) -> tuple[bool, bool, bool, int, int]:
+    def rank(guideline: Guideline) -> tuple[bool, bool, bool, int]:
         helped = not corrects.isdisjoint(guideline.supported_by)
         written = guideline.origin != "distilled"
-        return (not guideline.pinned, not written, not helped, -len(guideline.supported_by), guideline.number)
+        return (not guideline.pinned, not written, not helped, -len(guideline.supported_by))
 
     kept: set[str] = set()
-    used = 0
-    for guideline in sorted(guidelines, key=rank):
-        cost = costs[guideline.id]
-        if used + cost <= tokens or guideline.pinned:
+    used, least = 0, min(costs.values())
+    for guideline in _spread(guidelines, rank, topics):
+        if used + least > tokens and not guideline.pinned:
+            break
+        if used + costs[guideline.id] <= tokens or guideline.pinned:
             kept.add(guideline.id)
-            used += cost
+            used += costs[guideline.id]
     chosen = tuple(guideline for guideline in guidelines if guideline.id in kept)
     return chosen, tuple(guideline.id for guideline in guidelines if guideline.id not in kept)
+
+
+def _spread(
+    guidelines: Sequence[Guideline], rank: Callable[[Guideline], tuple[object, ...]], topics: Topics | None
+) -> Iterator[Guideline]:
+    """By rank; of one rank the oldest first, then always the one whose topic is farthest from all before it."""
+    in_order = sorted(guidelines, key=lambda guideline: (rank(guideline), guideline.number))
+    vectors = topics(in_order) if topics else None
+    if vectors is None:
+        yield from in_order
+        return
+    import numpy as np  # see Memory.matrix
+
+    nearest = np.full(len(in_order), -1.0)  # the likeness to the most alike of those before it
+    for _, ranked in groupby(range(len(in_order)), key=lambda place: rank(in_order[place])):
+        left = np.array(list(ranked))
+        while len(left):
+            place = left[np.argmin(nearest[left])]  # of equals the oldest
+            yield in_order[place]
+            left = left[left != place]
+            # Rounded: two that are alike must be so on every machine.
+            nearest = np.maximum(nearest, (vectors @ vectors[place]).round(5))

@@ -8,7 +8,7 @@ guideline can be exposed to. Withdrawn feedback leaves only its key behind.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -297,6 +297,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             strength=self._strength,
             tokens=self.guideline_tokens,
             corrective=lambda: self.corrective,
+            topics=self.topics,
         )
         return self if guidelines == self.guidelines else msgspec.structs.replace(self, guidelines=guidelines)
 
@@ -313,6 +314,24 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if case.probe is not None and (label := self.label(case)) is not None and label != case.probe.value
             for voice in case.voices
         )
+
+    def topics(self, guidelines: Sequence[Guideline]) -> NDArray[np.float32] | None:
+        """What each guideline is about, (guidelines, d): the mean direction of the cases that it stems from, of length one.
+
+        Zeros for one that stems from no case with a vector; None where no case has one.
+        """
+        import numpy as np  # see matrix
+
+        if not self.matrix.shape[1]:
+            return None
+        place = {voice.key: n for n, case in enumerate(self.cases) for voice in case.voices}
+        found = np.zeros((len(guidelines), self.matrix.shape[1]), dtype=np.float32)
+        for n, guideline in enumerate(guidelines):
+            cases = sorted({place[key] for key in guideline.supported_by if key in place})
+            if cases:
+                mean = self.matrix[cases].sum(axis=0)
+                found[n] = mean / max(float(np.linalg.norm(mean)), 1e-9)
+        return found
 
     @cached_property
     def demoted(self) -> tuple[Guideline, ...]:

@@ -7,13 +7,16 @@ another without a model call, and the answer depends on the memory alone, never 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from memalign.memory.budget import fit_guidelines
 from memalign.memory.guard import normalised
 from memalign.records import Guideline, guideline_number
+
+if TYPE_CHECKING:
+    from memalign.memory.budget import Topics
 
 __all__ = [
     "ADMISSION",
@@ -73,6 +76,7 @@ def standing(
     strength: Callable[[Collection[str]], tuple[Any, ...]] = lambda keys: (len(keys),),
     tokens: int | None = None,
     corrective: Callable[[], Collection[str]] = frozenset,
+    topics: Topics | None = None,
 ) -> tuple[Guideline, ...]:
     """`guidelines`, each with the status that it has beside the others; deciding again changes nothing.
 
@@ -107,7 +111,7 @@ def standing(
         stood[loser] = replace(stood[loser], status="superseded", outvoted_by=winner)
     if tokens is not None:
         active = [guideline for guideline in stood.values() if guideline.status == "active"]
-        for name in fit_guidelines(active, tokens, corrective=corrective)[1]:
+        for name in fit_guidelines(active, tokens, corrective=corrective, topics=topics)[1]:
             stood[name] = replace(stood[name], status="demoted")
     return tuple(stood.values())
 
