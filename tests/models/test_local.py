@@ -155,6 +155,44 @@ class TestAnswering:
         assert all(reply.usage.cached_tokens < 20 for reply in first)
         assert all(reply.usage.cached_tokens > 30 for reply in again)
 
+    async def test_an_answer_does_not_hang_on_what_was_asked_before(self, model: LocalChatModel) -> None:
+        system = "You judge whether a customer would find the reply warm or cold. Answer warm or cold. " * 3
+        other = "You write guidelines. When a reply is cold, ask for warmth. " * 3
+        shown = "I waited {} weeks for this lamp, and it came broken. Reply: Broken items go back within {} days. We see to it."
+        schema = {"type": "object", "properties": {"value": {"enum": ["warm", "cold"]}}, "required": ["value"]}
+        asked = [
+            request(
+                shown.format(weeks, days), system=system, schema=schema, temperature=0.0, labels=('"warm"', '"cold"')
+            )
+            for weeks, days in ((3, 30), (2, 14))
+        ]
+
+        async def answers(*order: int) -> list[tuple[str, Any]]:
+            replies = {n: await model.complete(asked[n]) for n in order}
+            return [(replies[n].text, replies[n].probabilities) for n in range(2)]
+
+        model.close()
+        first = await answers(0, 1)
+        assert 0.0 < first[0][1]['"warm"'] < 1.0  # to the last digit, below
+        assert await answers(1, 0) == first  # all of both prompts was in the cache
+        await model.complete(request("one", system=other))
+        await model.complete(request(asked[0].user, system=system[:-40]))
+        assert await answers(1, 0) == first
+
+    async def test_another_sample_of_a_prompt_does_not_read_it_again(self, model: LocalChatModel) -> None:
+        asked = request("Is water wet when nobody looks at it? " * 4, temperature=0.7, seed=1)
+        first, second = await model.complete(asked), await model.complete(asked)
+        assert second.usage.cached_tokens >= first.usage.input_tokens - 1
+        likeliest = request("Is water wet when nobody looks at it? " * 4, temperature=0.0)
+        first, second = await model.complete(likeliest), await model.complete(likeliest)
+        assert second.usage.cached_tokens < first.usage.input_tokens / 2  # the same way, so the same answer
+
+    async def test_a_long_beginning_is_not_read_again(self, model: LocalChatModel) -> None:
+        long = "The reply was late. " * 110
+        first = await model.complete(request(f"{long} Was it cold?"))
+        second = await model.complete(request(f"{long} Was it polite?"))
+        assert second.usage.cached_tokens > 0.9 * first.usage.input_tokens
+
     async def test_a_prompt_longer_than_the_context_is_rejected_with_both_figures(self, model: LocalChatModel) -> None:
         with pytest.raises(ModelRejected, match=r"has 2,0\d\d tokens, the limit is 1,024.*MEMALIGN_LOCAL_CONTEXT"):
             await model.complete(request("word " * 2_000))

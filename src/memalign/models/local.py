@@ -17,10 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from memalign.errors import ConfigurationError, InvalidOutput, ModelError, ModelRejected, ModelUnavailable
 from memalign.models.answers import parse_answer
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.gguf import closed, locate, physical_cores, whole_number, words_only
+from memalign.models.head import MARK, Heads
 from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens
 from memalign.models.provider_errors import PromptTooLong
 from memalign.records import Usage
@@ -57,7 +60,8 @@ class LocalChatModel:
         self._path = path
         self._context = context_tokens
         self._threads = threads
-        self._server: Any = None  # only touched in the worker thread
+        self._server: Any = None  # only touched in the worker thread, as what is known of its cache
+        self._heads = Heads()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
 
     @classmethod
@@ -91,7 +95,9 @@ class LocalChatModel:
 
     @property
     def engine(self) -> str:
-        """What computes its answers: the version, and the instructions compiled for. Two may differ in a verdict.
+        """What computes its answers: the version, the instructions compiled for, how prompts are cut.
+
+        Two may differ in a verdict.
 
         Raises ConfigurationError without xllamacpp.
         """
@@ -101,7 +107,7 @@ class LocalChatModel:
             for part in llama.get_system_info().split("|")
             if "= 1" in part
         )
-        return f"xllamacpp {llama.__version__} ({', '.join(found)})"
+        return f"xllamacpp {llama.__version__} ({', '.join(found)}), head apart"
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer in the worker thread, after the calls that came before.
@@ -145,6 +151,7 @@ class LocalChatModel:
 
     def _unload(self) -> None:
         self._server = None
+        self._heads = Heads()
 
     def _ready(self, given_up: threading.Event) -> None:
         if given_up.is_set():
@@ -155,9 +162,13 @@ class LocalChatModel:
     def _complete(self, request: ChatRequest, given_up: threading.Event) -> ChatReply:
         self._ready(given_up)
         usage = Usage()
+        started = time.monotonic()
+        cached = self._read_head(request, started, given_up)
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
-            answer = self._ask(_body(request, max_tokens), request.timeout, given_up)
-            usage += answer.usage
+            answer = self._ask(_body(request, max_tokens), request.timeout, given_up, started)
+            self._heads.read(request, answer.usage, head_apart=cached is not None)
+            usage += answer.usage if cached is None else replace(answer.usage, cached_tokens=cached)
+            started, cached = time.monotonic(), None
             if not answer.cut:
                 return ChatReply(
                     data=self._data(answer.text, request, usage),
@@ -176,15 +187,33 @@ class LocalChatModel:
             usage=usage,
         )
 
+    def _read_head(self, request: ChatRequest, started: float, given_up: threading.Event) -> int | None:
+        """Have the cache hold the head of `request`, see `head`; how much of it was there, None where it goes on."""
+        goes_on, look = self._heads.goes_on(request), self._heads.may_be_cached(request)
+        self._heads.lose()
+        if goes_on:
+            return None
+        body = {"messages": [_system(request), {"role": "user", "content": MARK}], "max_tokens": 0, **_STREAMED}
+        try:
+            if look:
+                found = self._ask(body, request.timeout, given_up, started).usage.cached_tokens
+                if self._heads.is_whole(request, found):
+                    return found
+            self._ask({**body, "cache_prompt": False}, request.timeout, given_up, started)
+        except PromptTooLong:
+            pass  # so is the request, whose error says by how much
+        return 0
+
     def _raw(self, body: dict[str, Any], given_up: threading.Event) -> dict[str, Any]:
         self._ready(given_up)
+        self._heads.lose()
         started = time.perf_counter()
         answers = []
         for number in range(body.get("n") or 1):
             asked = _raw_body(body)
             if "seed" in asked:
                 asked["seed"] += number  # else every choice would be the same
-            answers.append(self._ask(asked, _RAW_TIMEOUT, given_up))
+            answers.append(self._ask(asked, _RAW_TIMEOUT, given_up, time.monotonic()))
         usage = sum((answer.usage for answer in answers), Usage())
         return {
             "id": f"chatcmpl-{secrets.token_hex(12)}",
@@ -208,9 +237,9 @@ class LocalChatModel:
             "seconds": time.perf_counter() - started,
         }
 
-    def _ask(self, body: dict[str, Any], timeout: float | None, given_up: threading.Event) -> _Answer:
+    def _ask(self, body: dict[str, Any], timeout: float | None, given_up: threading.Event, started: float) -> _Answer:
         timeout = _DEFAULT_TIMEOUT if timeout is None else timeout
-        answer = _Answer(deadline=time.monotonic() + timeout, given_up=given_up)
+        answer = _Answer(deadline=started + timeout, given_up=given_up)
         self._server.handle_chat_completions(body, answer.receive)
         if answer.error:
             raise self._rejection(answer.error)
@@ -278,12 +307,13 @@ class _Answer:
         return self.stopped
 
 
+def _system(request: ChatRequest) -> dict[str, str]:
+    return {"role": "system", "content": words_only(request.system)}
+
+
 def _body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "messages": [
-            {"role": "system", "content": words_only(request.system)},
-            {"role": "user", "content": words_only(request.user)},
-        ],
+        "messages": [_system(request), {"role": "user", "content": words_only(request.user)}],
         "grammar": _grammar(request.schema),
         "max_tokens": max_tokens,
         **_STREAMED,
