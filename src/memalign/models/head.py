@@ -45,6 +45,10 @@ class Heads:
             return True
         return len(last.user) >= _LONG and request.user.startswith(last.user[:_LONG])
 
+    def never_kept(self, request: ChatRequest) -> bool:
+        """Whether nothing of the head was in the cache right after it was read: some models' prompts cannot be cut."""
+        return self._known.get(request.system, (1, 1))[0] == 0
+
     def may_be_cached(self, request: ChatRequest) -> bool:
         """Whether the head of `request` is worth looking for in the cache: what is found in part is read twice."""
         if request.system not in self._known:

@@ -188,10 +188,10 @@ class LocalChatModel:
         )
 
     def _read_head(self, request: ChatRequest, started: float, given_up: threading.Event) -> int | None:
-        """Have the cache hold the head of `request`, see `head`; how much of it was there, None where it goes on."""
+        """Have the cache hold the head of `request`, see `head`; how much of it was there, None where that is no use."""
         goes_on, look = self._heads.goes_on(request), self._heads.may_be_cached(request)
         self._heads.lose()
-        if goes_on:
+        if goes_on or self._heads.never_kept(request):
             return None
         body = {"messages": [_system(request), {"role": "user", "content": MARK}], "max_tokens": 0, **_STREAMED}
         try:
