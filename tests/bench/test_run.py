@@ -119,6 +119,16 @@ def test_a_judgment_that_fails_is_named_and_tried_again_by_the_next_run(config: 
     assert all(line.error is None and line.value is not None for line in lines_of(config, "bare", 0))
 
 
+def test_a_failure_that_repeats_itself_is_kept_once(config: Path, endpoint: Endpoint) -> None:
+    kept = []
+    for _ in range(2):
+        endpoint.faults = [bad_request("no such thing") for _ in range(4)]
+        assert go(config, arms=("bare",), stages=(0,)).failed == 4
+        kept.append((config.parent / "raw" / cell("bare", 0).path).read_text("utf-8"))
+    assert kept[0].count("no such thing") == 4
+    assert kept[1] == kept[0]
+
+
 def test_floors_need_no_model(config: Path) -> None:
     outcome = go(config, arms=("majority", "neighbours-vote"), models=("openai:nobody-has-a-key",))
     assert (outcome.judged, outcome.failed, outcome.cost) == (2 * 2 * 6, 0, 0.0)

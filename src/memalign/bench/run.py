@@ -163,7 +163,8 @@ class _Runner:
             cost=self._cost(usage),
             fit=fit.id,
         )
-        self._raw.append(cell, [line])
+        if line.error is None or line not in self._raw.lines(cell):  # a failure that repeats itself says nothing new
+            self._raw.append(cell, [line])
         self._outcome.judged += 1
         if verdict.error is not None:
             self._failed.add((cell, case.id, view))
