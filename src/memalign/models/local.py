@@ -167,7 +167,8 @@ class LocalChatModel:
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
             answer = self._ask(_body(request, max_tokens), request.timeout, given_up, started)
             self._heads.read(request, answer.usage, head_apart=cached is not None)
-            usage += answer.usage if cached is None else replace(answer.usage, cached_tokens=cached)
+            known = answer.usage.cached_tokens if cached is None else min(cached, answer.usage.cached_tokens)
+            usage += replace(answer.usage, cached_tokens=known)
             started, cached = time.monotonic(), None
             if not answer.cut:
                 return ChatReply(
