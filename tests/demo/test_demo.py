@@ -1,4 +1,4 @@
-"""The demo on a model over loopback: a judge of tone learns, and forgets."""
+"""The demo on a model over loopback: a judge of a shop's promises learns, and forgets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.endpoint import Endpoint, Fault, server_error, system_of, use
 
 
 def attentive(body: dict[str, Any]) -> dict[str, Any]:
-    """A model that passes everything until guidelines tell it about tone; it distils the expert's own words."""
+    """A model that passes everything until guidelines tell it what is promised; it distils the expert's own words."""
     system, user = system_of(body), user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
         labels = re.findall(r"^(F\d+) <<<$", user, re.MULTILINE)
@@ -22,10 +22,9 @@ def attentive(body: dict[str, Any]) -> dict[str, Any]:
         changes = [{"action": "ADD", "feedback": [f], "text": text[f], "guideline": ""} for f in labels]
         return {"changes": changes}
     item = user.rpartition("<<<")[2]
-    upset = re.search("furious|cry|sick|disappointed|upset", item)
+    promises = re.search("Monday|Thursday|refund you|money back", item)
     taught = "# Guidelines from experts" in system
-    passes = "password" not in item and (not upset or "sorry" in item)
-    return {"rationale": "By the guidelines." if taught else "At face value.", "value": passes or not taught}
+    return {"rationale": "By the guidelines." if taught else "At face value.", "value": not (promises and taught)}
 
 
 @pytest.fixture
@@ -46,8 +45,8 @@ def test_the_demo_shows_a_judge_that_learns_and_forgets(endpoint: Endpoint, caps
         "5. What",
     ):
         assert chapter in shown
-    assert "2 before, 5 after" in " ".join(shown.split())
-    assert "cold" in shown
+    assert "3 before, 5 after" in " ".join(shown.split())
+    assert "Never promise a day" in " ".join(shown.split())
     assert "t-1@ana" in shown
 
 
@@ -56,7 +55,7 @@ def test_its_json_holds_every_verdict_and_what_each_stage_took(
 ) -> None:
     assert run_demo(model="openai:test", json_output=True) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["agreement"] == {"n": 5, "unaligned": 2, "aligned": 5, "unalign": 5}
+    assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 5}
     assert [stage["name"] for stage in report["stages"]] == [
         "judge, unaligned",
         "align",
@@ -75,7 +74,7 @@ def test_its_json_holds_every_verdict_and_what_each_stage_took(
 def test_nothing_of_the_withdrawn_case_is_in_a_later_prompt(endpoint: Endpoint) -> None:
     run_demo(model="openai:test", json_output=True)
     last = endpoint.requests[-5:]
-    assert not any("lamp" in system_of(body) + user_of(body) for body in last)
+    assert not any("parcel" in system_of(body) + user_of(body) for body in last)
 
 
 def test_a_model_that_fails_is_said_and_is_exit_code_1(

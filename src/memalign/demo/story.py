@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Act", "run_demo"]
 
 INSTRUCTIONS = "Is the support bot's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
-COLD = "t-1"
+WITHDRAWN = "t-1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class _Story:
 
     def forget(self, judge: Judge) -> AlignResult:
         with self.screen.progress("unalign") as progress:
-            result = judge.unalign(COLD, progress=progress)
+            result = judge.unalign(WITHDRAWN, progress=progress)
         self.acts.append(Act(name="unalign", seconds=result.seconds, usage=result.usage, result=result))
         return result
 
@@ -105,11 +105,11 @@ def run_demo(*, model: str | None = None, json_output: bool = False) -> int:
     after = story.judge_held_out(result.judge, "judge, aligned")
     screen.side_by_side(story.held_out, before, after)
 
-    screen.chapter("4", f"{COLD} is withdrawn")
+    screen.chapter("4", f"{WITHDRAWN} is withdrawn")
     forgotten = story.forget(result.judge)
     screen.forgotten(forgotten)
     last = story.judge_held_out(forgotten.judge, "judge, after unalign")
-    screen.side_by_side(story.held_out, after, last, headings=("aligned", f"without {COLD}"))
+    screen.side_by_side(story.held_out, after, last, headings=("aligned", f"without {WITHDRAWN}"))
 
     screen.chapter("5", "What it took")
     screen.costs(story.acts)
