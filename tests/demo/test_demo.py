@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memalign.demo import run_demo
-from memalign.errors import ConfigurationError
+from memalign.errors import ConfigurationError, ModelError
 from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
 
 
@@ -89,6 +89,14 @@ def test_a_model_that_fails_is_said_and_is_exit_code_1(
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         assert run_demo(model="openai:test") == 1
     assert "pending" in capsys.readouterr().out
+
+
+def test_a_model_that_answers_nothing_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Endpoint(answer=lambda _body: server_error(400)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
+            run_demo(model="openai:test")
+    assert len(server.requests) == 5
 
 
 def test_a_wrong_model_name_stops_the_demo_before_any_work() -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from memalign.align import AlignResult
 from memalign.demo.show import Screen
-from memalign.errors import MemalignError
+from memalign.errors import MemalignError, ModelError
 from memalign.files import read_feedback
 from memalign.judge import Judge
 from memalign.models import ChatModel, default_model_name, resolve
@@ -80,7 +80,8 @@ def run_demo(*, model: str | None = None, json_output: bool = False) -> int:
     """Run the demo and return its exit code: 0 done, 1 when a model call failed on the way.
 
     `model` None takes the provider whose key is in the environment, else the embedded model, pulled when it is not
-    there yet (it says what it downloads). Raises MemalignError before any work.
+    there yet (it says what it downloads). Raises MemalignError before any work, ModelError where the model answers none
+    of the first calls.
     """
     screen = Screen(quiet=json_output)
     story = _Story(
@@ -94,6 +95,8 @@ def run_demo(*, model: str | None = None, json_output: bool = False) -> int:
 
     screen.chapter("1", "The judge before it has learned anything")
     before = story.judge_held_out(judge, "judge, unaligned")
+    if all(judgment.error for judgment in before):
+        raise ModelError(f"the demo stops, for its model answered none of {len(before)} calls: {before[0].error}")
     screen.verdicts(story.held_out, before)
 
     screen.chapter("2", "Five pieces of feedback")
