@@ -177,6 +177,14 @@ class TestRemembering:
         await RawMemo(other, tmp_path).raw(body)
         assert (len(model.bodies), len(other.bodies)) == (4, 1)
 
+    async def test_the_answers_of_two_builds_of_an_embedded_model_are_kept_apart(self, tmp_path: Path) -> None:
+        model, other = Scripted(lambda _: "Yes."), Scripted(lambda _: "No.")
+        model.engine, other.engine = "llama.cpp (AVX2)", "llama.cpp (AMX)"  # type: ignore[attr-defined]
+        body = {"model": "m", "messages": MESSAGES, "temperature": 0}
+        for asked in (model, other, model):
+            await RawMemo(asked, tmp_path).raw(body)
+        assert (len(model.bodies), len(other.bodies)) == (1, 1)
+
     async def test_two_samples_of_one_request_are_two_answers_the_same_ones_every_time(self, tmp_path: Path) -> None:
         numbers = iter(range(10))
         model = Scripted(lambda _: str(next(numbers)))

@@ -24,6 +24,20 @@ class Counting:
         return ChatReply(data={"value": True}, text="", usage=Usage(calls=1))
 
 
+class Computed(Counting):
+    name = "local:counting"
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+
+
+def test_the_answers_of_two_builds_of_an_embedded_model_are_kept_apart(tmp_path: Path) -> None:
+    first, second = Computed("llama.cpp (AVX2)"), Computed("llama.cpp (AMX)")
+    for model in (first, second, first):
+        aio.run(Memo(model, tmp_path).complete(REQUEST))
+    assert (first.asked, second.asked) == (1, 1)
+
+
 @pytest.mark.parametrize("left", [b"", b'{"data": {"val', b"\x00\x00", b"[]"])
 def test_an_answer_that_a_crash_left_cut_is_asked_again_and_remembered(tmp_path: Path, left: bytes) -> None:
     model = Counting()

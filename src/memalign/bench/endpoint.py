@@ -24,7 +24,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import msgspec
 
 from memalign import aio
-from memalign.bench.memo import Memo, recalled
+from memalign.bench.memo import Memo, answering, recalled
 from memalign.bench.prices import Prices
 from memalign.bench.spending import Gate, StoppedError
 from memalign.errors import ConfigurationError, MemalignError, ModelRejected
@@ -141,7 +141,7 @@ class _StatusError(Exception):
 
 
 class RawMemo:
-    """A RawModel that asks another one, and keeps its responses in a folder by the hash of model and request.
+    """A RawModel that asks another one, and keeps its responses in a folder by the hash of who answers and request.
 
     A remembered response says so in `remembered`, and has the usage and the seconds of the call that was made. Whoever
     asks the same twice at a temperature, without a seed, wants two answers: the nth such request of one RawMemo has the
@@ -150,6 +150,7 @@ class RawMemo:
 
     def __init__(self, model: RawModel, folder: Path, *, gate: Gate = nullcontext) -> None:
         self._model = model
+        self._answering = answering(model)
         self._folder = folder
         self._gate = gate
         self._asked: dict[str, int] = {}
@@ -167,7 +168,7 @@ class RawMemo:
             with self._lock:
                 number = self._asked[request] = self._asked.get(request, -1) + 1
             request = f"{request}\0{number}" if number else request
-        key = hashlib.sha256(f"{self.name}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()
+        key = hashlib.sha256(f"{self._answering}\0{request}".encode("utf-8", "surrogatepass")).hexdigest()
         file = self._folder / key[:2] / f"{key[2:40]}.json"
         kept = recalled(file, dict[str, Any])
         if kept is not None:

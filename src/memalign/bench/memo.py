@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
 from memalign.records import Usage, json_line
 from memalign.whole import written_whole
 
-__all__ = ["Memo", "recalled"]
+__all__ = ["Memo", "answering", "recalled"]
 
 T = TypeVar("T")
 
@@ -33,8 +33,19 @@ def recalled(file: Path, kind: type[T]) -> T | None:
         return None
 
 
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+def answering(model: _Named) -> str:
+    """Whose answers a memo keeps: the model, and of one that this process computes the build, for two may differ."""
+    engine = getattr(model, "engine", None)
+    return model.name if engine is None else f"{model.name}\0{engine}"
+
+
 class Memo:
-    """A ChatModel that asks another one, and keeps its answers in a folder by the hash of model and request.
+    """A ChatModel that asks another one, and keeps its answers in a folder by the hash of who answers and request.
 
     A remembered reply has the usage of the call that was made, its seconds included. Failures are not kept. `paid` is
     told the usage of every call that was made now, failed ones too, and each goes through the `gate`. The folder holds
@@ -50,6 +61,7 @@ class Memo:
         gate: Gate = nullcontext,
     ) -> None:
         self._model = model
+        self._answering = answering(model)
         self._folder = folder
         self._paid = paid or (lambda _: None)
         self._gate = gate
@@ -73,7 +85,7 @@ class Memo:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The remembered answer, else the model's. Raises what the model and the gate raise."""
-        key = hashlib.sha256(self.name.encode() + b"\0" + _asked(request)).hexdigest()
+        key = hashlib.sha256(self._answering.encode() + b"\0" + _asked(request)).hexdigest()
         file = self._folder / key[:2] / f"{key[2:40]}.json"
         reply = recalled(file, ChatReply)
         if reply is not None:
