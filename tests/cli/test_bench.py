@@ -94,7 +94,9 @@ def test_an_embedded_model_s_engine_is_kept_and_another_one_is_said(memalign: Ru
     again = memalign("bench", "run", run, "--memo", tmp_path / "memo")
     assert f"judged by xllamacpp of old so far, by {engine} from here on" in " ".join(again.err.split())
     assert memalign("bench", "report", run).code == 0
-    assert "computed by xllamacpp of old and by xllamacpp" in (tmp_path / "tables.md").read_text("utf-8")
+    tables = (tmp_path / "tables.md").read_text("utf-8")
+    assert "computed by xllamacpp of old and by xllamacpp" in tables
+    assert "(judgments that name it: bare 2)" in tables
 
 
 @pytest.mark.parametrize("ceiling", ["0", "nan", "inf"])

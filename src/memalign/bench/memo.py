@@ -17,7 +17,7 @@ from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
 from memalign.records import Usage, json_line
 from memalign.whole import written_whole
 
-__all__ = ["Memo", "answering", "recalled"]
+__all__ = ["Memo", "answering", "engine_of", "recalled"]
 
 T = TypeVar("T")
 
@@ -40,8 +40,13 @@ class _Named(Protocol):
 
 def answering(model: _Named) -> str:
     """Whose answers a memo keeps: the model, and of one that this process computes the build, for two may differ."""
-    engine = getattr(model, "engine", None)
+    engine = engine_of(model)
     return model.name if engine is None else f"{model.name}\0{engine}"
+
+
+def engine_of(model: _Named) -> str | None:
+    """What computes the model's answers in this process; None where another machine does."""
+    return getattr(model, "engine", None)
 
 
 class Memo:
@@ -77,6 +82,11 @@ class Memo:
     def limits(self) -> Limits:
         """The model's own limits."""
         return self._model.limits
+
+    @property
+    def engine(self) -> str | None:
+        """What computes the model's answers in this process; None where another machine does."""
+        return engine_of(self._model)
 
     @property
     def model(self) -> ChatModel:

@@ -6,6 +6,7 @@ and what its alignment took beside it, in `<arm>@<stage>.fit.json`.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ from memalign.records import json_line
 from memalign.values import Value
 from memalign.whole import written_whole
 
-__all__ = ["Cell", "Fit", "Line", "RawFolder", "View", "model_folder", "writing"]
+__all__ = ["Cell", "Fit", "Line", "RawFolder", "View", "engine_mark", "model_folder", "writing"]
 
 View = Literal["unseen", "seen", "left-out"]
 """How a case stands to memory: never met; met, with its own example in view; met, but it and all exposed to it hidden."""
@@ -49,7 +50,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `tokens_in` includes `cached`. `seconds` is the model's time for it, `cost` in US dollars (None: not known).
     `fit` names the state that judged: lines of two states are never mixed in one cell. `content` is the beginning of the
-    digest of what was judged; empty where that was not kept.
+    digest of what was judged, `engine` that of what computed the verdict (see `engine_mark`); empty where that was not kept.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: float = 0.0
     cost: float | None = 0.0
     fit: str = ""
+    engine: str = ""
 
     @property
     def key(self) -> tuple[str, View]:
@@ -170,6 +172,11 @@ class RawFolder:
 
     def _fit_path(self, cell: Cell) -> Path:
         return (self.folder / cell.path).with_suffix(".fit.json")
+
+
+def engine_mark(engine: str | None) -> str:
+    """The beginning of the digest by which lines name their engine; empty for none."""
+    return hashlib.sha256(engine.encode()).hexdigest()[:8] if engine else ""
 
 
 def model_folder(model: str) -> str:

@@ -19,14 +19,13 @@ from memalign.bench.arms.floors import FLOORS
 from memalign.bench.arms.judges import JUDGES
 from memalign.bench.arms.peer import PeerArm
 from memalign.bench.config import OURS
-from memalign.bench.memo import Memo
+from memalign.bench.memo import Memo, engine_of
 from memalign.bench.plan import Batch, Plan, content_mark
-from memalign.bench.raw import Cell, Fit, Line, RawFolder, View
+from memalign.bench.raw import Cell, Fit, Line, RawFolder, View, engine_mark
 from memalign.bench.spending import Spending, StoppedError
 from memalign.bench.tasks import Case, taught_digest
 from memalign.errors import MemalignError
 from memalign.models import resolve
-from memalign.models.local import LocalChatModel
 from memalign.records import Usage
 
 __all__ = ["Outcome", "engines", "run_benchmark"]
@@ -53,7 +52,7 @@ class Outcome:
 def engines(plan: Plan) -> dict[str, str]:
     """What computes the answers of those of the plan's judge models that run in this process, by the model's name."""
     models = {name: resolve(name) for name in _asked(plan)}
-    return {name: model.engine for name, model in models.items() if isinstance(model, LocalChatModel)}
+    return {name: engine for name, model in models.items() if (engine := engine_of(model))}
 
 
 async def run_benchmark(plan: Plan, raw: RawFolder, *, memo: Path, progress: Progress | None = None) -> Outcome:
@@ -162,6 +161,7 @@ class _Runner:
             seconds=round(usage.seconds.get("model", 0.0), 3),
             cost=self._cost(usage),
             fit=fit.id,
+            engine="" if cell.arm in FLOORS else engine_mark(self._models[cell.model].engine),
         )
         if line.error is None or line not in self._raw.lines(cell):  # a failure that repeats itself says nothing new
             self._raw.append(cell, [line])

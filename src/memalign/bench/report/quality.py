@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from memalign.bench.arms.floors import FLOORS
 from memalign.bench.config import BARE
-from memalign.bench.raw import View
+from memalign.bench.raw import View, engine_mark
 from memalign.bench.report.facts import TaskFacts
 from memalign.bench.report.measures import Agreement, agreement, corrected, curve_area, flips, judging
 from memalign.bench.report.primary import contrast, headline_stage
@@ -79,10 +79,22 @@ def run_section(results: Results) -> Section:
 def _engines(results: Results) -> list[str]:
     """What computed the models that ran in the process: seconds are those of an engine, and two may differ in a verdict."""
     return [
-        f"{plain(model)} was computed by {' and by '.join(plain(engine, 300) for engine in engines)}"
+        f"{plain(model)} was computed by "
+        + " and by ".join(plain(engine, 300) + _whose(results, model, engine) for engine in engines)
         + ("; two engines may differ in a verdict, and their seconds do." if len(engines) > 1 else ".")
         for model, engines in sorted(results.facts.engines.items())
     ]
+
+
+def _whose(results: Results, model: str, engine: str) -> str:
+    """How many judgments of each arm say that they are the engine's; nothing where none does, as before lines said it."""
+    mark = engine_mark(engine)
+    counts: Counter[str] = Counter()
+    for cell, lines in results.cells.items():
+        if cell.model == model and (its := sum(line.engine == mark for line in lines)):
+            counts[cell.arm] += its
+    its_arms = ", ".join(f"{plain(arm)} {amount(counts[arm])}" for arm in sorted(counts, key=arm_order))
+    return f" (judgments that name it: {its_arms})" if counts else ""
 
 
 def missing_section(results: Results) -> Section:
