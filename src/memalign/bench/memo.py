@@ -84,11 +84,6 @@ class Memo:
         return self._model.limits
 
     @property
-    def engine(self) -> str | None:
-        """What computes the model's answers in this process; None where another machine does."""
-        return engine_of(self._model)
-
-    @property
     def model(self) -> ChatModel:
         """The model behind it."""
         return self._model

@@ -87,6 +87,7 @@ class _Runner:
             name: Memo(resolve(name), memo / "calls", paid=self._spending.pay, gate=self._spending.gate)
             for name in _asked(plan)
         }
+        self._engines = {name: engine_mark(engine_of(model.model)) for name, model in self._models.items()}
         self._learned: dict[Cell, Fitted] = {}
         self._hopeless: set[Cell] = set()
         self._failed: set[tuple[Cell, str, View]] = set()
@@ -161,7 +162,7 @@ class _Runner:
             seconds=round(usage.seconds.get("model", 0.0), 3),
             cost=self._cost(usage),
             fit=fit.id,
-            engine="" if cell.arm in FLOORS else engine_mark(self._models[cell.model].engine),
+            engine="" if cell.arm in FLOORS else self._engines[cell.model],
         )
         if line.error is None or line not in self._raw.lines(cell):  # a failure that repeats itself says nothing new
             self._raw.append(cell, [line])
