@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -71,10 +72,19 @@ def test_its_json_holds_every_verdict_and_what_each_stage_took(
     assert gone
 
 
-def test_nothing_of_the_withdrawn_case_is_in_a_later_prompt(endpoint: Endpoint) -> None:
+def test_nothing_of_the_withdrawn_case_is_in_a_later_prompt(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_demo(model="openai:test", json_output=True)
-    last = endpoint.requests[-5:]
-    assert not any("parcel" in system_of(body) + user_of(body) for body in last)
+    prompts = iter(endpoint.requests)
+    told = {
+        stage["name"]: [
+            "parcel" in system_of(body) + user_of(body) for body in islice(prompts, stage["usage"]["calls"])
+        ]
+        for stage in json.loads(capsys.readouterr().out)["stages"]
+    }
+    assert any(told["judge, aligned"])  # it was shown, else the last line would say nothing
+    assert told["judge, after unalign"] == [False] * 5
 
 
 def test_a_model_that_fails_is_said_and_is_exit_code_1(
