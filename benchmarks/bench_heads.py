@@ -4,15 +4,21 @@
 
 For every task and seed of the run the unaligned judge is asked about the taught cases (its probes; remembered calls cost
 nothing again), the head is fitted on them, and recorded verdicts on unseen cases are put to it: those of `memalign` and
-those of `bare`. A line each, and one of all: what the taught cases say of the head beforehand (ten-fold), and what came of it.
+those of `bare`. A line each, and one of all: what the taught cases say of the head beforehand (ten-fold), what came of it, and
+how what it makes of memalign's verdicts compares with the other arms' verdicts on the same cases.
+
+With `--skip 70` the first 70 cases of each task and seed are left out: in the core run those read while memalign was made.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from memalign import aio
 from memalign.bench.arms.base import Setting
@@ -27,6 +33,9 @@ from memalign.judge.calibration import calibrate, head_worth
 from memalign.judge.judge import Judge
 from memalign.metrics import exact_match, mcnemar_exact, paired_bootstrap
 from memalign.models import resolve
+
+OTHERS = ("bare", "regression-features")
+"""What the head's verdicts are compared with; the floor is the one that sees the same two features."""
 
 PROBED = JudgeArm(name="probed", stages=lambda _: frozenset({"probe"}), k=0)
 
@@ -72,18 +81,18 @@ def gained(pairs: list[tuple[str, Line, Any]]) -> dict[str, Any]:
     }
 
 
-async def main_(config_file: Path, data: Path | None, memo: Path) -> None:
-    """Print a line for each task and seed."""
+async def main_(config_file: Path, data: Path | None, memo: Path, skip: int) -> None:
+    """Print a line for each task and seed, and one of all."""
     config = load_config(config_file)
     plan = make_plan(config, load_folder(data or config.folder / config.data, config.tasks))
     raw = RawFolder(config.folder / "raw")
-    pooled: dict[str, list[tuple[str, Line, Any]]] = {"memalign": [], "bare": []}
+    pooled: dict[str, list[tuple[str, Line, Any]]] = defaultdict(list)
     for cell in plan.cells:
         if cell.arm != "memalign":
             continue
         judge = await probed(plan, cell, memo)
         worth = await head_worth(judge)
-        tests = {case.id: case for case in plan.splits[cell.task, cell.seed].test}
+        tests = {case.id: case for case in plan.splits[cell.task, cell.seed].test[skip:]}
         said: dict[str, Any] = {"task": cell.task, "seed": cell.seed, "taught": None}
         if worth is not None:
             said["taught"] = {
@@ -94,13 +103,24 @@ async def main_(config_file: Path, data: Path | None, memo: Path) -> None:
                 "broken": worth.broken,
                 "clear": worth.clear,
             }
-        for arm, stage in (("memalign", cell.stage), ("bare", 0)):
-            other = Cell(model=cell.model, task=cell.task, seed=cell.seed, arm=arm, stage=stage)
-            pairs = [(cell.task, line, late) for line, late in await put(judge, raw.lines(other), tests)]
-            said[arm] = gained(pairs) if pairs else None
-            pooled[arm] += pairs
+        lines = {
+            arm: raw.lines(msgspec.structs.replace(cell, arm=arm, stage=stage))
+            for arm in ("memalign", *OTHERS)
+            for stage in (0 if arm == "bare" else cell.stage,)
+        }
+        heads = {arm: await put(judge, lines[arm], tests) for arm in ("memalign", "bare")}
+        late = {line.id: value for line, value in heads["memalign"]}
+        pairs = {arm: [(cell.task, line, value) for line, value in heads[arm]] for arm in heads} | {
+            f"memalign's head against {arm}": [
+                (cell.task, line, late[line.id]) for line in lines[arm] if line.value is not None and line.id in late
+            ]
+            for arm in OTHERS
+        }
+        for name, each in pairs.items():
+            said[name] = gained(each) if each else None
+            pooled[name] += each
         print(json.dumps(said), flush=True)
-    print(json.dumps({"task": "all"} | {arm: gained(pairs) for arm, pairs in pooled.items() if pairs}), flush=True)
+    print(json.dumps({"task": "all"} | {name: gained(each) for name, each in pooled.items() if each}), flush=True)
 
 
 if __name__ == "__main__":
@@ -108,5 +128,6 @@ if __name__ == "__main__":
     parser.add_argument("run", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--memo", type=Path, default=cache_folder())
+    parser.add_argument("--skip", type=int, default=0, help="leave out so many cases of each task and seed")
     asked = parser.parse_args()
-    aio.run(main_(asked.run, asked.data, asked.memo))
+    aio.run(main_(asked.run, asked.data, asked.memo, asked.skip))

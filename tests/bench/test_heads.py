@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
 
 
-def lines(config: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    aio.run(bench_heads.main_(config, None, config.parent / "memo"))
+def lines(config: Path, capsys: pytest.CaptureFixture[str], skip: int = 0) -> list[dict[str, Any]]:
+    aio.run(bench_heads.main_(config, None, config.parent / "memo", skip))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -43,6 +43,12 @@ def test_a_judge_that_says_yes_to_everything_is_set_right_by_what_its_taught_cas
         assert one[arm]["right"] < one[arm]["head"] == 6
         assert one[arm]["head"] - one[arm]["right"] == one[arm]["fixed"] - one[arm]["broken"]
         assert together[arm] == one[arm]
+    against = together["memalign's head against bare"]
+    assert (against["n"], against["right"], against["head"]) == (6, one["bare"]["right"], one["memalign"]["head"])
+    assert "memalign's head against regression-features" not in together, "that arm was not run"
+
+    *_, later = lines(config, capsys, skip=2)
+    assert {arm: later[arm]["n"] for arm in later if arm != "task"} == dict.fromkeys(together.keys() - {"task"}, 4)
 
 
 def test_where_too_few_cases_taught_there_is_no_head_and_it_says_so(
