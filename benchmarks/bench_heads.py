@@ -59,6 +59,11 @@ async def put(judge: Judge, lines: list[Line], tests: dict[str, Case]) -> list[t
     return pairs
 
 
+def recorded(raw: RawFolder, cell: Cell, arm: str) -> list[Line]:
+    """The lines of another arm on the cases of `cell`."""
+    return raw.lines(msgspec.structs.replace(cell, arm=arm, stage=0 if arm == "bare" else cell.stage))
+
+
 def gained(pairs: list[tuple[str, Line, Any]]) -> dict[str, Any]:
     """How many verdicts are right before and after, and the difference in points with its interval, by group of a task."""
     right = [(line.value == line.label, late == line.label) for _, line, late in pairs]
@@ -103,19 +108,12 @@ async def main_(config_file: Path, data: Path | None, memo: Path, skip: int) -> 
                 "broken": worth.broken,
                 "clear": worth.clear,
             }
-        lines = {
-            arm: raw.lines(msgspec.structs.replace(cell, arm=arm, stage=stage))
-            for arm in ("memalign", *OTHERS)
-            for stage in (0 if arm == "bare" else cell.stage,)
-        }
-        heads = {arm: await put(judge, lines[arm], tests) for arm in ("memalign", "bare")}
+        heads = {arm: await put(judge, recorded(raw, cell, arm), tests) for arm in ("memalign", "bare")}
         late = {line.id: value for line, value in heads["memalign"]}
-        pairs = {arm: [(cell.task, line, value) for line, value in heads[arm]] for arm in heads} | {
-            f"memalign's head against {arm}": [
-                (cell.task, line, late[line.id]) for line in lines[arm] if line.value is not None and line.id in late
-            ]
-            for arm in OTHERS
-        }
+        pairs = {arm: [(cell.task, *pair) for pair in heads[arm]] for arm in heads}
+        for arm in OTHERS:
+            both = [line for line in recorded(raw, cell, arm) if line.value is not None and line.id in late]
+            pairs[f"memalign's head against {arm}"] = [(cell.task, line, late[line.id]) for line in both]
         for name, each in pairs.items():
             said[name] = gained(each) if each else None
             pooled[name] += each
