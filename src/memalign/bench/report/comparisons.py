@@ -84,7 +84,7 @@ def primary_section(results: Results) -> Section:
         ]
         columns = ("comparison", "stage", *_PAIRED, "mean over tasks, points", "verdict")
         title = "Primary comparison" if all(one.stage == PRIMARY_STAGE for one in found.values()) else "Comparison"
-        tables.append(Table(title=f"{title}, {plain(model)}, unseen", columns=columns, rows=tuple(rows)))
+        tables.append(Table(title=f"{title}, {plain(model)}, unseen", columns=columns, rows=tuple(rows), remark=True))
         by_task = [
             (plain(task.name), f"{one.arm} against {one.against}", str(one.stage), *_paired(one), one.word)
             for against in found
@@ -93,7 +93,13 @@ def primary_section(results: Results) -> Section:
         ]
         columns = ("task", "comparison", "stage", *_PAIRED, "verdict")
         tables.append(
-            Table(title=f"The same by task, descriptive, {plain(model)}", columns=columns, rows=tuple(by_task), names=2)
+            Table(
+                title=f"The same by task, descriptive, {plain(model)}",
+                columns=columns,
+                rows=tuple(by_task),
+                names=2,
+                remark=True,
+            )
         )
     return Section(id="primary", title="The primary comparison", words=tuple(words), tables=tuple(tables))
 
@@ -142,6 +148,7 @@ def floors_section(results: Results) -> Section:
                     columns=("task", "best floor", "arm", *_PAIRED, "the judge is"),
                     rows=tuple(rows),
                     names=3,
+                    remark=True,
                 )
             )
     words = (
@@ -198,7 +205,7 @@ def _against_memalign(results: Results, arms: dict[str, tuple[str, ...]]) -> tup
         if rows:
             columns = ("arm", "view", "tasks", *_PAIRED, "verdict")
             title = f"Against memalign, {plain(model)}, stage {stage}"
-            tables.append(Table(title=title, columns=columns, rows=tuple(rows), names=3))
+            tables.append(Table(title=title, columns=columns, rows=tuple(rows), names=3, remark=True))
     return tuple(tables)
 
 
@@ -226,6 +233,7 @@ def models_section(results: Results) -> Section:
         columns=("arm", "model", "stage", "n", "exact match", "against its bare judge, points", "verdict"),
         rows=tuple(sorted(rows, key=lambda row: order[row[0]])),
         names=3,
+        remark=True,
     )
     words = (
         "Models are not compared with each other here: each arm is compared with the bare judge of its own model.",

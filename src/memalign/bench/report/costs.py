@@ -100,6 +100,7 @@ def teaching_section(results: Results) -> Section:
                              "answer tokens", "cost", "what came out"),
                     rows=tuple(rows),
                     names=2,
+                    remark=True,
                 )
             )  # fmt: skip
     words = (

@@ -160,6 +160,7 @@ def quality_section(results: Results) -> Section:
                     title=f"{plain(task.name)} ({plain(task.category)}; {plain(task.values)}), {plain(model)}, stage {stage}",
                     columns=tuple(columns[place] for place in used),
                     rows=tuple(tuple(row[place] for place in used) for row in rows),
+                    remark=used[-1] == len(columns) - 1,
                     notes=_task_notes(task, groups),
                 )
             )
@@ -262,6 +263,7 @@ def label_section(results: Results) -> Section:
                     columns=("task", "who", "n", "shares"),
                     rows=tuple(rows),
                     names=2,
+                    remark=True,
                 )
             )
     words = ("A judge that gives one label to nearly all cases may match people often where that label is frequent.",)
@@ -356,6 +358,7 @@ def errors_section(results: Results) -> Section:
         columns=("model", "arm", "stage", "failed", "of", "most frequent reason"),
         rows=tuple(rows),
         names=3,
+        remark=True,
     )
     words = ("A failed judgment is neither right nor wrong; the next run of the same command tries it again.",)
     return Section(id="errors", title="Errors", words=words, tables=(table,) if rows else ())

@@ -29,14 +29,20 @@ _MINUS = "\N{MINUS SIGN}"
 class Table:
     """A table: what it shows, its columns, its rows of text, and what must be known to read it.
 
-    The first `names` columns are words and stand to the left, the others are figures.
+    The first `names` columns are words and stand to the left, and so does the last where it is a `remark`; the others
+    are figures.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     names: int = 1
+    remark: bool = False
     notes: tuple[str, ...] = ()
+
+    def in_words(self, place: int) -> bool:
+        """Whether the column at `place`, from 0, is words."""
+        return place < self.names or (self.remark and place == len(self.columns) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +89,11 @@ def amount(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Seconds with three digits that count: `0.021 s`, `4.37 s`, `312 s`."""
+    """Seconds with three digits that count: `0.021 s`, `4.37 s`, `312 s`; what no clock here resolves is `< 0.001 s`."""
     if value is None:
         return ABSENT
+    if 0 < value < 0.001:
+        return "< 0.001 s"
     return f"{value:,.0f} s" if value >= 100 else f"{value:.3g} s"
 
 
@@ -121,7 +129,7 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    rule = ["---" if place < table.names else "---:" for place in range(len(table.columns))]
+    rule = ["---" if table.in_words(place) else "---:" for place in range(len(table.columns))]
     rows = [table.columns, tuple(rule), *table.rows]
     return "\n".join(
         "| " + " | ".join(cell if row is rows[1] else _escaped(cell) for cell in row) + " |" for row in rows
