@@ -29,6 +29,7 @@ from memalign.bench.memo import Memo, cache_folder
 from memalign.bench.plan import Plan, make_plan
 from memalign.bench.raw import Cell, Line, RawFolder
 from memalign.bench.tasks import Case
+from memalign.errors import MemalignError
 from memalign.judge.calibration import calibrate, head_worth
 from memalign.judge.judge import Judge
 from memalign.metrics import exact_match, mcnemar_exact, paired_bootstrap
@@ -128,4 +129,7 @@ if __name__ == "__main__":
     parser.add_argument("--memo", type=Path, default=cache_folder())
     parser.add_argument("--skip", type=int, default=0, help="leave out so many cases of each task and seed")
     asked = parser.parse_args()
-    aio.run(main_(asked.run, asked.data, asked.memo, asked.skip))
+    try:
+        aio.run(main_(asked.run, asked.data, asked.memo, asked.skip))
+    except MemalignError as error:
+        parser.error(str(error))
