@@ -51,6 +51,7 @@ def test_a_run_without_stages_has_those_that_its_cases_allow(config: Path, train
         ("test = 6", 'arms = ["bare"]', "TOML"),
         ("[prices]", "[seeds_of]\nbetter = [1]\n[prices]", "seeds_of names 'better'"),
         ("stages = [0, 4, 8]", "stages = [0, 0, 8]", "names one twice"),
+        ('models = ["openai:test"]', 'models = ["openai:a/b", "openai:a-b"]', "would share the folder 'openai-a-b'"),
     ],
 )
 def test_a_wrong_configuration_says_what_is_wrong(config: Path, old: str, new: str, says: str) -> None:

@@ -87,6 +87,15 @@ class TestServing:
         assert spent.cost == pytest.approx(2 * (60 * 10 + 40 * 1 + 10 * 100) / 1e6)
         assert again.calls == 0
 
+    def test_without_prices_a_provider_s_list_says_what_a_peer_costs_as_it_does_for_all_other_arms(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "for-its-price-only")
+        monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+        with serve(Scripted(lambda _: "Yes.", "openai:gpt-4.1-mini")) as endpoint:
+            post(endpoint, "/chat/completions", {"model": "m", "messages": MESSAGES})
+            assert endpoint.take().cost == pytest.approx((60 * 0.4 + 40 * 0.1 + 10 * 1.6) / 1e6)
+
     def test_without_prices_only_an_embedded_model_is_known_to_cost_nothing(self) -> None:
         costs = []
         for name in ("openai:scripted", "local:scripted"):

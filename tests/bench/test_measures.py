@@ -7,10 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memalign.bench.prices import Prices
 from memalign.bench.raw import Cell, Fit, Line, RawFolder, View
 from memalign.bench.report import TaskFacts, engine_notes, read_facts, write_facts
 from memalign.bench.report.measures import (
@@ -277,7 +279,9 @@ def test_each_task_weighs_by_its_cases_and_the_mean_over_tasks_is_another_figure
         ((-0.06, 0.2), (20, 15), 200, ("tied", "tied")),
         ((0.01, 0.3), (4, 0), 60, ("not worse by 5 points", "tied")),  # McNemar's p of four cases is 0.125
         ((0.01, 0.3), (4, 0), 12, ("tied", "tied")),  # twelve cases cannot rule out a loss of five points
-        ((None, None), (0, 0), 200, ("tied", "tied")),
+        ((None, None), (0, 0), 200, ("not worse by 5 points", "tied")),  # not one verdict differs
+        ((None, None), (0, 0), 59, ("tied", "tied")),
+        ((None, None), (3, 0), 200, ("tied", "tied")),  # one group: nothing to resample
     ],
 )
 def test_no_more_is_said_than_the_interval_and_the_number_of_cases_allow(interval, changed, cases, said):
@@ -384,3 +388,52 @@ def test_a_folder_that_cannot_be_reported_says_why(tmp_path):
 def test_arms_that_were_measured_against_different_labels_are_not_compared(tmp_path):
     with pytest.raises(InputError, match="same data"):
         results(tmp_path, {cell("bare", 0): rights("+"), cell("memalign", 50): rights("+", label=False)})
+
+
+@pytest.mark.parametrize(
+    ("taught", "compared"),
+    [(("a", "a"), True), (("a", "b"), False), (("a", ""), True)],
+    ids=["same", "other", "not kept"],
+)
+def test_arms_that_different_cases_taught_are_not_compared(tmp_path, taught, compared):
+    there = [cell("memalign", 50), cell("mlflow", 50)]
+    lines = {where: rights("+-") for where in there} | {cell("bare", 0): rights("--")}
+    fits = {where: Fit(id=where.arm, taught=digest) for where, digest in zip(there, taught, strict=True)}
+    fits[cell("bare", 0)] = Fit(id="bare", taught="nothing")
+    if compared:
+        assert contrast(results(tmp_path, lines, fits=fits), MODEL, [HARBOUR], "memalign", "mlflow", stage=50).n == 2
+    else:
+        with pytest.raises(InputError, match=r"mlflow@50\.jsonl was taught by other cases than .*memalign@50\.jsonl"):
+            results(tmp_path, lines, fits=fits)
+
+
+def test_an_arm_with_another_way_to_its_verdict_does_not_begin_as_the_bare_judge(tmp_path):
+    found = results(
+        tmp_path,
+        {
+            cell("bare", 0): rights("++++"),
+            **{cell(arm, stage): rights("+--+") for arm in ("bare-direct", "memalign") for stage in (2, 8)},
+        },
+    )
+    assert found.stages(MODEL, "memalign") == (0, 2, 8)
+    assert found.stages(MODEL, "bare-direct") == (2, 8)
+    assert found.cell(MODEL, "harbour", 0, "bare-direct", 0) is None
+    told = {arm: flips(found, MODEL, [HARBOUR], arm) for arm in ("memalign", "bare-direct")}
+    assert told["memalign"].broken == 2
+    assert told["bare-direct"].broken == 0
+
+
+def test_all_costs_are_by_the_prices_of_the_configuration_whenever_the_calls_were_made(tmp_path):
+    cheap, dear = (
+        Line(id="a", group="a", label=True, value=True, tokens_in=1000, cached=400, tokens_out=10, cost=0.1),
+        5.0,
+    )
+    results(
+        tmp_path,
+        {cell("memalign", 50): [cheap, msgspec.structs.replace(cheap, id="b", cost=dear)]},
+        fits={cell("memalign", 50): Fit(id="f", tokens_in=1000, tokens_out=10, cost=None)},
+    )
+    found = load_results(tmp_path, prices=Prices(input=1.0, cached=0.5, output=10.0))
+    (lines,), (fit,) = found.cells.values(), found.fits.values()
+    assert [line.cost for line in lines] == pytest.approx([(600 + 200 + 100) / 1e6] * 2)
+    assert fit.cost == pytest.approx((1000 + 100) / 1e6)

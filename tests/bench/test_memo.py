@@ -38,6 +38,20 @@ def test_the_answers_of_two_builds_of_an_embedded_model_are_kept_apart(tmp_path:
     assert (first.asked, second.asked) == (1, 1)
 
 
+class Served(Counting):
+    def __init__(self, base_url: str | None) -> None:
+        self.base_url = base_url
+
+
+def test_the_answers_of_two_servers_that_call_their_models_alike_are_kept_apart(tmp_path: Path) -> None:
+    named, served, other = Counting(), Served("http://127.0.0.1:1/v1"), Served("http://127.0.0.1:2/v1")
+    own = Served(None)
+    for model in (named, served, other, served, own):
+        aio.run(Memo(model, tmp_path).complete(REQUEST))
+    assert (named.asked, served.asked, other.asked) == (1, 1, 1)
+    assert own.asked == 0, "the provider's own address is no other: what was remembered of it is good"
+
+
 @pytest.mark.parametrize("left", [b"", b'{"data": {"val', b"\x00\x00", b"[]"])
 def test_an_answer_that_a_crash_left_cut_is_asked_again_and_remembered(tmp_path: Path, left: bytes) -> None:
     model = Counting()

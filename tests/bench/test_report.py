@@ -161,6 +161,17 @@ def test_floors_alone_are_reported_without_a_judge(tmp_path):
     assert not list((tmp_path / "out").glob("*.png"))
 
 
+def test_of_verdicts_that_may_be_any_fraction_the_cost_is_told_and_why_nothing_is_compared(tmp_path):
+    lines = [Line(id=f"c{n}", group=f"g{n}", label=n / 8, value=n / 9, tokens_in=700) for n in range(8)]
+    cells = {cell("bare", 0): lines, cell("memalign", 50): lines}
+
+    text = plain(write_report(small(tmp_path / "raw", cells, values="float:0..1"), tmp_path / "out").read_text("utf-8"))
+
+    assert "m, memalign against bare: missing, verdicts that may be any fraction have no exact match." in text
+    assert "Judging, m, stage 50, unseen" in text
+    assert "700" in text
+
+
 def test_several_models_stand_side_by_side(tmp_path):
     lines = [Line(id=f"c{n}", group=f"g{n}", label=n % 2 == 0, value=n % 3 == 0) for n in range(8)]
     cells = {cell(arm, stage, model=model): lines for arm, stage in (("bare", 0), ("memalign", 50)) for model in "mn"}

@@ -53,6 +53,21 @@ class TestAnotherSplit:
         go(config, arms=("bare",), stages=(0,), test=0)
         assert left(config, arms=("bare",), stages=(0,), test=0, train=20) == 0
 
+    def test_what_the_bare_judge_said_of_cases_that_teach_now_is_taken_out(
+        self, config: Path, endpoint: Endpoint
+    ) -> None:
+        go(config, arms=("bare",), stages=(0,), test=0)
+        outcome = go(config, arms=("bare", "majority"), stages=(0, 20), test=0, train=20)
+        tested = {case.id for case in plan_of(config, train=20, test=0).splits["tone", 0].test}
+        assert {line.id for line in lines_of(config, "bare", 0)} == tested
+        assert any("bare@0" in note and "taken out" in note for note in outcome.notes)
+
+    def test_cases_that_only_a_smaller_test_leaves_out_stay(self, config: Path, endpoint: Endpoint) -> None:
+        go(config, arms=("bare",), stages=(0,), test=0)
+        there = lines_of(config, "bare", 0)
+        assert not go(config, arms=("bare", "majority"), stages=(0, 8), test=6).notes
+        assert lines_of(config, "bare", 0) == there
+
     def test_what_learning_takes_is_estimated_again(self, config: Path, endpoint: Endpoint) -> None:
         go(config, arms=("memalign",), stages=(4,))
         plan = plan_of(config, arms=("memalign",), stages=(4,), train=20)

@@ -100,6 +100,14 @@ def test_a_line_that_a_stop_cut_off_is_judged_again(config: Path, endpoint: Endp
     assert path.read_text("utf-8") == whole
 
 
+def test_a_whole_last_line_without_its_line_break_is_kept(config: Path, endpoint: Endpoint) -> None:
+    go(config, test=3)
+    path = config.parent / "raw" / cell("bare", 0).path
+    path.write_bytes(path.read_bytes()[:-1])
+    assert go(config, arms=("bare",)).judged == 3
+    assert len(lines_of(config, "bare", 0)) == 6
+
+
 def test_a_broken_line_in_the_middle_is_named(config: Path, endpoint: Endpoint) -> None:
     go(config)
     path = config.parent / "raw" / cell("bare", 0).path
@@ -147,12 +155,12 @@ def test_a_floor_whose_library_is_missing_is_named_and_the_others_go_on(
 
 def test_half_a_surrogate_pair_in_a_reason_costs_nothing(config: Path) -> None:
     said = '{"rationale": "fine \\ud83d", "value": true}'
-    for asked in (6, 0):
-        with pytest.MonkeyPatch.context() as patch, Endpoint(said) as endpoint:
-            patch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+    with pytest.MonkeyPatch.context() as patch, Endpoint(said) as endpoint:
+        patch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        for _ in range(2):
             shutil.rmtree(config.parent / "raw", ignore_errors=True)
             assert go(config, arms=("bare",), stages=(0,)).judged == 6
-            assert len(endpoint.requests) == asked, "what was answered is remembered"
+            assert len(endpoint.requests) == 6, "what was answered is remembered"
 
 
 @pytest.mark.parametrize("more", [{}, {"inputs": "q"}])

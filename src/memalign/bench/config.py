@@ -40,7 +40,7 @@ from memalign.bench.arms.floors import FLOORS
 from memalign.bench.arms.judges import JUDGES
 from memalign.bench.arms.peer import PEERS, PeerArm
 from memalign.bench.prices import Prices
-from memalign.bench.raw import View
+from memalign.bench.raw import View, model_folder
 from memalign.errors import InputError
 
 __all__ = ["ARMS", "BARE", "OURS", "PEERS", "Config", "Peers", "check_ceiling", "load_config", "views_of"]
@@ -134,6 +134,13 @@ def _checked(path: Path, config: Config) -> Config:
             raise InputError(f"{path}: {name} is empty")
         if len(set(what)) != len(what):
             raise InputError(f"{path}: {name} names one twice")
+    folders: dict[str, str] = {}
+    for model in config.models:
+        if (other := folders.setdefault(model_folder(model), model)) != model:
+            raise InputError(
+                f"{path}: models {other} and {model} would share the folder {model_folder(model)!r} of raw judgments: run them "
+                "apart, each with its own --out"
+            )
     if config.train < 1 or config.test < 0 or config.seen < 0 or config.rows_at_once < 0:
         raise InputError(f"{path}: train is at least 1; test, seen and rows_at_once are at least 0")
     if any(seed < 0 for seed in chain(config.seeds, *config.seeds_of.values())):

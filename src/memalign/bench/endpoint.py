@@ -25,7 +25,7 @@ import msgspec
 
 from memalign import aio
 from memalign.bench.memo import Memo, answering, recalled
-from memalign.bench.prices import Prices
+from memalign.bench.prices import Prices, cost_of
 from memalign.bench.spending import Gate, StoppedError
 from memalign.errors import ConfigurationError, MemalignError, ModelRejected
 from memalign.models.base import ChatModel, EmbeddingModel
@@ -92,6 +92,11 @@ class OpenAIRaw:
     def name(self) -> str:
         """The resolved name, `openai:gpt-4.1-mini`."""
         return self._target.name
+
+    @property
+    def base_url(self) -> str | None:
+        """The compatible server's address; None for OpenAI's own."""
+        return self._target.base_url
 
     async def raw(self, body: dict[str, Any]) -> dict[str, Any]:
         """The server's response; tried again after a 429 or 5xx."""
@@ -187,8 +192,8 @@ class RawMemo:
 class Endpoint:
     """Serves a model, and an embedder, at `base_url` for as long as the context lasts.
 
-    `prices` give the cost; without them it is 0.0 for an embedded model and unknown (None) for others. `defaults` are
-    the fields that a request gets when it leaves them out. `paid` is told the usage of every call that was made, and not
+    `prices` give the cost, without them the provider's list, as for all other arms; None where neither knows it.
+    `defaults` are the fields that a request gets when it leaves them out. `paid` is told the usage of every call that was made, and not
     of those that were remembered. When a call is refused because the run has stopped, the client gets a 400, `stopped`
     says why, and `on_stop` is called.
     """
@@ -205,7 +210,6 @@ class Endpoint:
         self._model = model
         self._embedding = embedding
         self._prices = prices
-        self._free = model.name.startswith("local:")
         self._defaults = dict(defaults)
         self._paid = paid or (lambda _: None)
         self.on_stop: Callable[[], None] = lambda: None
@@ -255,8 +259,7 @@ class Endpoint:
             output_tokens=used.get("completion_tokens", 0),
             seconds={"model": seconds, REMEMBERED: seconds if remembered else 0.0},
         )
-        cost = self._prices.of(usage) if self._prices else 0.0 if self._free else None
-        usage = msgspec.structs.replace(usage, cost=cost)
+        usage = msgspec.structs.replace(usage, cost=cost_of(self._model.name, usage, self._prices))
         with self._lock:
             self._spent += usage
         if not remembered:

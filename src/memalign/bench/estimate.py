@@ -19,6 +19,7 @@ from memalign.bench.arms.judges import JUDGES
 from memalign.bench.arms.peer import workers_for
 from memalign.bench.config import BARE, PEERS
 from memalign.bench.plan import Plan
+from memalign.bench.prices import cost_of
 from memalign.bench.raw import Cell, RawFolder
 from memalign.bench.tasks import Case, Task
 from memalign.judge import named_fields
@@ -83,9 +84,7 @@ def _cell(plan: Plan, raw: RawFolder, cell: Cell, count: int, paid: set[tuple[ob
     )
     seconds += _seconds(learning, limits, workers_for(limits) if peer else limits.concurrency)
     usage = judging + learning
-    prices = plan.config.prices
-    cost = prices.of(usage) if prices is not None else 0.0 if limits.brief else None
-    return msgspec.structs.replace(usage, cost=cost), seconds
+    return msgspec.structs.replace(usage, cost=cost_of(cell.model, usage, plan.config.prices)), seconds
 
 
 def _observed(raw: RawFolder, cell: Cell, count: int, at_once: int) -> tuple[Usage, float] | None:

@@ -39,9 +39,13 @@ class _Named(Protocol):
 
 
 def answering(model: _Named) -> str:
-    """Whose answers a memo keeps: the model, and of one that this process computes the build, for two may differ."""
-    engine = engine_of(model)
-    return model.name if engine is None else f"{model.name}\0{engine}"
+    """Whose answers a memo keeps: a name alone does not say it.
+
+    Of a model that this process computes it is the build too, for two may differ; of one behind an address that the
+    user set, the address, for any server may call its model gpt-4.1-mini.
+    """
+    where = engine_of(model) or getattr(model, "base_url", None)
+    return model.name if where is None else f"{model.name}\0{where}"
 
 
 def engine_of(model: _Named) -> str | None:

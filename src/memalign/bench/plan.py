@@ -59,6 +59,16 @@ class Plan:
             if line.error is None and line.key in cases and _is_of(line, cases[line.key])
         }
 
+    def strangers(self, cell: Cell, raw: RawFolder) -> list[Line]:
+        """What `raw` has of cases that are on the other side of the split now, or not in the data any more.
+
+        Cases that only a smaller `test` leaves out are no strangers: a larger one takes them in again.
+        """
+        config, task = self.config, self.tasks[cell.task]
+        tested = {case.id for case in task.split(seed=cell.seed, train=config.train).test}
+        taught = {case.id for case in self.splits[cell.task, cell.seed].train}
+        return [line for line in raw.lines(cell) if line.id not in (tested if line.view == "unseen" else taught)]
+
     def batches(self, raw: RawFolder) -> Iterator[Batch]:
         """What is missing, in the order of doing: the same few cases by all cells before others."""
         wanted = {cell: self.todo(cell) for cell in self.cells}

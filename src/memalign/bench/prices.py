@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from memalign.errors import ConfigurationError
+from memalign.models.list_prices import list_price
+from memalign.models.providers import target_of
 from memalign.records import Usage
 
-__all__ = ["Prices"]
+__all__ = ["UNPAID", "Prices", "cost_of"]
+
+UNPAID = ("local:", "openvino:", "transformers:")
+"""Models of this machine: nobody is paid for them."""
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,3 +26,18 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """What `usage` costs at these prices."""
         fresh = usage.input_tokens - usage.cached_tokens
         return (fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output) / 1e6
+
+
+def cost_of(model: str, usage: Usage, prices: Prices | None) -> float | None:
+    """What `usage` of the judge model costs, in US dollars: at `prices`, without them by the provider's list.
+
+    None where no list knows the model.
+    """
+    if prices is not None:
+        return prices.of(usage)
+    if model.startswith(UNPAID):
+        return 0.0
+    try:
+        return list_price(target_of(model), usage)
+    except ConfigurationError:  # a model that cannot be opened here has no price here
+        return None

@@ -185,13 +185,24 @@ def model_folder(model: str) -> str:
 
 
 def _drop_cut_line(file: BinaryIO) -> None:
-    """Cut off a line that a stop left without its end, so that the next one does not go on in it: its case is judged again."""
+    """Cut off a line that a stop left without its end, so that the next one does not go on in it: its case is judged again.
+
+    A line that is whole but for its line break, as some editors leave the last one, is `lines`' too: it gets the break.
+    """
     if file.seek(0, os.SEEK_END) == 0:
         return
     file.seek(-1, os.SEEK_END)
-    if file.read(1) != b"\n":  # seldom: only then is the whole file read
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
+    if file.read(1) == b"\n":
+        return
+    file.seek(0)  # seldom: only then is the whole file read
+    whole = file.read()
+    start = whole.rfind(b"\n") + 1
+    try:
+        msgspec.json.decode(whole[start:], type=Line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        file.truncate(start)
+    else:
+        file.write(b"\n")
 
 
 def _write(path: Path, content: bytes) -> None:

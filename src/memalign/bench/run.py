@@ -63,6 +63,7 @@ async def run_benchmark(plan: Plan, raw: RawFolder, *, memo: Path, progress: Pro
     judge model that is not there. At the ceiling no call begins any more; those in flight are finished and kept.
     """
     runner = _Runner(plan, raw, memo, progress)
+    runner.drop_strangers()
     try:
         while await runner.go_through():
             pass  # judgments of another state of an arm were dropped: they are missing now
@@ -99,6 +100,16 @@ class _Runner:
         """What was done until now."""
         self._outcome.cost, self._outcome.stopped = self._spending.cost, self._spending.stopped
         return self._outcome
+
+    def drop_strangers(self) -> None:
+        """Take out what was judged of cases that another split, or other data, does not test: a report would count it."""
+        for cell in self._plan.cells:
+            if strangers := self._plan.strangers(cell, self._raw):
+                keys = {line.key for line in strangers}
+                self._raw.replace(cell, [line for line in self._raw.lines(cell) if line.key not in keys])
+                self._outcome.notes.append(
+                    f"{cell}: {len(strangers)} judgments of cases that teach now, or are not in the data any more, are taken out"
+                )
 
     async def go_through(self) -> bool:
         """Do every batch that is missing; True when it broke off because some that were there are missing now."""

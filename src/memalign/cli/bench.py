@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Does a judge learn, how fast, at what cost, against everyone.")
 
-_UNPAID = ("local:", "openvino:", "transformers:")
 _NOTES = 20
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run, as a TOML file.", show_default=False)]
@@ -76,6 +75,7 @@ def run(
     from memalign.bench.estimate import estimate_run
     from memalign.bench.memo import cache_folder
     from memalign.bench.plan import make_plan
+    from memalign.bench.prices import UNPAID
     from memalign.bench.raw import RawFolder
     from memalign.bench.report import FACTS_FILE, engine_notes, write_facts
     from memalign.bench.run import engines, run_benchmark
@@ -100,7 +100,7 @@ def run(
         shown.give({"done": done, "total": total, "left": left}, "")
         return DONE
     asks = any(each.usage.calls for each in left)
-    paid = [model for model in config.models if asks and not model.startswith(_UNPAID)]
+    paid = [model for model in config.models if asks and not model.startswith(UNPAID)]
     if paid and not confirmed(f"Go on with {', '.join(paid)}?", yes=yes):
         return DONE
     calls = _made(memo or cache_folder(), "--memo")
@@ -140,7 +140,7 @@ def report(
 
     shown = Output(json=json_output)
     config = load_config(config_file)
-    page = write_report(_raw(config, out), config.folder)
+    page = write_report(_raw(config, out), config.folder, prices=config.prices)
     shown.give({"report": str(page)}, f"{page}")
     return DONE
 

@@ -24,6 +24,7 @@ import msgspec
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, misfit
 from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.models.list_prices import list_price
 from memalign.models.probabilities import ALTERNATIVES, FEWER, label_probabilities, read_tokens
 from memalign.models.provider_client import LoopClients, open_chat
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of, status_of, told
@@ -128,6 +129,11 @@ class ProviderChatModel:
     def name(self) -> str:
         """The resolved name, `openai:gpt-4.1-mini`."""
         return self._target.name
+
+    @property
+    def base_url(self) -> str | None:
+        """The address of an OpenAI-compatible server that the user named; None for the provider's own."""
+        return self._target.base_url
 
     @cached_property
     def limits(self) -> Limits:
@@ -355,28 +361,23 @@ def _reasons(model: Model) -> bool:
 
 def _usage(response: ModelResponse, target: Target) -> Usage:
     used = response.usage
-    return Usage(
+    usage = Usage(
         calls=1,
         input_tokens=used.input_tokens,
         cached_tokens=used.cache_read_tokens,
         output_tokens=used.output_tokens,
-        cost=_cost(response, target),
     )
+    return msgspec.structs.replace(usage, cost=_cost(response, target, usage))
 
 
-def _cost(response: ModelResponse, target: Target) -> float | None:
+def _cost(response: ModelResponse, target: Target, usage: Usage) -> float | None:
     """US dollars by genai-prices' bundled list (no network); None where it does not know model or address."""
-    used = response.usage
-    if not used.input_tokens and not used.output_tokens:  # the endpoint does not count
+    if not usage.input_tokens and not usage.output_tokens:  # the endpoint does not count
         return None
     try:
         if target.base_url is None:
             return float(response.cost().total_price)
-        # A server of one's own may call its model gpt-4.1-mini: only a known address has a known price.
-        from genai_prices import calc_price
-
-        found = calc_price(used, response.model_name or target.model, provider_api_url=target.base_url)
-        return float(found.total_price)
+        return list_price(target, usage, model=response.model_name)
     except Exception:  # whatever goes wrong in a price list, the answer is there and paid for
         logger.debug("no price for %s", target.name, exc_info=True)
         return None

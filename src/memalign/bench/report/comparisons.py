@@ -110,6 +110,8 @@ def _caveats(results: Results, model: str, against: str, one: Contrast | None) -
     if one is None:
         lacking = [arm for arm in (PRIMARY_ARM, against) if arm not in results.arms(model)]
         why = f"nothing of {' and '.join(lacking)} is judged" if lacking else "no case has a verdict in both"
+        if not any(task.matchable for task in results.tasks(model)):
+            why = "verdicts that may be any fraction have no exact match"
         return [f"{name}: missing, {why}."]
     said = []
     if one.stage != PRIMARY_STAGE:

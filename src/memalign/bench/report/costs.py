@@ -33,7 +33,8 @@ def cost_section(results: Results) -> Section:
     tables = []
     for model in results.models:
         stage = headline_stage(results, model)
-        tasks = [task for task in results.tasks(model) if task.matchable]
+        every = results.tasks(model)
+        tasks = [task for task in every if task.matchable] or every  # what fractions take is worth knowing too
         rows = []
         for arm in (*FLOORS, *results.arms(model)):
             took = judging(results, model, [task.name for task in tasks], arm, stage)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
+from memalign.bench.prices import Prices
 from memalign.bench.report.comparisons import (
     ablation_section,
     feedback_section,
@@ -60,14 +61,14 @@ PARTS = (
 )
 
 
-def write_report(folder: Path, out: Path) -> Path:
+def write_report(folder: Path, out: Path, *, prices: Prices | None = None) -> Path:
     """Write the report of the raw judgments in `folder` into the folder `out`; the page's path.
 
     `report.html` is one file without scripts that fetches nothing; beside it are `tables.md` and the figures as PNG and
-    SVG. The same judgments give the same bytes. Raises InputError for a folder without judgments or without
+    SVG. The same judgments give the same bytes. With `prices` all costs are by them. Raises InputError for a folder without judgments or without
     `tasks.json` and for what cannot be written, ConfigurationError when matplotlib is not installed.
     """
-    results = load_results(folder)
+    results = load_results(folder, prices=prices)
     sections = [section for part in PARTS if not (section := part(results)).empty or section.id == "primary"]
     page = out / "report.html"
     try:

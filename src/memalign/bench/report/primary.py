@@ -15,7 +15,8 @@ mean over tasks with equal weights is shown beside it. With several judge models
 The verdict is one of four: *ahead*: the interval is above 0. *behind*: it is below 0. *not worse by 5 points*: its lower
 bound is above -0.05. *tied*: nothing is shown. Because a bootstrap is too sure of few cases, the first two also need
 McNemar's exact p below 0.05, and the third 60 different cases (by the rule of three, fewer cannot rule out a loss of five
-points even when none is lost). These conditions only ever make a claim weaker.
+points even when none is lost). These conditions only ever make a claim weaker. Where no verdict differs there is nothing
+to resample; two arms that say the same of 60 cases in 60 groups are not worse by 5 points than each other.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ class Contrast:
     def verdict(self) -> Verdict:
         """What may be said of `arm`; the module's docstring has the rule."""
         low, high = self.difference.low, self.difference.high
-        if low is None or high is None:
-            return "tied"
+        if low is None or high is None:  # no case tells the two apart
+            alike = self.fixed == self.broken == 0 and min(self.cases, self.groups) >= ENOUGH_CASES
+            return "not worse by 5 points" if alike else "tied"
         if self.p < ALPHA and (low > 0 or high < 0):
             return "ahead" if low > 0 else "behind"
         return "not worse by 5 points" if low > -MARGIN and self.cases >= ENOUGH_CASES else "tied"

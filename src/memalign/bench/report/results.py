@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from memalign.bench.arms.floors import FLOORS
 from memalign.bench.arms.judges import JUDGES
 from memalign.bench.config import ARMS, BARE
+from memalign.bench.prices import Prices
 from memalign.bench.raw import Cell, Fit, Line, RawFolder, View, model_folder
 from memalign.bench.report.facts import Facts, TaskFacts, read_facts
 from memalign.errors import InputError
 from memalign.evaluation.result import same_value
+from memalign.records import Usage
 
 __all__ = ["VIEWS", "Judged", "Key", "Results", "arm_order", "load_results"]
 
@@ -21,6 +25,7 @@ VIEWS: tuple[View, ...] = ("unseen", "seen", "left-out")
 Key = tuple[str, int, str]
 """Task, seed and case: what two arms must have in common to be compared."""
 T = TypeVar("T")
+Spent = TypeVar("Spent", Line, Fit)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +57,8 @@ class Results:
     """Every cell of a raw folder, with the facts of its tasks.
 
     Two cells stand in for others. The bare judge learns nothing, so that its lines at stage 0 hold for every stage; and
-    at stage 0 every judge of ours is the bare one, which is where its learning curve starts. Floors hold for every model.
+    at stage 0 every judge of ours that comes to its verdict as the bare one does is the bare one, which is where its
+    learning curve starts. Floors hold for every model.
     """
 
     facts: Facts
@@ -89,7 +95,7 @@ class Results:
             for cell, lines in self.cells.items()
             if (cell.model, cell.arm) == (model, arm) and any(line.view == view for line in lines)
         }
-        starts = arm in JUDGES and own and view == "unseen" and BARE in self.arms(model)
+        starts = _begins_bare(arm) and own and view == "unseen" and BARE in self.arms(model)
         return tuple(sorted(own | {0} if starts else own))
 
     def seeds(self, model: str, task: str) -> tuple[int, ...]:
@@ -101,7 +107,7 @@ class Results:
         exact = Cell(model=model, task=task, seed=seed, arm=arm, stage=stage)
         if exact in self.cells:
             return exact
-        if arm == BARE or (stage == 0 and arm in JUDGES):
+        if arm == BARE or (stage == 0 and _begins_bare(arm)):
             bare = Cell(model=model, task=task, seed=seed, arm=BARE, stage=0)
             return bare if bare in self.cells else None
         if arm in FLOORS:
@@ -154,11 +160,11 @@ class Results:
         return tuple(dict.fromkeys(cell.model for cell in self.cells))
 
 
-def load_results(folder: Path) -> Results:
-    """Everything in a raw folder.
+def load_results(folder: Path, *, prices: Prices | None = None) -> Results:
+    """Everything in a raw folder; with `prices` all costs are by them, whatever was asked for when the calls were made.
 
-    Raises InputError when it holds no judgments, a task that `tasks.json` does not describe, or a case with two labels:
-    arms would then not have been measured against the same thing.
+    Raises InputError when it holds no judgments, a task that `tasks.json` does not describe, a case with two labels, or
+    arms that different cases taught: they would then not have been measured against the same thing.
     """
     facts = read_facts(folder)
     names = {model_folder(model): model for model in facts.models}
@@ -176,12 +182,26 @@ def load_results(folder: Path) -> Results:
     # A state that learned is worth showing before it has judged anything, so fits of empty cells would count too; but
     # only cells with lines are listed, and learning without judging is no result.
     fits = {cell: fit for cell in cells if (fit := raw.fit(cell)) is not None}
+    _check_taught(folder, fits)
+    if prices is not None:
+        cells = {cell: tuple(_priced(line, prices) for line in lines) for cell, lines in cells.items()}
+        fits = {cell: _priced(fit, prices) for cell, fit in fits.items()}
     return Results(facts=facts, cells=cells, fits=fits)
 
 
 def arm_order(arm: str) -> tuple[int, str]:
     """Where a report lists the arm: floors, judges, other optimizers; names that it does not know come last."""
     return (ARMS.index(arm), "") if arm in ARMS else (len(ARMS), arm)
+
+
+def _begins_bare(arm: str) -> bool:
+    """Whether the arm without anything learned is the bare judge: not where it comes to its verdict in another way."""
+    return arm in JUDGES and "verdict" not in dict(JUDGES[arm].parameters)
+
+
+def _priced(spent: Spent, prices: Prices) -> Spent:
+    usage = Usage(input_tokens=spent.tokens_in, cached_tokens=spent.cached, output_tokens=spent.tokens_out)
+    return msgspec.structs.replace(spent, cost=prices.of(usage))
 
 
 def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
@@ -200,3 +220,16 @@ def _check_labels(folder: Path, cells: Mapping[Cell, tuple[Line, ...]]) -> None:
                     f"{first.label!r} and {first.group!r} in {folder / where.path}: the two were not measured against "
                     "the same data; delete the older file and run again"
                 )
+
+
+def _check_taught(folder: Path, fits: Mapping[Cell, Fit]) -> None:
+    teachers: dict[tuple[str, int, int], tuple[Fit, Cell]] = {}
+    for cell, fit in fits.items():
+        if cell.stage == 0 or not fit.taught:
+            continue
+        first, where = teachers.setdefault((cell.task, cell.seed, cell.stage), (fit, cell))
+        if first.taught != fit.taught:
+            raise InputError(
+                f"{folder / cell.path} was taught by other cases than {folder / where.path}: the data or `train` changed "
+                "between them; `memalign bench run` judges anew what is older of the arms in its configuration, others are to be deleted"
+            )
