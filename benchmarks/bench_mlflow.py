@@ -1,6 +1,6 @@
 """The MLflow drop-in beside MLflow's own MemAlign: the same traces in one store, the same server for models.
 
-    python benchmarks/bench_mlflow.py --peer .peers/bin/python -o docs/results/mlflow.json
+    python benchmarks/bench_mlflow.py -o docs/results/mlflow.json
 
 Each side runs in a fresh process of its own interpreter, each with its defaults: import, align on 50 traces, align on one
 more, register; then in another process: import, load from the registry with the first judgment, later judgments. The
@@ -29,12 +29,14 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 LATER = 10
+PEER = Path(".peers/bin/python")
 
 
 def main() -> None:
     """Measure both sides, print and write the steps."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n", maxsplit=1)[0])
-    parser.add_argument("--peer", type=Path, help="a Python with mlflow, dspy and litellm")
+    parser.add_argument("--peer", type=Path, default=PEER, help="a Python with mlflow, dspy and litellm")
+    parser.add_argument("--alone", action="store_true", help="measure memalign without the peer")
     parser.add_argument("--traces", type=int, default=50)
     parser.add_argument("--latency", type=float, default=0.3)
     parser.add_argument("--runs", type=int, default=3)
@@ -44,7 +46,13 @@ def main() -> None:
     if given.worker:
         work(*given.worker)
         return
-    peer = given.peer and given.peer.absolute()  # each side works in a folder of its own
+    from memalign.bench.arms.peer import (
+        SETUP,
+    )  # the peer's own interpreter, which runs the worker above, has no memalign
+
+    if not given.alone and not given.peer.exists():
+        parser.error(f"no interpreter at {given.peer}: {SETUP}; or --alone, without the peer")
+    peer = None if given.alone else given.peer.absolute()  # each side works in a folder of its own
     runs = [measured(given.traces, given.latency, peer, number) for number in range(1, given.runs + 1)]
     facts = {"traces": given.traces, "latency": given.latency, "later": LATER, "medians": medians(runs), "runs": runs}
     if given.out:

@@ -29,7 +29,7 @@ from typing import Any, Protocol, Self
 import memalign as ma
 from memalign.align import STAGES
 from memalign.bench import peers
-from memalign.bench.arms.peer import DEFAULT_WORKERS, peer_environment
+from memalign.bench.arms.peer import DEFAULT_WORKERS, SETUP, peer_environment
 from memalign.bench.prices import Prices
 from memalign.records import Usage
 
@@ -341,7 +341,7 @@ def run(
     runs: int = 3,
     latency: float = 1.0,
     embed_latency: float = 0.1,
-    peer: Path = PEER,
+    peer: Path | None = PEER,
     variant_sizes: Sequence[int] = VARIANT_SIZES,
 ) -> dict[str, Any]:
     """All rounds. Both sides take turns, so that a busy minute is busy for both."""
@@ -356,7 +356,7 @@ def run(
         os.environ.pop("MEMALIGN_CONCURRENCY", None)
         sides: list[Side] = [Memalign(given)]
         facts: dict[str, Any] = {"memalign": ma.__version__, "latency": latency, "embed_latency": embed_latency}
-        if peer.exists():
+        if peer is not None:
             mlflow = MLflow(given, python=peer, base_url=endpoint.base_url, home=home)
             stack.callback(mlflow.close)
             sides.append(mlflow)
@@ -409,14 +409,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--latency", type=float, default=1.0)
     parser.add_argument("--embed-latency", type=float, default=0.1)
-    parser.add_argument("--peer", type=Path, default=PEER)
+    parser.add_argument("--peer", type=Path, default=PEER, help="a Python with mlflow, dspy and litellm")
+    parser.add_argument("--alone", action="store_true", help="measure memalign without the peer")
     args = parser.parse_args()
+    if not args.alone and not args.peer.exists():
+        parser.error(f"no interpreter at {args.peer}: {SETUP}; or --alone, without the peer")
     found = run(
         sizes=args.sizes,
         runs=args.runs,
         latency=args.latency,
         embed_latency=args.embed_latency,
-        peer=args.peer,
+        peer=None if args.alone else args.peer,
         variant_sizes=args.variant_sizes,
     )
     args.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -5,9 +5,9 @@ python benchmarks/scale_figure.py docs/results/scale.json
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -232,7 +232,9 @@ def draw(found: dict[str, Any], beside: Path) -> None:
 
 def main() -> None:
     """Draw, and print."""
-    path = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("found", type=Path, help="what bench_scale.py wrote")
+    path = parser.parse_args().found
     found = json.loads(path.read_text("utf-8"))
     draw(found, path)
     print(tables(found))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,9 +33,7 @@ def test_the_same_rows_come_every_time_and_no_two_are_alike():
 
 
 def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls():
-    found = bench_scale.run(
-        sizes=(12,), runs=1, latency=0.0, embed_latency=0.0, peer=Path("absent"), variant_sizes=(12,)
-    )
+    found = bench_scale.run(sizes=(12,), runs=1, latency=0.0, embed_latency=0.0, peer=None, variant_sizes=(12,))
     (ours,) = found["rounds"]
     # A probe each, two shards of at most ten, and every case tried with what was learned, with similar cases and without.
     assert ours["align"]["calls"] == 12 + 2 + 2 * 12
@@ -49,6 +49,31 @@ def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls()
     assert others["memalign, the provider's embeddings"]["texts"] == 12
     assert others["memalign, 4 calls in flight"]["in_flight"] <= 4
     assert "without probes and admission" in scale_figure.tables(found)
+
+
+@pytest.mark.parametrize("script", ["bench_scale", "bench_mlflow"])
+def test_without_the_peer_s_environment_nothing_is_measured_by_half(script: str, tmp_path: Path) -> None:
+    out = tmp_path / "found.json"
+    told = subprocess.run(
+        [
+            sys.executable,
+            f"benchmarks/{script}.py",
+            *(["-o"] if script == "bench_mlflow" else []),
+            str(out),
+            "--peer",
+            "absent",
+        ],
+        cwd=Path(bench_scale.__file__).parents[1],
+        env={**os.environ, "PYTHONPATH": "."},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert told.returncode == 2
+    assert "no interpreter at absent: python -m venv .peers" in told.stderr
+    assert "--alone" in told.stderr
+    assert not out.exists()
 
 
 @pytest.mark.slow  # importing MLflow takes longer than all that it does here

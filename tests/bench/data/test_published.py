@@ -119,6 +119,16 @@ def test_auto_j_reads_the_column_as_its_readme_spells_it_too(tmp_path: Path) -> 
     assert len(task.cases) == 4
 
 
+@pytest.mark.parametrize("unread", [-1, None, "neither", True, 7])
+def test_a_verdict_of_gpt_4_that_nobody_could_read_costs_its_comment_and_not_the_case(
+    tmp_path: Path, unread: object
+) -> None:
+    rows = [samples.pair(n, "pku_saferlhf", gt=n % 2, pred=unread if n == 1 else n % 2) for n in range(4)]
+    (task,) = autoj.load("saferlhf", samples.put(tmp_path / "pairs.jsonl", rows), cache=tmp_path)
+    told = [case.feedback[0].rationale is not None for case in task.cases]
+    assert (len(told), sum(told)) == (4, 3)
+
+
 def test_hotpotqa_takes_the_first_trial_the_set_s_reference_and_no_doubtful_label(tasks: dict[str, Task]) -> None:
     cases = tasks["hotpotqa"].cases
     assert len(cases) == 5 * 10  # of four answers one was halted and one said the same in other words
@@ -176,6 +186,14 @@ def test_criteria_that_say_the_same_or_have_few_rows_are_not_chosen(tmp_path: Pa
     assert not set(chosen) & set(small)
     told = [next(topic for topic in samples.TOPICS if topic in one.criterion) for one in chosen]
     assert len(set(told)) == 10
+
+
+def test_a_few_criteria_of_twice_the_rows_do_not_drive_out_all_others(tmp_path: Path) -> None:
+    rubric = feedback_collection.Rubric
+    usual = {rubric(f"Is there skill in {'x' * (4 + n)}?", ("a",) * 5): 100 for n in range(60)}
+    twins = {rubric("The very same words?", (str(n),) * 5): 188 for n in range(4)}
+    chosen = feedback_collection.choose({**usual, **twins}, path=tmp_path)
+    assert len(set(chosen) & set(twins)) <= 1
 
 
 def test_criteria_that_are_all_alike_are_still_ten(tmp_path: Path) -> None:

@@ -99,7 +99,8 @@ def _feedback(subset: str, row: Record) -> Feedback:
         )
     query, first, second = (message[name].strip() for name in ("query", "A", "B"))
     label = _label(row, "gt_label")
-    agreed = _label(row, "pred_label") == label
+    # What cannot be read out of GPT-4's comment is no error of the row: the label is people's, the comment goes.
+    agreed = _known(row.value("pred_label")) == label
     reason = (
         row.text("target_output", blank=True).replace("Response 1", "Response A").replace("Response 2", "Response B")
     )
@@ -121,8 +122,12 @@ def _feedback(subset: str, row: Record) -> Feedback:
 
 def _label(row: Record, column: str) -> str:
     raw = row.value(column)
+    if (label := _known(raw)) is None:
+        raise row.wrong(f"column {column!r} should hold 0 (first), 1 (second) or 2 (tie), found {raw!r:.60}")
+    return label
+
+
+def _known(raw: object) -> str | None:
     if isinstance(raw, str) and raw.strip().isdigit():
         raw = int(raw)
-    if isinstance(raw, bool) or not isinstance(raw, int) or raw not in _LABELS:
-        raise row.wrong(f"column {column!r} should hold 0 (first), 1 (second) or 2 (tie), found {raw!r:.60}")
-    return _LABELS[raw]
+    return _LABELS.get(raw) if isinstance(raw, int) and not isinstance(raw, bool) else None

@@ -4,8 +4,8 @@
 comments all written by GPT-4 (Kim et al. 2023, Prometheus, arXiv:2310.08491): this task asks how fast a judge takes on
 another judge's standard, not people's.
 
-Which ten: of the criteria that have at least nine tenths of the rows of the largest, in the order of the SHA-256 of
-their text (so that neither the file's order nor the alphabet chooses), each that shares few enough of its words with
+Which ten: of the criteria that have at least nine tenths of the rows of a usual one (that of the middle row, should a few
+be larger or many be small; of the ten largest where fewer have them), in the order of the SHA-256 of their text (so that neither the file's order nor the alphabet chooses), each that shares few enough of its words with
 every one taken before. Words are those of four letters and more that at most a tenth of the criteria use. "Few enough"
 is a tenth of the words of both together, or as many tenths more as it takes to find ten.
 """
@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median_low
 from typing import NamedTuple
 
 from memalign.bench.data.hub import Progress, Remote, obtain
@@ -101,7 +102,8 @@ def choose(sizes: Mapping[Rubric, int], *, path: Path, count: int = CRITERIA) ->
     if len(sizes) < count:
         raise InputError(f"{path} has {len(sizes)} criteria in column 'orig_criteria'; {count} are needed")
     ranked = sorted(sizes, key=lambda rubric: (-sizes[rubric], rubric.rank))
-    large = [rubric for rubric in ranked if 10 * sizes[rubric] >= 9 * sizes[ranked[0]]]
+    usual = median_low(size for size in sizes.values() for _ in range(size))
+    large = [rubric for rubric in ranked if 10 * sizes[rubric] >= 9 * usual]
     pool = sorted(large if len(large) >= count else ranked[:count], key=lambda rubric: rubric.rank)
     words = {rubric: frozenset(re.findall(r"[^\W\d_]{4,}", rubric.criterion.lower())) for rubric in pool}
     used = Counter(word for of_one in words.values() for word in of_one)
