@@ -100,7 +100,7 @@ def test_the_same_judgments_give_the_same_bytes(tmp_path):
 
 def test_figures_are_whole_files_and_their_ids_do_not_meet_on_the_page(out, page):
     drawn = {path.stem.removesuffix("-local-tiny") for path in out.glob("*.svg")}
-    assert drawn == {"quality", "labels", "learning", "cost", "tokens", "latency", "teaching", "ablation"}
+    assert drawn == {"quality", "labels", "learning", "cost", "tokens", "latency", "teaching", "ablation", "feedback"}
     for path in out.glob("*.svg"):
         ET.fromstring(path.read_text("utf-8"))
     ids = re.findall(r'\bid="([^"]+)"', page)

@@ -25,6 +25,7 @@ __all__ = [
     "MEMORIES",
     "ablation_arms",
     "ablation_section",
+    "feedback_arms",
     "feedback_section",
     "floors_section",
     "models_section",
@@ -187,11 +188,22 @@ def ablation_section(results: Results) -> Section:
     return Section(id="ablation", title="Ablations", words=words, tables=tables, figures=("ablation",))
 
 
+def feedback_arms(results: Results, model: str) -> tuple[str, ...]:
+    """The arms that one kind of feedback taught, in the order of a report."""
+    return tuple(arm for arm in KINDS if arm in results.arms(model))
+
+
 def feedback_section(results: Results) -> Section:
     """Labels alone, comments alone, both."""
-    arms = {model: tuple(arm for arm in KINDS if arm in results.arms(model)) for model in results.models}
+    arms = {model: feedback_arms(results, model) for model in results.models}
     words = ("The same pipeline taught with people's labels only, or with their comments only, against both.",)
-    return Section(id="feedback", title="Labels, comments, both", words=words, tables=_against_memalign(results, arms))
+    return Section(
+        id="feedback",
+        title="Labels, comments, both",
+        words=words,
+        tables=_against_memalign(results, arms),
+        figures=("feedback",),
+    )
 
 
 def _against_memalign(results: Results, arms: dict[str, tuple[str, ...]]) -> tuple[Table, ...]:

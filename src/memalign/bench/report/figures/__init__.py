@@ -10,7 +10,7 @@ from memalign.bench.raw import model_folder
 from memalign.bench.report.figures.canvas import Drawn, inline, saved, style
 from memalign.bench.report.figures.cost import against_figure
 from memalign.bench.report.figures.learning import learning_figure, teaching_figure
-from memalign.bench.report.figures.quality import ablation_figure, labels_figure, quality_figure
+from memalign.bench.report.figures.quality import ablation_figure, feedback_figure, labels_figure, quality_figure
 from memalign.bench.report.results import Results
 from memalign.bench.report.tables import plain
 
@@ -36,6 +36,7 @@ FIGURES: dict[str, Callable[[Results, str], Drawn | None]] = {
     "latency": against_figure(lambda took: took.seconds_median, "seconds a judgment, median"),
     "teaching": teaching_figure,
     "ablation": ablation_figure,
+    "feedback": feedback_figure,
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memalign.bench.arms.floors import FLOORS
-from memalign.bench.report.comparisons import ablation_arms
+from memalign.bench.report.comparisons import ablation_arms, feedback_arms
 from memalign.bench.report.facts import TaskFacts
 from memalign.bench.report.figures.canvas import COLOURS, DASHES, GREY, Drawn, colour_of, dot, grid
 from memalign.bench.report.measures import Agreement, agreement
@@ -12,7 +14,7 @@ from memalign.bench.report.results import Results
 from memalign.bench.report.tables import plain
 from memalign.metrics import Estimate
 
-__all__ = ["ablation_figure", "labels_figure", "quality_figure"]
+__all__ = ["ablation_figure", "feedback_figure", "labels_figure", "quality_figure"]
 
 MOST_LABELS = 8
 
@@ -87,13 +89,18 @@ def labels_figure(results: Results, model: str) -> Drawn | None:
 
 def ablation_figure(results: Results, model: str) -> Drawn | None:
     """What memalign loses or gains where a part of it is taken away."""
+    return _beside_memalign(results, model, ablation_arms(results, model), "left of 0, what was taken away helps")
+
+
+def feedback_figure(results: Results, model: str) -> Drawn | None:
+    """What memalign loses or gains where it is taught by labels alone, or by comments alone."""
+    return _beside_memalign(results, model, feedback_arms(results, model), "left of 0, both together teach more")
+
+
+def _beside_memalign(results: Results, model: str, arms: Sequence[str], reading: str) -> Drawn | None:
     stage = headline_stage(results, model)
     tasks = results.tasks(model)
-    found = [
-        one
-        for arm in ablation_arms(results, model)
-        if (one := contrast(results, model, tasks, arm, PRIMARY_ARM, stage=stage)) is not None
-    ]
+    found = [one for arm in arms if (one := contrast(results, model, tasks, arm, PRIMARY_ARM, stage=stage)) is not None]
     if not found:
         return None
     figure, (axis,) = grid(1, height=1.0 + 0.27 * len(found), columns=1)
@@ -108,5 +115,5 @@ def ablation_figure(results: Results, model: str) -> Drawn | None:
     axis.set_yticks(range(len(found)), [f"{plain(one.arm, 40)} ({one.n})" for one in found])
     axis.set_ylim(len(found) - 0.5, -0.5)
     axis.set_xlabel("exact match minus memalign's, points")
-    caption = f"Unseen cases at stage {stage}, paired, 95 % intervals, n in parentheses; left of 0, what was taken away helps."
+    caption = f"Unseen cases at stage {stage}, paired, 95 % intervals, n in parentheses; {reading}."
     return Drawn(figure=figure, caption=caption)
