@@ -37,7 +37,12 @@ def cost_of(model: str, usage: Usage, prices: Prices | None) -> float | None:
         return prices.of(usage)
     if model.startswith(UNPAID):
         return 0.0
+    from genai_prices import Usage as Tokens
+
+    tokens = Tokens(
+        input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
+    )
     try:
-        return list_price(target_of(model), usage)
+        return list_price(target_of(model), tokens)
     except ConfigurationError:  # a model that cannot be opened here has no price here
         return None

@@ -361,23 +361,24 @@ def _reasons(model: Model) -> bool:
 
 def _usage(response: ModelResponse, target: Target) -> Usage:
     used = response.usage
-    usage = Usage(
+    return Usage(
         calls=1,
         input_tokens=used.input_tokens,
         cached_tokens=used.cache_read_tokens,
         output_tokens=used.output_tokens,
+        cost=_cost(response, target),
     )
-    return msgspec.structs.replace(usage, cost=_cost(response, target, usage))
 
 
-def _cost(response: ModelResponse, target: Target, usage: Usage) -> float | None:
+def _cost(response: ModelResponse, target: Target) -> float | None:
     """US dollars by genai-prices' bundled list (no network); None where it does not know model or address."""
-    if not usage.input_tokens and not usage.output_tokens:  # the endpoint does not count
+    used = response.usage
+    if not used.input_tokens and not used.output_tokens:  # the endpoint does not count
         return None
     try:
         if target.base_url is None:
             return float(response.cost().total_price)
-        return list_price(target, usage, model=response.model_name)
+        return list_price(target, used, model=response.model_name)
     except Exception:  # whatever goes wrong in a price list, the answer is there and paid for
         logger.debug("no price for %s", target.name, exc_info=True)
         return None
