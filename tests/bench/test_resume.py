@@ -62,6 +62,16 @@ class TestAnotherSplit:
         assert {line.id for line in lines_of(config, "bare", 0)} == tested
         assert any("bare@0" in note and "taken out" in note for note in outcome.notes)
 
+    def test_what_was_said_of_cases_that_other_data_lacks_stays(self, config: Path, endpoint: Endpoint) -> None:
+        go(config, arms=("bare",), stages=(0,), test=0)
+        there = lines_of(config, "bare", 0)
+        path = config.parent / "tasks" / "tone.jsonl"
+        path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:20]), "utf-8")
+        go(config, arms=("bare",), stages=(0,), test=0, train=1)
+        assert {line.id for line in there} - {line.id for line in lines_of(config, "bare", 0)} <= {
+            case.id for case in plan_of(config, train=1, test=0).splits["tone", 0].train
+        }
+
     def test_cases_that_only_a_smaller_test_leaves_out_stay(self, config: Path, endpoint: Endpoint) -> None:
         go(config, arms=("bare",), stages=(0,), test=0)
         there = lines_of(config, "bare", 0)

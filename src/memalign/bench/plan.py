@@ -60,14 +60,19 @@ class Plan:
         }
 
     def strangers(self, cell: Cell, raw: RawFolder) -> list[Line]:
-        """What `raw` has of cases that are on the other side of the split now, or not in the data any more.
+        """What `raw` has of cases that are on the other side of the split now, as an unseen case that teaches now.
 
-        Cases that only a smaller `test` leaves out are no strangers: a larger one takes them in again.
+        Only the bare judge, whom nothing teaches, can have such: any other is judged anew. Cases that a smaller `test` leaves
+        out are no strangers, since a larger one takes them in again, nor are those that this data lacks: it may be
+        the wrong folder.
         """
-        config, task = self.config, self.tasks[cell.task]
-        tested = {case.id for case in task.split(seed=cell.seed, train=config.train).test}
-        taught = {case.id for case in self.splits[cell.task, cell.seed].train}
-        return [line for line in raw.lines(cell) if line.id not in (tested if line.view == "unseen" else taught)]
+        if not self.knows(cell, raw):
+            return []
+        task = self.tasks[cell.task]
+        split = task.split(seed=cell.seed, train=self.config.train)
+        there = {case.id for case in task.cases}
+        untested, untaught = (there - {case.id for case in side} for side in (split.test, split.train))
+        return [line for line in raw.lines(cell) if line.id in (untested if line.view == "unseen" else untaught)]
 
     def batches(self, raw: RawFolder) -> Iterator[Batch]:
         """What is missing, in the order of doing: the same few cases by all cells before others."""

@@ -102,13 +102,13 @@ class _Runner:
         return self._outcome
 
     def drop_strangers(self) -> None:
-        """Take out what was judged of cases that another split, or other data, does not test: a report would count it."""
+        """Take out what was judged of cases that another split does not test: a report would count it."""
         for cell in self._plan.cells:
             if strangers := self._plan.strangers(cell, self._raw):
                 keys = {line.key for line in strangers}
                 self._raw.replace(cell, [line for line in self._raw.lines(cell) if line.key not in keys])
                 self._outcome.notes.append(
-                    f"{cell}: {len(strangers)} judgments of cases that teach now, or are not in the data any more, are taken out"
+                    f"{cell}: {len(strangers)} judgments of cases that this split does not test are taken out"
                 )
 
     async def go_through(self) -> bool:
