@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from memalign.errors import ConfigurationError
-from memalign.models.list_prices import list_price
+from memalign.models.list_prices import list_price_of
 from memalign.models.providers import target_of
 from memalign.records import Usage
 
@@ -37,12 +37,7 @@ def cost_of(model: str, usage: Usage, prices: Prices | None) -> float | None:
         return prices.of(usage)
     if model.startswith(UNPAID):
         return 0.0
-    from genai_prices import Usage as Tokens
-
-    tokens = Tokens(
-        input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
-    )
     try:
-        return list_price(target_of(model), tokens)
+        return list_price_of(usage, target_of(model))
     except ConfigurationError:  # a model that cannot be opened here has no price here
         return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from memalign.models.providers import Target
+from memalign.records import Usage
 
-__all__ = ["list_price"]
+__all__ = ["list_price", "list_price_of"]
 
 
 def list_price(target: Target, tokens: object, *, model: str | None = None) -> float | None:
@@ -24,3 +25,13 @@ def list_price(target: Target, tokens: object, *, model: str | None = None) -> f
     except LookupError:
         return None
     return float(found.total_price)
+
+
+def list_price_of(usage: Usage, target: Target) -> float | None:
+    """US dollars for a `usage` of the target's model by the list; None where no list knows it."""
+    from genai_prices import Usage as Tokens
+
+    tokens = Tokens(
+        input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
+    )
+    return list_price(target, tokens)
