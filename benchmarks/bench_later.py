@@ -5,7 +5,7 @@
 `--first SEED=N`: the first N cases of every task of that seed. Whoever reads judgments while an arm is made reads the first ones,
 so that only the later ones are fresh. First means the order in which a run judges (the split's), not that of the lines in a
 raw file, which follows who was judged when. A line for each part and opponent: cases that both answered, how many each has
-right, the difference in points with its 95 % interval by group, and McNemar's exact p.
+right, the difference in points with its 95 % interval by group, McNemar's exact p, and what the report's rule makes of it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from pathlib import Path
 from memalign.bench.config import load_config
 from memalign.bench.data.folder import load_folder
 from memalign.bench.plan import Plan, make_plan
-from memalign.bench.report.primary import headline_stage
-from memalign.bench.report.results import Judged, Key, load_results
+from memalign.bench.report.primary import Contrast, contrast, headline_stage
+from memalign.bench.report.results import Key, load_results
 from memalign.errors import MemalignError
-from memalign.metrics import exact_match, mcnemar_exact, paired_bootstrap
 
 
 def first_cases(plan: Plan, counts: dict[int, int]) -> set[Key]:
@@ -32,39 +31,38 @@ def first_cases(plan: Plan, counts: dict[int, int]) -> set[Key]:
     }
 
 
-def compared(mine: dict[Key, Judged], theirs: dict[Key, Judged]) -> dict[str, object]:
-    """The verdicts of one arm beside those of another on the same cases."""
-    won, lost = [one.right for one in mine.values()], [theirs[key].right for key in mine]
-    fixed, broken = (sum(a and not b for a, b in zip(*pair, strict=True)) for pair in ((won, lost), (lost, won)))
-    groups = [repr(one.cluster) for one in mine.values()]
-    gain = paired_bootstrap(exact_match, lost, won, [True] * len(won), groups=groups)
-    return {
-        "n": len(won),
-        "right": sum(won),
-        "theirs": sum(lost),
-        "fixed": fixed,
-        "broken": broken,
-        "p": round(mcnemar_exact(fixed, broken), 4),
-        "points": [None if each is None else round(100 * each, 1) for each in (gain.value, gain.low, gain.high)],
-    }
-
-
 def main_(config_file: Path, data: Path | None, arm: str, counts: dict[int, int]) -> None:
     """Print a line for each model, other arm and part of the cases."""
     config = load_config(config_file)
     first = first_cases(make_plan(config, load_folder(data or config.folder / config.data, config.tasks)), counts)
     results = load_results(config.folder / "raw")
     for model in results.models:
-        tasks = [task.name for task in results.tasks(model)]
-        stage = headline_stage(results, model, arm)
-        mine = results.judged(model, tasks, arm, stage)
+        tasks = results.tasks(model)
+        known = results.known(model, [task.name for task in tasks])
         for against in (name for name in results.arms(model) if name != arm):
-            theirs = results.judged(model, tasks, against, stage)
-            for part in ("first", "later"):
-                both = {key: one for key, one in mine.items() if key in theirs and (key in first) == (part == "first")}
-                if both:
-                    said = {"model": model, "stage": stage, "cases": part, "arm": arm, "against": against}
-                    print(json.dumps(said | compared(both, theirs)))
+            stage = headline_stage(results, model, arm, against)
+            for part, keys in (("first", known & first), ("later", known - first)):
+                one = contrast(results, model, tasks, arm, against, stage=stage, among=frozenset(keys))
+                if one is not None:
+                    print(json.dumps({"model": model, "cases": part} | told(one)))
+
+
+def told(one: Contrast) -> dict[str, object]:
+    """A comparison as a line has it."""
+    found = one.difference
+    return {
+        "stage": one.stage,
+        "arm": one.arm,
+        "against": one.against,
+        "n": one.n,
+        "right": round(one.first * one.n),
+        "theirs": round(one.second * one.n),
+        "fixed": one.fixed,
+        "broken": one.broken,
+        "p": round(one.p, 4),
+        "points": [None if each is None else round(100 * each, 1) for each in (found.value, found.low, found.high)],
+        "verdict": one.verdict,
+    }
 
 
 def _count(text: str) -> tuple[int, int]:

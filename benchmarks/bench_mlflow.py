@@ -46,9 +46,8 @@ def main() -> None:
     if given.worker:
         work(*given.worker)
         return
-    from memalign.bench.arms.peer import (
-        SETUP,
-    )  # the peer's own interpreter, which runs the worker above, has no memalign
+    # Not at the top: the peer's own interpreter, which runs the worker above, has no memalign.
+    from memalign.bench.arms.peer import SETUP
 
     if not given.alone and not given.peer.exists():
         parser.error(f"no interpreter at {given.peer}: {SETUP}; or --alone, without the peer")

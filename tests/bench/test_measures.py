@@ -427,16 +427,15 @@ def test_an_arm_with_another_way_to_its_verdict_does_not_begin_as_the_bare_judge
 
 
 def test_all_costs_are_by_the_prices_of_the_configuration_whenever_the_calls_were_made(tmp_path):
-    cheap, dear = (
-        Line(id="a", group="a", label=True, value=True, tokens_in=1000, cached=400, tokens_out=10, cost=0.1),
-        5.0,
-    )
+    line = Line(id="a", group="a", label=True, value=True, tokens_in=1000, cached=400, tokens_out=10, cost=0.1)
+    uncounted = msgspec.structs.replace(line, id="c", tokens_in=0, cached=0, tokens_out=0, cost=None)
     results(
         tmp_path,
-        {cell("memalign", 50): [cheap, msgspec.structs.replace(cheap, id="b", cost=dear)]},
+        {cell("memalign", 50): [line, msgspec.structs.replace(line, id="b", cost=5.0), uncounted]},
         fits={cell("memalign", 50): Fit(id="f", tokens_in=1000, tokens_out=10, cost=None)},
     )
     found = load_results(tmp_path, prices=Prices(input=1.0, cached=0.5, output=10.0))
     (lines,), (fit,) = found.cells.values(), found.fits.values()
-    assert [line.cost for line in lines] == pytest.approx([(600 + 200 + 100) / 1e6] * 2)
+    assert [line.cost for line in lines[:2]] == pytest.approx([(600 + 200 + 100) / 1e6] * 2)
+    assert lines[2].cost is None, "what nobody counted has no price"
     assert fit.cost == pytest.approx((1000 + 100) / 1e6)

@@ -193,9 +193,9 @@ class Endpoint:
     """Serves a model, and an embedder, at `base_url` for as long as the context lasts.
 
     `prices` give the cost, without them the provider's list, as for all other arms; None where neither knows it.
-    `defaults` are the fields that a request gets when it leaves them out. `paid` is told the usage of every call that was made, and not
-    of those that were remembered. When a call is refused because the run has stopped, the client gets a 400, `stopped`
-    says why, and `on_stop` is called.
+    `defaults` are the fields that a request gets when it leaves them out. `paid` is told the usage of every call that was
+    made, and not of those that were remembered. When a call is refused because the run has stopped, the client gets a
+    400, `stopped` says why, and `on_stop` is called.
     """
 
     def __init__(

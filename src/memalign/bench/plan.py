@@ -62,11 +62,11 @@ class Plan:
     def strangers(self, cell: Cell, raw: RawFolder) -> list[Line]:
         """What `raw` has of cases that are on the other side of the split now, as an unseen case that teaches now.
 
-        Only the bare judge, whom nothing teaches, can have such: any other is judged anew. Cases that a smaller `test` leaves
+        Only a judge whom nothing teaches can have such: any other is judged anew. Cases that a smaller `test` leaves
         out are no strangers, since a larger one takes them in again, nor are those that this data lacks: it may be
         the wrong folder.
         """
-        if not self.knows(cell, raw):
+        if self.taught(cell):
             return []
         task = self.tasks[cell.task]
         split = task.split(seed=cell.seed, train=self.config.train)

@@ -12,8 +12,6 @@ from memalign.cli.common import DEFAULT_REGISTRY, DONE, FAILURES, JsonOutput, Un
 from memalign.cli.output import Output
 from memalign.errors import InputError
 
-_UNPAID = ("local:", "openvino:", "transformers:")
-
 
 def attack(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="The folder with tasks.toml.", show_default=False)],
@@ -60,6 +58,7 @@ def attack(
     from memalign.bench.attacks import ARMS, attack_arms, chosen_attacks, markdown, planned, sides, wanted_value
     from memalign.bench.data.folder import load_folder
     from memalign.bench.memo import cache_folder
+    from memalign.bench.prices import UNPAID
     from memalign.models import resolve
 
     shown = Output(json=json_output)
@@ -71,7 +70,7 @@ def attack(
     _, aims = sides(loaded, label, seed=seed, train=train, cases=cases)
     most = planned(arms, attacks, cases=len(aims), per_attack=per_attack)
     shown.say(f"{len(arms)} arms, {len(attacks)} attacks: at most {most} judgments, and what learning takes")
-    if not model.startswith(_UNPAID) and not confirmed(f"Go on with {model}?", yes=yes):
+    if not model.startswith(UNPAID) and not confirmed(f"Go on with {model}?", yes=yes):
         return DONE
     with shown.progress() as progress:
         outcome = aio.run(

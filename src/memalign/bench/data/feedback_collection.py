@@ -4,9 +4,10 @@
 comments all written by GPT-4 (Kim et al. 2023, Prometheus, arXiv:2310.08491): this task asks how fast a judge takes on
 another judge's standard, not people's.
 
-Which ten: of the criteria that have at least nine tenths of the rows of a usual one (that of the middle row, should a few
-be larger or many be small; of the ten largest where fewer have them), in the order of the SHA-256 of their text (so that neither the file's order nor the alphabet chooses), each that shares few enough of its words with
-every one taken before. Words are those of four letters and more that at most a tenth of the criteria use. "Few enough"
+Which ten: of the criteria that have at least nine tenths of the rows of a usual one (that of the middle row, should a
+few be larger or many be small; of the ten largest where fewer have them), in the order of the SHA-256 of their text (so
+that neither the file's order nor the alphabet chooses), each that shares few enough of its words with every one taken
+before. Words are those of four letters and more that at most a tenth of the criteria use. "Few enough"
 is a tenth of the words of both together, or as many tenths more as it takes to find ten.
 """
 

@@ -30,7 +30,7 @@ from memalign.bench.config import BARE
 from memalign.bench.raw import View
 from memalign.bench.report.facts import TaskFacts
 from memalign.bench.report.measures import share
-from memalign.bench.report.results import Judged, Results
+from memalign.bench.report.results import Judged, Key, Results
 from memalign.metrics import Estimate, balanced_accuracy, exact_match, mcnemar_exact, paired_bootstrap
 
 __all__ = [
@@ -120,26 +120,40 @@ def contrast(
     *,
     stage: int,
     view: View = "unseen",
+    among: frozenset[Key] | None = None,
 ) -> Contrast | None:
-    """`arm` against `against` at the stage, on the tasks that both judged; None when no case has a verdict in both."""
-    key = ("contrast", model, tuple(task.name for task in tasks), arm, against, stage, view)
-    return results.once(key, lambda: _contrast(results, model, tasks, arm, against, stage=stage, view=view))
+    """`arm` against `against` at the stage, on the tasks that both judged; None when no case has a verdict in both.
+
+    With `among` only these cases count.
+    """
+    key = ("contrast", model, tuple(task.name for task in tasks), arm, against, stage, view, among)
+    return results.once(
+        key, lambda: _contrast(results, model, tasks, arm, against, stage=stage, view=view, among=among)
+    )
 
 
 def _contrast(
-    results: Results, model: str, tasks: Sequence[TaskFacts], arm: str, against: str, *, stage: int, view: View
+    results: Results,
+    model: str,
+    tasks: Sequence[TaskFacts],
+    arm: str,
+    against: str,
+    *,
+    stage: int,
+    view: View,
+    among: frozenset[Key] | None,
 ) -> Contrast | None:
     names = [task.name for task in tasks if task.matchable]
     left = results.judged(model, names, arm, stage, view=view)
     right = results.judged(model, names, against, stage, view=view)
-    pairs = [(left[key], right[key]) for key in left if key in right]
+    pairs = [(left[key], right[key]) for key in left if key in right and (among is None or key in among)]
     if not pairs:
         return None
     shared = {mine.task for mine, _ in pairs}
     asked = {
         key
         for key in left.keys() | right.keys() | results.known(model, shared, view=view, stage=stage)
-        if key[0] in shared
+        if key[0] in shared and (among is None or key in among)
     }
     mine, theirs = [one.right for one, _ in pairs], [other.right for _, other in pairs]
     groups = [repr(one.cluster) for one, _ in pairs]

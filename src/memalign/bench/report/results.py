@@ -200,6 +200,8 @@ def _begins_bare(arm: str) -> bool:
 
 
 def _priced(spent: Spent, prices: Prices) -> Spent:
+    if not spent.tokens_in and not spent.tokens_out:  # no call, or one whose tokens nobody counted: that has no price
+        return spent
     usage = Usage(input_tokens=spent.tokens_in, cached_tokens=spent.cached, output_tokens=spent.tokens_out)
     return msgspec.structs.replace(spent, cost=prices.of(usage))
 
