@@ -1,0 +1,133 @@
+"""Looking into a trace that is too long to show: the judge reads on, step by step, before it says its verdict.
+
+Every step is an ordinary call that is answered by one small JSON object, so it works with every model, and each request
+begins with the bytes of the one before, which providers serve from cache. The verdict is asked for last, in the very
+form of any other verdict: all that holds for verdicts (the reason first, probabilities, samples) holds for these.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memalign.content import SpanTree, span_tree
+from memalign.errors import InvalidOutput, ModelError
+from memalign.judge.trace_tools import Look, look_of, look_schema, show
+from memalign.models.base import ChatModel, ChatRequest
+from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.trace_tools_prompts import render_cue, render_intro, render_look
+from memalign.types import Example, Usage
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
+    from memalign.judge.prepare import Prepared
+
+__all__ = ["LOOKS", "explored", "with_looks"]
+
+LOOKS = 10
+"""How many looks a judgment may take, unless the judge's parameter `looks` says otherwise."""
+
+LEAST_ROOM = 60
+"""Tokens below which a look could show next to nothing."""
+
+ANSWER_TOKENS = 300
+
+
+async def explored(judge: Judge, example: Example, prepared: Prepared, model: ChatModel) -> tuple[Prepared, Usage]:
+    """`prepared` with what the judge chose to read in the item's trace, and what the looks cost.
+
+    Unchanged, without any call, where the trace is shown whole or there is none. The notes name every look. A model
+    whose answer is no look ends the looking; any other failure of it raises its ModelError.
+    """
+    most = int(judge.parameters.get("looks", LOOKS))
+    tree = span_tree(example.trace) if prepared.unread and most else None
+    if tree is None:
+        return prepared, Usage()
+    started = time.perf_counter()
+    looks: list[Look] = []
+    usage, ended = Usage(), "every look that is allowed was taken"
+    view = _View(prepared, tree, most)
+    while len(looks) < most:
+        if view.room < LEAST_ROOM:
+            ended = "no room for more"
+            break
+        try:
+            reply = await model.complete(
+                _asking(judge, prepared, view, look_schema(brief=model.limits.brief), left=most - len(looks))
+            )
+        except InvalidOutput as error:
+            usage += error.usage or Usage()
+            ended = "the model's answer was none"
+            break
+        except ModelError as error:
+            error.usage = usage + (error.usage or Usage())
+            raise
+        usage += reply.usage
+        look = look_of(reply.data)
+        if look is None or look in looks:
+            ended = "the judge had seen enough" if look is None else "it asked for the same again"
+            break
+        looks.append(look)
+        view.add(look)
+    notes = [*(f"look {number}: {look}" for number, look in enumerate(looks, 1)), f"looks into the trace: {ended}"]
+    changed = _final(prepared, view, notes)
+    return changed, usage + Usage(seconds={"look": time.perf_counter() - started})
+
+
+def with_looks(judge: Judge, example: Example, prepared: Prepared, looks: Sequence[Look]) -> Prepared:
+    """`prepared` as it was asked after these looks (see `looks_in`), put together again without any call."""
+    tree = span_tree(example.trace) if prepared.unread else None
+    if tree is None:
+        return prepared
+    view = _View(prepared, tree, int(judge.parameters.get("looks", LOOKS)))
+    for look in looks:
+        view.add(look)
+    return _final(prepared, view, [])
+
+
+class _View:
+    """The user message as it grows by what the looks show."""
+
+    def __init__(self, prepared: Prepared, tree: SpanTree, most: int) -> None:
+        intro = render_intro(most)
+        self._tree = tree
+        self._parts = [prepared.request.user, intro]
+        self._most = max(prepared.unread // 3, LEAST_ROOM)
+        self._left = prepared.unread
+
+    @property
+    def room(self) -> int:
+        """Tokens that the next look may take."""
+        return min(self._left, self._most)
+
+    def add(self, look: Look) -> None:
+        """Show what the look shows."""
+        part = render_look(len(self._parts) - 1, str(look), show(self._tree, look, self.room))
+        self._left -= estimate_tokens(part)
+        self._parts.append(part)
+
+    def text(self, left: int) -> str:
+        """The message that asks for another look, or with 0 left for the verdict; as it was where none was taken."""
+        if left == 0 and len(self._parts) == 2:
+            return self._parts[0]
+        return "\n\n".join([*self._parts, render_cue(left)])
+
+
+def _asking(judge: Judge, prepared: Prepared, view: _View, schema: dict[str, Any], *, left: int) -> ChatRequest:
+    return msgspec.structs.replace(
+        prepared.request,
+        user=view.text(left),
+        schema=schema,
+        schema_name="look",
+        max_tokens=ANSWER_TOKENS,
+        temperature=judge.parameters.get("temperature", 0.0),
+        labels=(),
+    )
+
+
+def _final(prepared: Prepared, view: _View, notes: Sequence[str]) -> Prepared:
+    request = msgspec.structs.replace(prepared.request, user=view.text(0))
+    return msgspec.structs.replace(prepared, request=request, notes=(*prepared.notes, *notes))
