@@ -2,7 +2,7 @@
 
     python benchmarks/bench_heads.py docs/results/core/run.toml --data FOLDER > docs/results/verdict/heads.jsonl
 
-For every task and seed of the run the unaligned judge is asked about the taught cases (its probes; remembered calls cost
+For every task and seed of the run the unaligned judge is asked about the taught cases (its pre-alignment verdicts; remembered calls cost
 nothing again), the head is fitted on them, and recorded verdicts on unseen cases are put to it: those of `memalign` and
 those of `bare`. A line each, and one of all: what the taught cases say of the head beforehand (ten-fold), what came of it, and
 how what it makes of memalign's verdicts compares with the other arms' verdicts on the same cases.
@@ -22,7 +22,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import MemalignError
-from memalign.judge.calibrator import calibrate, head_worth
+from memalign.judge.calibrator import calibrate, calibrator_worth
 from memalign.judge.judge import Judge
 from memalign.metrics import exact_match, mcnemar_exact, paired_bootstrap
 from memalign.models import resolve
@@ -38,13 +38,13 @@ from memalign_bench.tasks import Case
 OTHERS = ("bare", "regression-features")
 """What the head's verdicts are compared with; the floor is the one that sees the same two features."""
 
-PROBED = JudgeArm(name="probed", stages=lambda _: frozenset({"probe"}), k=0)
+PRE_ALIGNMENTD = JudgeArm(name="asked_before", stages=lambda _: frozenset({"pre_alignment"}), k=0)
 
 
-async def probed(plan: Plan, cell: Cell, memo: Path) -> Judge:
+async def asked_before(plan: Plan, cell: Cell, memo: Path) -> Judge:
     """The judge with the taught cases and its first verdicts on them, and nothing learned."""
     setting = Setting(task=plan.tasks[cell.task], chat=Memo(resolve(cell.model), memo / "calls"), seed=cell.seed)
-    fitted: Any = await PROBED.learn(setting, plan.splits[cell.task, cell.seed].train, None)
+    fitted: Any = await PRE_ALIGNMENTD.learn(setting, plan.splits[cell.task, cell.seed].train, None)
     return fitted.judge_  # type: ignore[no-any-return]
 
 
@@ -96,8 +96,8 @@ async def main_(config_file: Path, data: Path | None, memo: Path, skip: int) -> 
     for cell in plan.cells:
         if cell.arm != "memalign":
             continue
-        judge = await probed(plan, cell, memo)
-        worth = await head_worth(judge)
+        judge = await asked_before(plan, cell, memo)
+        worth = await calibrator_worth(judge)
         tests = {case.id: case for case in plan.splits[cell.task, cell.seed].test[skip:]}
         said: dict[str, Any] = {"task": cell.task, "seed": cell.seed, "taught": None}
         if worth is not None:

@@ -3,7 +3,7 @@
     python benchmarks/bench_memory.py                                            1,000 and 10,000 cases, some minutes
     python benchmarks/bench_memory.py --sizes 1000,10000,100000 --json docs/results/memory.json
 
-Judges are made as a team would make them: feedback of about 150 words a case, in two voices on every fifth case, learned
+Judges are made as a team would make them: feedback of about 150 words a case, in two annotations on every fifth case, learned
 with `align`. The model is scripted and answers at once, embeddings are the in-process embedder's, so what is measured is
 memalign alone. From 50,000 cases on the memory is put together without `align`, which would take some ten minutes of
 processor time; what happens to it then is real at every size. Each size runs in a process of its own, since peak memory never falls. Prints the tables of
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import memalign as ma
-from memalign.memory import Case, Probe, Shard, Voice
+from memalign.memory import Annotation, Case, PreAlignmentVerdict, Shard
 from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.wordllama import WordLlamaEmbedding
@@ -205,7 +205,7 @@ class Bench:
         self._timed("registry: load the head", lambda: self.opened().load(NAME))
         judge = self.registry.load(NAME)
         for turn in range(max(self.runs, ANCESTORS if self.cases < HUGE else FEW)):
-            row, self._next = rows(1, start=self._next * 5 + 1), self._next + 1  # never a fifth: one voice
+            row, self._next = rows(1, start=self._next * 5 + 1), self._next + 1  # never a fifth: one annotation
             self.embedded.texts = 0
             self.model.asked.clear()
             judge = self._timed("align one more row", partial(judge.align, row), times=1).judge
@@ -282,24 +282,24 @@ class Bench:
 
 
 def made(base: ma.Judge, feedback: Sequence[dict[str, Any]]) -> ma.Judge:
-    """`base` as if it had learned `feedback`: probes, shards of ten, a guideline each while there are fewer than GUIDELINES."""
-    voices: dict[str, list[Voice]] = {}
+    """`base` as if it had learned `feedback`: pre-alignment verdicts, shards of ten, a guideline each while there are fewer than GUIDELINES."""
+    annotations: dict[str, list[Annotation]] = {}
     examples: dict[str, ma.Example] = {}
     for row in feedback:
         examples[row["id"]] = ma.Example(id=row["id"], inputs=row["inputs"], outputs=row["outputs"])
         said = {name: row[name] for name in ("id", "source", "value", "rationale")}
-        voices.setdefault(row["id"], []).append(Voice(**said, state="learned"))
+        annotations.setdefault(row["id"], []).append(Annotation(**said, state="learned"))
     model = WordLlamaEmbedding()
     vectors = asyncio.run(model.embed([embedding_text(example) for example in examples.values()]))
-    keys = [voice.key for name in examples for voice in voices[name]]
+    keys = [annotation.key for name in examples for annotation in annotations[name]]
     shards = [tuple(keys[first : first + 10]) for first in range(0, len(keys), 10)]
     rng = random.Random(0)
     memory = ma.Memory(
         cases=tuple(
             Case(
                 example=example,
-                voices=tuple(voices[name]),
-                probe=Probe(value=rng.random() < 0.5, judge=base.base_fingerprint),
+                annotations=tuple(annotations[name]),
+                pre_alignment=PreAlignmentVerdict(value=rng.random() < 0.5, judge=base.base_fingerprint),
                 vector=vector.tobytes(),
             )
             for (name, example), vector in zip(examples.items(), vectors, strict=True)

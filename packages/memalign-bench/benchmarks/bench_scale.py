@@ -29,7 +29,7 @@ from typing import Any, Protocol, Self
 import memalign as ma
 from memalign.align import STAGES
 from memalign.types import Usage
-from memalign_bench import peers
+from memalign_bench import competitors as peers
 from memalign_bench.methods.competitor import DEFAULT_WORKERS, SETUP, peer_environment
 from memalign_bench.prices import Prices
 
@@ -50,8 +50,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "4 calls in flight": {"environment": {"MEMALIGN_CONCURRENCY": "4"}},
     "64 calls in flight": {"environment": {"MEMALIGN_CONCURRENCY": "64"}},
     "without admission": {"stages": STAGES - {"admit"}},
-    "without probes and admission": {"stages": frozenset({"distil"})},
-    "without probes and admission, 50 pieces of feedback a call": {"stages": frozenset({"distil"}), "shard_size": 50},
+    "without pre-alignment verdicts and admission": {"stages": frozenset({"distil"})},
+    "without pre-alignment verdicts and admission, 50 pieces of feedback a call": {
+        "stages": frozenset({"distil"}),
+        "shard_size": 50,
+    },
     "the provider's embeddings": {"embedding_model": f"openai:{EMBEDDING}"},
 }
 """memalign with other settings than its defaults."""

@@ -16,7 +16,7 @@ Round = dict[str, Any]
 Pick = Callable[[Round], float]
 
 SIDES = {"memalign": ("memalign", "#1f5fa8", "o-"), "mlflow": ("MLflow's MemAlign", "#b3541e", "s--")}
-FREE = "memalign, without probes and admission"
+FREE = "memalign, without pre-alignment verdicts and admission"
 
 
 def of(rounds: Sequence[Round], side: str, n: int) -> list[Round]:

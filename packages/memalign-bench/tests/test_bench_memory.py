@@ -14,7 +14,7 @@ from memalign import Judge
 def test_the_same_rows_come_every_time_and_no_two_are_alike():
     made = bench_memory.rows(100)
     assert made == bench_memory.rows(100)
-    assert made[60:] == bench_memory.rows(50, start=50)  # ten of the first fifty cases have a second voice
+    assert made[60:] == bench_memory.rows(50, start=50)  # ten of the first fifty cases have a second annotation
     assert len({row["outputs"] for row in made}) == 100
     words = [len(" ".join(str(row[name]) for name in ("inputs", "outputs", "rationale")).split()) for row in made]
     assert min(words) >= 140
@@ -52,6 +52,8 @@ def test_a_memory_that_is_put_together_looks_like_one_that_was_aligned():
     assert [case.example for case in made.cases] == [case.example for case in learned.cases]
     assert [case.vector for case in made.cases] == [case.vector for case in learned.cases]
     assert len(made.semantic) == len(learned.semantic) == 4
-    assert sorted(key for shard in made.shards for key in shard.keys) == sorted(voice.key for voice in learned.voices())
-    assert {voice.state for voice in made.voices()} == {"learned"}
+    assert sorted(key for shard in made.shards for key in shard.keys) == sorted(
+        annotation.key for annotation in learned.annotations()
+    )
+    assert {annotation.state for annotation in made.annotations()} == {"learned"}
     assert made.settled() == made

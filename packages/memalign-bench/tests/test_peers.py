@@ -15,7 +15,7 @@ from bench_support.raw_models import Scripted
 from memalign.errors import ConfigurationError, ModelUnavailable
 from memalign.types import Example, Feedback, Usage
 from memalign.values import Value
-from memalign_bench import peers
+from memalign_bench import competitors as peers
 from memalign_bench.methods.base import Fitted, Setting, Verdict
 from memalign_bench.methods.competitor import SETUP, PeerArm
 from memalign_bench.spending import Spending, StoppedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memalign import locks
+from memalign.io import file_lock as locks
 
 if TYPE_CHECKING:
     from pathlib import Path

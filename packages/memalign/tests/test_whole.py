@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from memalign.errors import InputError
-from memalign.io.atomic import written_whole
+from memalign.io.atomic import atomic_write
 from memalign.io.judged import JudgmentWriter
 
 
 def write(path: Path, *parts: bytes, fails: bool = False) -> None:
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         for part in parts:
             file.write(part)
         if fails:
@@ -41,7 +41,7 @@ def test_a_write_that_fails_midway_leaves_what_was_there_and_nothing_else(tmp_pa
 
 def test_nobody_sees_half_a_file(tmp_path):
     path = tmp_path / "card.jsonl"
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(b"half")
         file.flush()
         assert not path.exists()

@@ -25,7 +25,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import ConfigurationError, MemalignError, ModelRejected
-from memalign.io.atomic import written_whole
+from memalign.io.atomic import atomic_write
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
 from memalign.models.providers import Target, parse_name, target_of
@@ -184,7 +184,7 @@ class RawMemo:
             reply = {"seconds": time.perf_counter() - started, **reply}
             file.parent.mkdir(parents=True, exist_ok=True)
             # Two runs may share a folder: a file is there whole or not at all.
-            with written_whole(file) as new:
+            with atomic_write(file) as new:
                 new.write(json_line(reply))
         return reply
 

@@ -146,7 +146,7 @@ def _learning(task: Task, cell: Cell, limits: Limits, stages: Sequence[int], pai
 def _stage(stage: str, new: int, limits: Limits, *, system: int, item: int) -> Usage:
     """About what one stage of an alignment takes for `new` cases."""
     match stage:
-        case "probe":
+        case "pre_alignment":
             calls, stable, fresh, answer = new, system, item, 45
         case "distil":
             calls, stable, fresh = -(-new // limits.shard_size), DISTIL_PROMPT, item * limits.shard_size

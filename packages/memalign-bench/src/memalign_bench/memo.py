@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from memalign.errors import ModelError
-from memalign.io.atomic import written_whole
+from memalign.io.atomic import atomic_write
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
 from memalign.types import Usage, json_line
 from memalign_bench.spending import Gate
@@ -117,7 +117,7 @@ class Memo:
         reply = msgspec.structs.replace(reply, usage=usage)
         file.parent.mkdir(parents=True, exist_ok=True)
         # Two runs may share a folder: a file is there whole or not at all.
-        with written_whole(file) as new:
+        with atomic_write(file) as new:
             new.write(json_line(reply))
         return reply
 

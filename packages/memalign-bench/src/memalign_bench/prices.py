@@ -7,12 +7,11 @@ import msgspec
 from memalign.errors import ConfigurationError
 from memalign.models.list_prices import list_price_of
 from memalign.models.providers import target_of
-from memalign.models.resolve import ENGINES
 from memalign.types import Usage
 
 __all__ = ["UNPAID", "Prices", "cost_of"]
 
-UNPAID = ("local:", *(f"{engine}:" for engine in ENGINES))
+UNPAID = ("local:",)
 """Models of this machine: nobody is paid for them."""
 
 

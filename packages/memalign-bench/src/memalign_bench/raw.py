@@ -17,7 +17,7 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from memalign.errors import InputError
-from memalign.io.atomic import written_whole
+from memalign.io.atomic import atomic_write
 from memalign.types import json_line
 from memalign.values import Value
 
@@ -206,7 +206,7 @@ def _drop_cut_line(file: BinaryIO) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with writing(path), written_whole(path) as file:
+    with writing(path), atomic_write(path) as file:
         file.write(content)
 
 

@@ -27,7 +27,7 @@ _FIELD_WORDS = {
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One labelled case: what is judged, everybody's feedback on it, and the label that the voices' policy gives.
+    """One labelled case: what is judged, everybody's feedback on it, and the label that the annotations' policy gives.
 
     `group` is what several cases share (a question, a story); cases of a group stay on one side of a split.
     """
@@ -124,11 +124,11 @@ def cases_of(rows: Sequence[Feedback]) -> tuple[Case, ...]:
 
     A row's group is `meta["group"]`, its id without one.
     """
-    voices: dict[str, list[Feedback]] = {}
+    annotations: dict[str, list[Feedback]] = {}
     for row in rows:
-        voices.setdefault(row.id, []).append(row)
+        annotations.setdefault(row.id, []).append(row)
     cases = []
-    for example_id, said in voices.items():
+    for example_id, said in annotations.items():
         label = policy_label(said)
         content: dict[str, Any] = next((row.content for row in said if row.content), {})
         if label is None or not content:

@@ -17,7 +17,7 @@ TASKS = (
 SKILL = {
     "majority": 0.5, "neighbours-vote": 0.55, "regression-embeddings": 0.66, "regression-features": 0.6,
     "bare": 0.58, "static": 0.58, "nearest": 0.62, "guidelines": 0.66, "memalign": 0.74, "mlflow": 0.64,
-    "memalign-labels": 0.68, "memalign-comments": 0.7, "memalign-without-probe": 0.72,
+    "memalign-labels": 0.68, "memalign-comments": 0.7, "memalign-without-pre-alignment verdict": 0.72,
 }  # fmt: skip
 FLOORS = {"majority", "neighbours-vote", "regression-embeddings", "regression-features"}
 

@@ -179,9 +179,9 @@ def test_the_feedback_collection_gives_ten_different_criteria_with_their_rubrics
 def test_criteria_that_say_the_same_or_have_few_rows_are_not_chosen(tmp_path: Path) -> None:
     rubric = feedback_collection.Rubric
     large = {rubric(f"Is the model good at {topic}?", ("a",) * 5): 100 for topic in samples.TOPICS}
-    twins = {rubric(f"Is the model good at {topic}, always?", ("a",) * 5): 99 for topic in samples.TOPICS}
+    duplicates = {rubric(f"Is the model good at {topic}, always?", ("a",) * 5): 99 for topic in samples.TOPICS}
     small = {rubric(f"Rare skill number{'x' * n}", ("a",) * 5): 5 for n in range(20)}
-    chosen = feedback_collection.choose({**small, **large, **twins}, path=tmp_path)
+    chosen = feedback_collection.choose({**small, **large, **duplicates}, path=tmp_path)
     assert len(chosen) == 10
     assert not set(chosen) & set(small)
     told = [next(topic for topic in samples.TOPICS if topic in one.criterion) for one in chosen]
@@ -191,9 +191,9 @@ def test_criteria_that_say_the_same_or_have_few_rows_are_not_chosen(tmp_path: Pa
 def test_a_few_criteria_of_twice_the_rows_do_not_drive_out_all_others(tmp_path: Path) -> None:
     rubric = feedback_collection.Rubric
     usual = {rubric(f"Is there skill in {'x' * (4 + n)}?", ("a",) * 5): 100 for n in range(60)}
-    twins = {rubric("The very same words?", (str(n),) * 5): 188 for n in range(4)}
-    chosen = feedback_collection.choose({**usual, **twins}, path=tmp_path)
-    assert len(set(chosen) & set(twins)) <= 1
+    duplicates = {rubric("The very same words?", (str(n),) * 5): 188 for n in range(4)}
+    chosen = feedback_collection.choose({**usual, **duplicates}, path=tmp_path)
+    assert len(set(chosen) & set(duplicates)) <= 1
 
 
 def test_criteria_that_are_all_alike_are_still_ten(tmp_path: Path) -> None:

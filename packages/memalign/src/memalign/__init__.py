@@ -63,7 +63,7 @@ _HOME = {
     "judge.scorecard": ("Scorecard", "score"),
     "memory": ("Memory",),
     "models": ("ChatModel", "EmbeddingModel"),
-    "records": ("Example", "Feedback", "Guideline", "Judgment", "Usage"),
+    "types": ("Example", "Feedback", "Guideline", "Judgment", "Usage"),
     "registry": ("Receipt", "Registry"),
     "values": ("ValueType",),
 }

@@ -188,8 +188,8 @@ class Guideline(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` is G1, G2, … and never reused. `supported_by` are the keys of the feedback that it states; `exposed_to` the
     keys of every feedback whose words were in the prompt that wrote it, a superset. `origin` is "distilled" or the
-    name of the person who wrote or edited it. A `superseded` guideline says the same as `shown_by`, was revised by it,
-    or contradicts `outvoted_by`; it steps in when that one goes. A `demoted` one is over the budget of tokens, and is
+    name of the person who wrote or edited it. A `superseded` guideline says the same as `superseded_by`, was revised by it,
+    or contradicts `overridden_by`; it steps in when that one goes. A `demoted` one is over the budget of tokens, and is
     shown where a similar case calls for it. `status_by` is the person who pinned or retired it, or begins with
     "admission" where the judge's own checks left it out.
     """
@@ -201,8 +201,8 @@ class Guideline(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = "distilled"
     status: Literal["active", "demoted", "superseded", "retired"] = "active"
     pinned: bool = False
-    shown_by: str | None = None
-    outvoted_by: str | None = None
+    superseded_by: str | None = None
+    overridden_by: str | None = None
     status_by: str | None = None
 
     @property

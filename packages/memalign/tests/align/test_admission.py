@@ -22,7 +22,7 @@ from tests.support.world import World, judge_in, labelled, rules_in, said
 
 HARM = "Refuse whatever mentions a refund."
 HELP = "Accept whatever names a date."
-WITHOUT_TRIAL = frozenset({"probe", "distil", "consolidate", "budget"})
+WITHOUT_TRIAL = frozenset({"pre_alignment", "distil", "consolidate", "budget"})
 
 
 def states(judge: Judge) -> dict[str, str]:
@@ -146,7 +146,7 @@ class TestHarm:
         assert HELP in texts(result.judge)
 
     def test_an_old_verdict_is_never_taken_from_before_what_the_judge_learned_since(self) -> None:
-        # The cases were probed when the memory was empty; a person's rule broke them since, and no new one did.
+        # The cases were asked before learning when the memory was empty; a person's rule broke them since, and no new one did.
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
         judge = write_guideline(judge, HARM, by="dora")
         changed = [row | {"rationale": f"say: Mind matter {row['id']}."} for row in labelled(range(10, 30), True)]
@@ -208,7 +208,7 @@ class TestCalls:
         kinds = [request.schema_name for request in model.requests[asked:]]
         assert result.impact
         assert 0 < result.impact.checked <= CHECKS[False]
-        # Each new case is probed and distilled once; the rest is admission: before, after, without similar cases.
+        # Each new case is asked before learning and distilled once; the rest is admission: before, after, without similar cases.
         assert kinds.count("changes") == 12
         assert kinds.count("judgment") - 12 <= 3 * CHECKS[False]
         assert result.usage.calls == len(kinds)
@@ -362,7 +362,7 @@ class TestLocks:
             return {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "Mind the date.", "guideline": ""}]}
 
         judge, _ = bare(answer, shard_size=1, feedback_value_type="float:0..1")
-        stages = frozenset({"distil"})  # no probe to compare with
+        stages = frozenset({"distil"})  # no pre-alignment verdict to compare with
         judge = learn(judge, [{"id": "held", "inputs": "q", "outputs": "a", "value": 0.8}], stages=stages).judge
         row = {"id": "t-2", "inputs": "q", "outputs": "b", "rationale": "say more"}
         result = learn(lock(judge, "held"), [row], stages=stages)
@@ -407,7 +407,7 @@ class TestLocks:
         assert [check.kept for check in result.locks] == [True, True]
         assert len(result.pending) == 4
 
-    def test_unlocking_brings_the_rule_back_with_its_voices(self) -> None:
+    def test_unlocking_brings_the_rule_back_with_its_annotations(self) -> None:
         judge, _ = locked_judge(culprit(HARM), "held")
         left = learn(judge, lessons(6, HARM)).judge
         free = lock(left, "t-held", unlock=True)

@@ -50,17 +50,17 @@ choices = st.lists(st.booleans(), min_size=15, max_size=15)
 def rows_of(memory: Memory) -> list[dict[str, Any]]:
     """The feedback that a memory holds, as rows that could be given again."""
     return [
-        {"id": case.id, "source": voice.source, "value": voice.value, "rationale": voice.rationale}
+        {"id": case.id, "source": annotation.source, "value": annotation.value, "rationale": annotation.rationale}
         | case.example.content
-        | ({"created_at": voice.created_at} if voice.created_at else {})
+        | ({"created_at": annotation.created_at} if annotation.created_at else {})
         for case in memory.cases
-        for voice in case.voices
+        for annotation in case.annotations
     ]
 
 
 def check_whole(memory: Memory) -> None:
     """What must be true of any memory."""
-    keys = [voice.key for voice in memory.voices()]
+    keys = [annotation.key for annotation in memory.annotations()]
     ledger = memory.ledger()
     assert len({entry.key for entry in ledger}) == len(ledger), "one state for each piece of feedback"
     assert {entry.key for entry in ledger} == {*keys, *(stone.key for stone in memory.tombstones)}
@@ -76,18 +76,18 @@ def check_whole(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert guideline_fault(guideline.text) is None
         assert {*guideline.supported_by, *guideline.exposed_to} <= set(keys)
-        behind = guideline.shown_by is not None or guideline.outvoted_by is not None
+        behind = guideline.superseded_by is not None or guideline.overridden_by is not None
         assert (guideline.status == "superseded") == behind
-        assert guideline.shown_by is None or guideline.shown_by in known
+        assert guideline.superseded_by is None or guideline.superseded_by in known
     carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
-    for voice in memory.voices():
-        if voice.state == "merged":
-            assert voice.key in carried
-        if voice.state in ("pending", "disputed", "rejected"):
-            assert voice.reason
-            assert voice.state != "pending" or voice.key not in carried
-        if voice.state == "learned":
-            assert voice.key in carried or "kept as an example" in voice.reason
+    for annotation in memory.annotations():
+        if annotation.state == "merged":
+            assert annotation.key in carried
+        if annotation.state in ("pending", "disputed", "rejected"):
+            assert annotation.reason
+            assert annotation.state != "pending" or annotation.key not in carried
+        if annotation.state == "learned":
+            assert annotation.key in carried or "kept as an example" in annotation.reason
     assert consolidate(memory) == memory
 
 
@@ -171,17 +171,21 @@ class TestLearning:
         before = learn(judge, first).judge.memory
         after = learn(judge.replace(memory=before), second).judge.memory
         check_whole(after)
-        standing = {guideline.id for guideline in after.guidelines}
+        precedence = {guideline.id for guideline in after.guidelines}
         for guideline in before.guidelines:
-            # A new voice may silence an old one; what was learned from those that still count stands.
-            silenced = any((v := after.voice(key)) is None or v.state == "disputed" for key in guideline.exposed_to)
-            assert guideline.id in standing or silenced
-        for voice in before.voices():
-            now = after.voice(voice.key)
+            # A new annotation may silence an old one; what was learned from those that still count stands.
+            silenced = any(
+                (v := after.annotation(key)) is None or v.state == "disputed" for key in guideline.exposed_to
+            )
+            assert guideline.id in precedence or silenced
+        for annotation in before.annotations():
+            now = after.annotation(annotation.key)
             assert now is not None
-            if voice.state in ("learned", "merged"):
-                beside = {k for shard in after.shards if voice.key in shard.keys for k in shard.keys}
-                disputed = any((v := after.voice(key)) and v.state == "disputed" for key in beside | {voice.key})
+            if annotation.state in ("learned", "merged"):
+                beside = {k for shard in after.shards if annotation.key in shard.keys for k in shard.keys}
+                disputed = any(
+                    (v := after.annotation(key)) and v.state == "disputed" for key in beside | {annotation.key}
+                )
                 assert now.state in ("learned", "merged") or disputed
 
     @some
@@ -194,8 +198,12 @@ class TestLearning:
         imp.healed = True
         well = learn(ill).judge.memory
         check_whole(well)
-        assert {voice.state for voice in well.voices()} <= {"learned", "merged", "disputed"}
-        assert all(case.probe for case in well.cases if any(voice.state != "disputed" for voice in case.voices))
+        assert {annotation.state for annotation in well.annotations()} <= {"learned", "merged", "disputed"}
+        assert all(
+            case.pre_alignment
+            for case in well.cases
+            if any(annotation.state != "disputed" for annotation in case.annotations)
+        )
 
     @some
     @given(batches(orders=TAKEN), st.sets(st.integers(0, 20)), ways)
@@ -221,7 +229,7 @@ def lessons(memory: Memory) -> set[Any]:
 
 
 def reordered(memory: Memory) -> bool:
-    """Whether two rules say the same: which of them is shown, and so whose voice is merged, depends on their age."""
+    """Whether two rules say the same: which of them is shown, and so whose annotation is merged, depends on their age."""
     texts = [normalised(guideline.text) for guideline in memory.guidelines]
     return len(texts) != len(set(texts))
 
@@ -293,7 +301,7 @@ class TestForgetting:
         keys = {key_of(row) for row in gone}
         memory = down.replace(memory=aligned.memory).unalign(*keys).judge.memory
         check_whole(memory)
-        assert keys.isdisjoint(voice.key for voice in memory.voices())
+        assert keys.isdisjoint(annotation.key for annotation in memory.annotations())
         assert not any(not keys.isdisjoint(guideline.exposed_to) for guideline in memory.guidelines)
 
     @some
@@ -342,14 +350,17 @@ class TestFreeText:
         assert not own_words(gone) & words(text_of(memory, tombstones=False))
         assert not own_words(gone) & words(prompts_of(model, asked))
 
-    def test_a_disputed_voice_does_not_keep_the_label_that_outvoted_it(self) -> None:
+    def test_a_disputed_annotation_does_not_keep_the_label_that_overridden_it(self) -> None:
         judge, _ = bare(feedback_value_type=str)
         rows = [
             row(1, source, "add", value=f"label{n}", created_at=f"2026-01-0{n}")
             for n, source in enumerate(["ana", "ben", "cleo"], 1)
         ]
         memory = learn(judge, rows).judge.unalign("t-1@cleo").judge.memory
-        assert [(voice.source, voice.state) for voice in memory.voices()] == [("ana", "disputed"), ("ben", "learned")]
+        assert [(annotation.source, annotation.state) for annotation in memory.annotations()] == [
+            ("ana", "disputed"),
+            ("ben", "learned"),
+        ]
         assert "label3" not in text_of(memory)
 
 
@@ -389,4 +400,7 @@ def test_the_scripted_model_really_leaks_what_it_sees(way: tuple[int, bool]) -> 
     memory = learn(judge, [row(1, "ana", "add", value=False), row(2, "ben", "add", value=True)]).judge.memory
     assert {"case1", "case2"} <= words(" ".join(guideline.text for guideline in memory.guidelines))
     assert any(word.startswith("word") for g in memory.guidelines for word in words(g.text))
-    assert all(case.probe and case.probe.rationale and words(case.probe.rationale) for case in memory.cases)
+    assert all(
+        case.pre_alignment and case.pre_alignment.rationale and words(case.pre_alignment.rationale)
+        for case in memory.cases
+    )

@@ -75,18 +75,20 @@ class TestWhatIsSaid:
         assert judgment.example_ids == ("t-1",)
 
     @pytest.mark.parametrize("way", SETTINGS)
-    def test_a_label_on_a_case_that_could_not_be_probed_waits_for_its_probe(self, way: tuple[int, bool]) -> None:
+    def test_a_label_on_a_case_that_could_not_be_asked_before_waits_for_its_pre_alignment(
+        self, way: tuple[int, bool]
+    ) -> None:
         one = row(1, "ana", None, value=False)
         one["outputs"] += " probe:down"
         imp = Imp()
         judge, _ = bare(imp, shard_size=way[0], brief=way[1])
         ill = learn(judge, [one])
         assert states(ill.judge) == {"t-1@ana": "pending"}
-        assert reason(ill.judge, "t-1@ana") == "not probed: ModelUnavailable: down: HTTP 503"
+        assert reason(ill.judge, "t-1@ana") == "not asked before learning: ModelUnavailable: down: HTTP 503"
         imp.healed = True
         assert states(learn(ill.judge).judge) == {"t-1@ana": "learned"}
 
-    def test_a_probe_that_comes_late_does_not_see_what_the_expert_said_of_the_case(self) -> None:
+    def test_a_pre_alignment_that_comes_late_does_not_see_what_the_expert_said_of_the_case(self) -> None:
         one = row(1, "ana", "add", value=False)
         one["outputs"] += " probe:down"
         imp = Imp()
@@ -95,11 +97,11 @@ class TestWhatIsSaid:
         imp.healed = True
         start = len(model.requests)
         learn(ill)
-        probe = model.requests[start]
-        assert probe.schema_name == "judgment"
-        assert "word1" not in probe.system + probe.user
+        pre_alignment = model.requests[start]
+        assert pre_alignment.schema_name == "judgment"
+        assert "word1" not in pre_alignment.system + pre_alignment.user
 
-    def test_a_probe_that_comes_with_a_change_of_mind_does_not_see_what_was_said_before(self) -> None:
+    def test_a_pre_alignment_that_comes_with_a_change_of_mind_does_not_see_what_was_said_before(self) -> None:
         late = row(2, "ben", "add", value=False)
         late["outputs"] += " probe:down"
         imp = Imp()
@@ -121,7 +123,7 @@ class TestWhatIsSaid:
         if order in LEFT:
             assert reason(judge, "t-1@ana")
 
-    def test_without_the_probe_stage_comments_are_learned_all_the_same(self) -> None:
+    def test_without_the_pre_alignment_stage_comments_are_learned_all_the_same(self) -> None:
         judge, model = bare()
         result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=True)], stages=frozenset({"distil"}))
         assert set(states(result.judge).values()) == {"learned"}
@@ -130,7 +132,7 @@ class TestWhatIsSaid:
 
     def test_without_the_distil_stage_there_are_only_examples(self) -> None:
         judge, _ = bare()
-        result = learn(judge, [row(1, "ana", "add")], stages=frozenset({"probe"}))
+        result = learn(judge, [row(1, "ana", "add")], stages=frozenset({"pre_alignment"}))
         assert not result.judge.memory.guidelines
         assert states(result.judge) == {"t-1@ana": "pending"}
         with pytest.raises(InputError, match="unknown stage 'tea'"):
@@ -158,13 +160,13 @@ class TestWhatIsSaid:
 
 
 class TestSeveralPeople:
-    def test_the_majority_decides_and_the_other_voice_is_disputed(self) -> None:
+    def test_the_majority_decides_and_the_other_annotation_is_disputed(self) -> None:
         rows = [row(1, source, None, value=source != "cleo") for source in ("ana", "ben", "cleo")]
         result = learn(bare()[0], rows)
         # Both were missed for the same reason: two rules of the same text, one behind the other.
         assert states(result.judge) == {"t-1@ana": "learned", "t-1@ben": "merged", "t-1@cleo": "disputed"}
         assert [(c.ids, c.label) for c in result.conflicts] == [(("t-1",), True)]
-        assert result.conflicts[0].voices == {"t-1@ana": True, "t-1@ben": True, "t-1@cleo": False}
+        assert result.conflicts[0].annotations == {"t-1@ana": True, "t-1@ben": True, "t-1@cleo": False}
 
     def test_between_equals_the_later_one_decides_in_any_order_and_time_zone(self) -> None:
         early = row(1, "ana", None, value=True, created_at="2026-03-01T12:00:00+02:00")
@@ -180,9 +182,9 @@ class TestSeveralPeople:
         result = learn(judge, [early | {"created_at": "2026-03-03", "ticket": "ZD-9"}])
         assert result.rows[0].status == "unchanged"
         assert states(result.judge)["t-1@ben"] == "disputed"
-        voice = result.judge.memory.voice("t-1@ana")
-        assert voice is not None
-        assert voice.meta == {"ticket": "ZD-9"}
+        annotation = result.judge.memory.annotation("t-1@ana")
+        assert annotation is not None
+        assert annotation.meta == {"ticket": "ZD-9"}
         again = learn(result.judge, [row(1, "ana", None, value=True)])
         assert not again.changed
 
@@ -219,7 +221,7 @@ class TestSeveralPeople:
         assert result.changed
         assert result.judge.memory.authority == ("ana",)
 
-    def test_a_disputed_voice_teaches_nothing_and_teaches_again_when_it_counts_again(self) -> None:
+    def test_a_disputed_annotation_teaches_nothing_and_teaches_again_when_it_counts_again(self) -> None:
         judge = learn(bare()[0], [row(1, "ana", "add", value=True)]).judge
         assert judge.memory.semantic
         others = [row(1, source, "add", value=False) for source in ("ben", "cleo")]
@@ -236,23 +238,23 @@ class TestSeveralPeople:
 
     def test_identical_content_under_two_ids_is_one_case(self) -> None:
         first = row(1, "ana", None, value=True, created_at="2026-01-01")
-        twin = row(1, "ben", None, value=False, created_at="2026-02-01") | {"id": "t-2"}
+        duplicate = row(1, "ben", None, value=False, created_at="2026-02-01") | {"id": "t-2"}
         judge, model = bare()
-        result = learn(judge, [first, twin])
+        result = learn(judge, [first, duplicate])
         assert states(result.judge) == {"t-1@ana": "disputed", "t-2@ben": "learned"}
         assert result.conflicts[0].ids == ("t-1", "t-2")
-        assert [asked.schema_name for asked in model.requests].count("judgment") == 1, "probed once"
+        assert [asked.schema_name for asked in model.requests].count("judgment") == 1, "asked before learning once"
         judgment = result.judge(inputs=first["inputs"], outputs=first["outputs"])
         assert len(judgment.example_ids) == 1
 
-    def test_a_twin_that_comes_later_takes_the_probe_that_is_there(self) -> None:
+    def test_a_twin_that_comes_later_takes_the_pre_alignment_that_is_there(self) -> None:
         judge, model = bare()
         aligned = learn(judge, [row(1, "ana", "add", value=True)]).judge
-        probes = [asked.schema_name for asked in model.requests].count("judgment")
+        pre_alignment_verdicts = [asked.schema_name for asked in model.requests].count("judgment")
         both = learn(aligned, [row(1, "ben", "add", value=True) | {"id": "t-2"}]).judge
-        assert [asked.schema_name for asked in model.requests].count("judgment") == probes
+        assert [asked.schema_name for asked in model.requests].count("judgment") == pre_alignment_verdicts
         first, second = both.memory.cases
-        assert first.probe == second.probe
+        assert first.pre_alignment == second.pre_alignment
 
 
 class TestDuplicates:
@@ -430,7 +432,10 @@ class TestByHand:
         assert not judge.memory.semantic
         later = learn(judge, [row(5, "ben", "same")]).judge
         assert not later.memory.semantic
-        assert [(g.status, g.shown_by) for g in later.memory.guidelines] == [("retired", None), ("superseded", "G1")]
+        assert [(g.status, g.superseded_by) for g in later.memory.guidelines] == [
+            ("retired", None),
+            ("superseded", "G1"),
+        ]
 
     def test_a_retired_rule_can_be_brought_back_with_all_that_say_the_same(self) -> None:
         judge = edit_guideline(self.aligned("same"), "G1", retired=True, by="dora")
@@ -459,7 +464,7 @@ class TestByHand:
     def test_a_pinned_double_is_the_one_that_is_shown(self) -> None:
         judge = edit_guideline(self.aligned("same", "same"), "G2", pinned=True, by="dora")
         assert [g.id for g in judge.memory.semantic] == ["G2"]
-        assert judge.memory.guideline("G1").shown_by == "G2"
+        assert judge.memory.guideline("G1").superseded_by == "G2"
 
 
 class TestWhatGoesWrong:
@@ -496,7 +501,10 @@ class TestWhatGoesWrong:
         judge = bare(model=ScriptedChatModel(lambda _: {"rationale": "r", "value": "secret words of somebody"}))[0]
         result = learn(judge, [row(1, "ana", "add")])
         why = reason(result.judge, "t-1@ana")
-        assert why == "not probed: InvalidOutput: scripted answered outside the value type; allowed: true or false"
+        assert (
+            why
+            == "not asked before learning: InvalidOutput: scripted answered outside the value type; allowed: true or false"
+        )
 
     def test_a_bad_row_is_named_and_nothing_is_learned_unless_it_is_to_be_skipped(self) -> None:
         judge, model = bare()
@@ -555,7 +563,7 @@ class TestWhatGoesWrong:
 
 
 class TestModels:
-    def test_the_reflection_model_distils_and_the_judges_own_model_is_probed(self) -> None:
+    def test_the_reflection_model_distils_and_the_judges_own_model_gives_the_pre_alignment_verdicts(self) -> None:
         judge, own = bare()
         reflection = ScriptedChatModel(Imp(), name="strong", limits=Limits(shard_size=20))
         learn(judge, [row(n, "ana", "add") for n in range(5)], reflection_model=reflection)
@@ -600,8 +608,8 @@ class TestModels:
     def test_progress_names_the_phases_and_ends_complete(self) -> None:
         seen: list[tuple[str, int, int]] = []
         bare(shard_size=1)[0].align([row(n, "ana", "add") for n in range(3)], progress=lambda *step: seen.append(step))
-        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", "probe", "distil", "consolidate"]
-        assert {(phase, done) for phase, done, total in seen if done == total} >= {("probe", 3), ("distil", 3)}
+        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", "pre_alignment", "distil", "consolidate"]
+        assert {(phase, done) for phase, done, total in seen if done == total} >= {("pre_alignment", 3), ("distil", 3)}
 
 
 def _content(one: dict[str, Any]) -> dict[str, Any]:

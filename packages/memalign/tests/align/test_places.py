@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.align.position_terms import places_of, without_places
+from memalign.align.position_terms import positions_of, without_positions
 from memalign.judge import Judge
 from memalign.memory import Case
 from memalign.models.base import ChatRequest, Limits
@@ -42,27 +42,27 @@ AB = ("A", "B")
     ],
 )  # fmt: skip
 def test_a_place_becomes_the_role_that_it_had(said: str, kept: str) -> None:
-    assert without_places(said, chosen="B", choices=AB) == kept
+    assert without_positions(said, chosen="B", choices=AB) == kept
 
 
 def test_the_roles_change_with_the_experts_choice() -> None:
-    assert without_places("answer A is kind", chosen="A", choices=AB) == "the preferred answer is kind"
-    assert without_places("response_1 is kind", chosen="response_2", choices=("response_1", "response_2")) == (
+    assert without_positions("answer A is kind", chosen="A", choices=AB) == "the preferred answer is kind"
+    assert without_positions("response_1 is kind", chosen="response_2", choices=("response_1", "response_2")) == (
         "the other one is kind"
     )
 
 
 def test_between_two_of_which_nobody_chose_one_is_one_and_the_other_the_other() -> None:
     said = "answer B and answer A say the same"
-    assert without_places(said, chosen=None, choices=AB) == "one answer and the other answer say the same"
-    assert without_places("B adds what A lacks", chosen=None, choices=AB) == "one adds what the other one lacks"
+    assert without_positions(said, chosen=None, choices=AB) == "one answer and the other answer say the same"
+    assert without_positions("B adds what A lacks", chosen=None, choices=AB) == "one adds what the other one lacks"
 
 
 @given(
     words=st.lists(st.sampled_from(["argument", "A", "B", "is", "better", "than", "the", "both", "and"]), max_size=12)
 )
 def test_nothing_is_left_of_the_second_place_and_nothing_else_is_touched(words: list[str]) -> None:
-    text = without_places(" ".join(words), chosen="A", choices=AB)
+    text = without_positions(" ".join(words), chosen="A", choices=AB)
     assert not re.search(r"\bB\b", text)
     assert [word for word in words if word in ("better", "than", "is")] == [
         word for word in text.split() if word in ("better", "than", "is")
@@ -70,12 +70,12 @@ def test_nothing_is_left_of_the_second_place_and_nothing_else_is_touched(words: 
 
 
 def test_labels_name_places_where_the_item_shows_both_under_these_names() -> None:
-    pair = Case(example=Example(id="p", outputs={"A": "x", "B": "y"}), voices=())
-    plain = Case(example=Example(id="q", outputs="x"), voices=())
-    assert places_of(pair, ValueType.of("A|B")) == AB
-    assert places_of(pair, ValueType.of("A|B|tie")) == AB
-    assert places_of(plain, ValueType.of("A|B")) == ()
-    assert places_of(pair, ValueType.of("good|bad")) == ()
+    pair = Case(example=Example(id="p", outputs={"A": "x", "B": "y"}), annotations=())
+    plain = Case(example=Example(id="q", outputs="x"), annotations=())
+    assert positions_of(pair, ValueType.of("A|B")) == AB
+    assert positions_of(pair, ValueType.of("A|B|tie")) == AB
+    assert positions_of(plain, ValueType.of("A|B")) == ()
+    assert positions_of(pair, ValueType.of("good|bad")) == ()
 
 
 def test_a_tie_keeps_its_label_and_names_no_place() -> None:

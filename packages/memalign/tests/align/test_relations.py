@@ -83,7 +83,7 @@ class TestTheSame:
         retired = edit_guideline(judge, "G1", by="dora", retired=True)
         later = learn(retired, [said(2, BRIEF, by="ben")]).judge
         assert texts(later) == []
-        assert later.memory.guideline("G2").shown_by == "G1"
+        assert later.memory.guideline("G2").superseded_by == "G1"
         back = edit_guideline(later, "G1", by="dora", retired=False)
         assert texts(back) == [SHORT]
         check_memory(back)
@@ -163,8 +163,8 @@ class TestTheSame:
 class TestContradictions:
     def test_the_stronger_side_stands_and_the_other_is_told(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), ("cleo", LONG), relations=SAME | AGAINST)
-        assert texts(judge) == [SHORT], "two voices against one"
-        assert judge.memory.guideline("G3").outvoted_by == "G1"
+        assert texts(judge) == [SHORT], "two annotations against one"
+        assert judge.memory.guideline("G3").overridden_by == "G1"
         assert states(judge)["t-3@cleo"] == "disputed"
         assert reason(judge, "t-3@cleo") == "its rule G3 contradicts G1, which counts by the policy"
 
@@ -239,8 +239,8 @@ class TestContradictions:
         two, _ = judge_in(world, shard_size=2)
         near = said(3, BRIEF, by="ben", value=None, order="revise") | {"inputs": "question 2 answer 2"}
         judge = learn(two.replace(memory=judge.memory), [near]).judge
-        assert judge.memory.guideline("G2").shown_by == "G3", "or the test is about nothing"
-        assert judge.memory.guideline("G3").shown_by == "G1"
+        assert judge.memory.guideline("G2").superseded_by == "G3", "or the test is about nothing"
+        assert judge.memory.guideline("G3").superseded_by == "G1"
         lost = write_guideline(judge, SHORT, by="dora")
         lost = learn(lost).judge
         assert texts(lost) == [SHORT]
@@ -315,7 +315,7 @@ def filled(count: int, *, context: int = 4000) -> tuple[Judge, ScriptedChatModel
     return judge, model
 
 
-TRIED_NOTHING = frozenset({"probe", "distil", "budget"})
+TRIED_NOTHING = frozenset({"pre_alignment", "distil", "budget"})
 
 
 class TestBudget:
@@ -366,7 +366,7 @@ class TestBudget:
 
     def test_the_stage_switched_off_demotes_nothing(self) -> None:
         judge, _ = filled(40)
-        off = learn(judge, stages=frozenset({"probe", "distil"})).judge
+        off = learn(judge, stages=frozenset({"pre_alignment", "distil"})).judge
         assert not off.memory.demoted
         assert off.memory.guideline_tokens is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memalign.align.deltas import rule_of
-from memalign.memory import Case, Voice
+from memalign.memory import Annotation, Case
 from memalign.models.base import ChatReply
 from memalign.prompts import DistilRecord, render_distil_one
 from memalign.prompts.language import language_of
@@ -57,7 +57,7 @@ def test_a_weak_model_sees_examples_in_the_language_of_the_instructions(
 )
 def test_the_words_that_code_adds_are_of_the_rules_language(when: str, because: str, rule: str) -> None:
     reply = ChatReply(data={"when": when, "because": because}, text="", usage=Usage())
-    voice = Voice(id="t", source="ana", value=False, rationale="x")
-    case = Case(example=Example(id="t", outputs="x"), voices=(voice,))
-    assert rule_of(reply, voice=voice, case=case, value_type=BOOL).text == rule
+    annotation = Annotation(id="t", source="ana", value=False, rationale="x")
+    case = Case(example=Example(id="t", outputs="x"), annotations=(annotation,))
+    assert rule_of(reply, annotation=annotation, case=case, value_type=BOOL).text == rule
     assert language_of(rule) == language_of(f"{when} {because}")

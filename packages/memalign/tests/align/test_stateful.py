@@ -56,7 +56,11 @@ contexts = st.sampled_from([600, 1200, 128_000])
 def alive(memory: Memory) -> set[str]:
     """The unique words of all that people said and of what they said it of."""
     texts = [msgspec.json.encode(case.example).decode() for case in memory.cases]
-    return set(words_in(" ".join([*texts, *(f"{voice.rationale} {voice.value}" for voice in memory.voices())])))
+    return set(
+        words_in(
+            " ".join([*texts, *(f"{annotation.rationale} {annotation.value}" for annotation in memory.annotations())])
+        )
+    )
 
 
 class Hand:
@@ -133,7 +137,9 @@ class JudgeMachine(RuleBasedStateMachine):
         result = learn(self.judge, rows)
         assert [report.key for report in result.rows] == [key_of(one) for one in rows]
         assert all(report.status != "invalid" and report.state for report in result.rows)
-        assert {voice.key for voice in before.voices()} <= {voice.key for voice in result.judge.memory.voices()}
+        assert {annotation.key for annotation in before.annotations()} <= {
+            annotation.key for annotation in result.judge.memory.annotations()
+        }
         self.withdrawn -= {key_of(one) for one in rows}
         self._now(result.judge, asked)
 
@@ -149,12 +155,12 @@ class JudgeMachine(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.judge.memory.cases))
     @rule(data=st.data(), how=st.sampled_from(["key", "id", "source"]))
     def unalign(self, data: st.DataObject, how: str) -> None:
-        voice = data.draw(st.sampled_from(sorted(self.judge.memory.voices(), key=lambda each: each.key)))
+        annotation = data.draw(st.sampled_from(sorted(self.judge.memory.annotations(), key=lambda each: each.key)))
         asked = len(self.model.requests)
         if how == "source":
-            result = self.judge.unalign(source=voice.source)
+            result = self.judge.unalign(source=annotation.source)
         else:
-            result = self.judge.unalign(voice.key if how == "key" else voice.id)
+            result = self.judge.unalign(annotation.key if how == "key" else annotation.id)
         self.withdrawn |= set(result.removed)
         assert {e.key for e in result.judge.memory.ledger() if e.state == "withdrawn"} == self.withdrawn
         self._now(result.judge, asked)
@@ -177,9 +183,9 @@ class JudgeMachine(RuleBasedStateMachine):
         if what == "retire":
             assert new.status == "retired"
         if what == "restore":
-            face = self.judge.memory.guideline(new.shown_by) if new.shown_by else new
+            face = self.judge.memory.guideline(new.superseded_by) if new.superseded_by else new
             assert face.status != "retired", "a person said that it counts"
-            if face.outvoted_by is None:
+            if face.overridden_by is None:
                 assert face.status in ("active", "demoted", "superseded")
 
     @rule(text=st.sampled_from(PEOPLES), pinned=st.booleans())
@@ -237,7 +243,7 @@ class JudgeMachine(RuleBasedStateMachine):
         leaked = set(words_in(prompts_of(self.model, asked))) - alive(judge.memory)
         assert not leaked, f"prompts held {leaked}, which nobody says any more"
         if not self.imp.storm:
-            orders = {v.key: (v.rationale or "").partition("do:")[2] for v in judge.memory.voices()}
+            orders = {v.key: (v.rationale or "").partition("do:")[2] for v in judge.memory.annotations()}
             for key, reason in ((e.key, e.reason) for e in judge.memory.ledger() if e.state == "pending"):
                 told = orders[key] not in TAKEN or "shard" in reason or "person" in reason or "locked case" in reason
                 assert told or "not mention" in reason or "rule was not taken" in reason, (key, orders[key], reason)
@@ -283,27 +289,27 @@ class RegistryMachine(RuleBasedStateMachine):
         rows = [one for one in self.hand.rows(drawn) if key_of(one) not in self.erased]
         assume(rows)
         self.registry.align("replies", rows, allow_erased=True)
-        # Somebody else may speak of a case that went with the erased voice: asked for, its text is there again.
+        # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
         self.erased_words -= set(words_in(json.dumps(rows)))
 
     @precondition(lambda self: bool(self.head.memory.cases))
     @rule(data=st.data())
     def unalign(self, data: st.DataObject) -> None:
-        voice = data.draw(st.sampled_from(sorted(self.head.memory.voices(), key=lambda each: each.key)))
-        self.registry.unalign("replies", voice.key)
+        annotation = data.draw(st.sampled_from(sorted(self.head.memory.annotations(), key=lambda each: each.key)))
+        self.registry.unalign("replies", annotation.key)
 
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
         version = data.draw(st.sampled_from([info.number for info in self.registry.history("replies")]))
         restored = self.registry.rollback("replies", version)
         assert self.head == restored
-        assert self.erased.isdisjoint(voice.key for voice in restored.memory.voices())
+        assert self.erased.isdisjoint(annotation.key for annotation in restored.memory.annotations())
 
     @rule(data=st.data(), how=st.sampled_from(["key", "source"]))
     def erase(self, data: st.DataObject, how: str) -> None:
         history = [self.registry.load("replies", info.number) for info in self.registry.history("replies")]
         before = set().union(*(alive(judge.memory) for judge in history))
-        keys = sorted({voice.key for judge in history for voice in judge.memory.voices()})
+        keys = sorted({annotation.key for judge in history for annotation in judge.memory.annotations()})
         assume(keys)
         key = data.draw(st.sampled_from(keys))
         asked = len(self.model.requests)
@@ -381,8 +387,8 @@ def renumbered(memory: Memory) -> Memory:
     replace = msgspec.structs.replace
 
     def named(guideline: Guideline) -> Guideline:
-        shown, outvoted = (names.get(name) for name in (guideline.shown_by, guideline.outvoted_by))
-        return replace(guideline, id=str(names[guideline.id]), shown_by=shown, outvoted_by=outvoted)
+        shown, overridden = (names.get(name) for name in (guideline.superseded_by, guideline.overridden_by))
+        return replace(guideline, id=str(names[guideline.id]), superseded_by=shown, overridden_by=overridden)
 
     return replace(
         memory,
@@ -393,7 +399,8 @@ def renumbered(memory: Memory) -> Memory:
             for one, other in [relation.pair]
         ),
         cases=tuple(
-            replace(case, voices=tuple(replace(voice, reason="") for voice in case.voices)) for case in memory.cases
+            replace(case, annotations=tuple(replace(annotation, reason="") for annotation in case.annotations))
+            for case in memory.cases
         ),
         tombstones=(),
         next_guideline=0,

@@ -34,12 +34,12 @@ def test_an_unknown_source_is_counted_and_shown(memalign: Run, tmp_path: Path) -
 
 
 def test_the_same_content_under_two_ids_is_one_case(memalign: Run, tmp_path: Path) -> None:
-    twin = {**row("b", False, "ben"), "inputs": "question a"}
-    file = jsonl(tmp_path / "f.jsonl", [row("a", True, "ana"), twin])
+    duplicate = {**row("b", False, "ben"), "inputs": "question a"}
+    file = jsonl(tmp_path / "f.jsonl", [row("a", True, "ana"), duplicate])
     found = memalign("check", file, "--value-type", "bool", "--json").json
     assert found["cases"] == 1
     assert found["duplicates"] == [["a", "b"]]
-    assert found["conflicts"] == [{"ids": ["a", "b"], "voices": {"a@ana": True, "b@ben": False}, "label": False}]
+    assert found["conflicts"] == [{"ids": ["a", "b"], "annotations": {"a@ana": True, "b@ben": False}, "label": False}]
     shown = memalign("check", file).out
     assert "Conflicts" in shown
     assert "a@ana: true, b@ben: false" in shown

@@ -10,7 +10,7 @@ import pytest
 
 from memalign import Judgment, Usage
 from memalign.cli.output import Output
-from memalign.cli.progress import Pace
+from memalign.cli.progress import RunProgress
 from memalign.models import retry
 from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
@@ -119,7 +119,7 @@ def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Pa
 
 def test_pace_says_rate_cost_and_time_left() -> None:
     now = 100.0
-    pace = Pace(clock=lambda: now)
+    pace = RunProgress(clock=lambda: now)
     assert pace.text(500, 1_000) == ""
     for number in range(301):
         pace.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.3 / 301)))
@@ -133,7 +133,7 @@ def test_pace_says_rate_cost_and_time_left() -> None:
 
 
 def test_pace_keeps_few_of_many_failures_and_notes() -> None:
-    pace = Pace()
+    pace = RunProgress()
     for number in range(5_000):
         pace.note(f"n-{number}", Judgment(error=f"InputError: n-{number} has none", notes=("cut",)))
     assert pace.failed == 5_000

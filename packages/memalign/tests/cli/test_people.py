@@ -11,7 +11,7 @@ import pytest
 from memalign import Registry
 from memalign.align import AlignResult, Conflict, Impact, LockCheck, RuleConflict, VerdictChange, edit_guideline
 from memalign.cli.align_report import report
-from memalign.cli.guideline_words import by_people, standing_words, why_it_counts
+from memalign.cli.guideline_words import by_people, precedence_words, why_it_counts
 from memalign.cli.output import Output
 from memalign.memory import Memory, Relation
 from memalign.memory.precedence import ADMISSION, LOCK, replacing
@@ -129,8 +129,8 @@ def rule(number: int = 1, **fields: Any) -> Guideline:
         (rule(), ""),
         (rule(pinned=True, status_by="ana"), "pinned by ana"),
         (rule(status="demoted"), "demoted: over the budget"),
-        (rule(status="superseded", shown_by="G2"), "superseded: G2 says the same"),
-        (rule(status="superseded", outvoted_by="G5"), "superseded: outvoted by G5, which contradicts it"),
+        (rule(status="superseded", superseded_by="G2"), "superseded: G2 says the same"),
+        (rule(status="superseded", overridden_by="G5"), "superseded: overridden by G5, which contradicts it"),
         (rule(status="retired", status_by="ana"), "retired by ana"),
         (rule(status="retired"), "retired: a person retired the same words"),
         (rule(status="retired", status_by=ADMISSION), "left out by checks: it made verdicts worse"),
@@ -138,16 +138,16 @@ def rule(number: int = 1, **fields: Any) -> Guideline:
         (rule(status="retired", status_by="ana", pinned=True), "retired by ana, pinned"),
     ],
 )
-def test_every_standing_has_its_words(guideline: Guideline, words: str) -> None:
-    assert standing_words(guideline) == words
+def test_every_precedence_has_its_words(guideline: Guideline, words: str) -> None:
+    assert precedence_words(guideline) == words
 
 
 def test_a_revision_is_told_from_the_same_words() -> None:
-    old = rule(1, status="superseded", shown_by="G2")
+    old = rule(1, status="superseded", superseded_by="G2")
     took = Memory(guidelines=(old, rule(2)), relations=(replacing("G2", "G1"),))
-    assert standing_words(old, took) == "superseded: G2 revises it"
+    assert precedence_words(old, took) == "superseded: G2 revises it"
     same = Memory(guidelines=(old, rule(2)), relations=(Relation(pair=("G1", "G2"), verdict="same"),))
-    assert standing_words(old, same) == "superseded: G2 says the same"
+    assert precedence_words(old, same) == "superseded: G2 says the same"
 
 
 def test_what_people_did_is_told_from_what_checks_did() -> None:
@@ -163,7 +163,7 @@ def test_guidelines_are_listed_with_where_they_stand_and_what_to_do(memalign: Ru
             one,
             replace(two, status="retired", status_by=ADMISSION),
             rule(3, status="demoted"),
-            rule(4, status="superseded", shown_by="G1"),
+            rule(4, status="superseded", superseded_by="G1"),
         )
         return head.replace(memory=replace(head.memory, guidelines=made, next_guideline=5, guideline_tokens=1200))
 
@@ -186,10 +186,10 @@ def test_a_pin_says_which_other_guideline_it_puts_out_of_force(memalign: Run, al
         return head.replace(memory=replace(head.memory, relations=(both,)).settled())
 
     Registry().update(aligned, contradict)
-    assert "superseded: outvoted by G1" in memalign("guideline", aligned, "G2").out
+    assert "superseded: overridden by G1" in memalign("guideline", aligned, "G2").out
     pinned = memalign("guideline", aligned, "G2", "--pin", "--by", "cleo")
     assert "in force, pinned by cleo" in pinned.out
-    assert "G1 now: superseded: outvoted by G2, which contradicts it" in pinned.out
+    assert "G1 now: superseded: overridden by G2, which contradicts it" in pinned.out
     told = memalign("guideline", aligned, "G2", "--unpin", "--by", "cleo", "--json").json["consequences"]
     assert [each["id"] for each in told["guidelines"]] == ["G1"]
 
@@ -250,8 +250,8 @@ def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFix
 def test_a_report_shows_both_sides_of_a_contradiction_and_why_one_counts(capsys: pytest.CaptureFixture[str]) -> None:
     made = judge(pair(MEMORY))
     conflict = RuleConflict(guideline_ids=("G1", "G2"), kept=("G1",))
-    voices = Conflict(ids=("t-1",), voices={"t-1@ana": True, "t-1@ben": False}, label=True)
-    _, said = told(capsys, AlignResult(judge=made, rule_conflicts=(conflict,), conflicts=(voices,)))
+    annotations = Conflict(ids=("t-1",), annotations={"t-1@ana": True, "t-1@ben": False}, label=True)
+    _, said = told(capsys, AlignResult(judge=made, rule_conflicts=(conflict,), conflicts=(annotations,)))
     assert "G1 and G2 contradict each other; G1 counts: nothing else tells them apart, and it is the older one" in said
     assert "G1 rule number 1 G2 rule number 2" in said
     assert "settle it: memalign guideline helpfulness G2 --pin, or --retire" in said
@@ -268,7 +268,9 @@ def test_the_reason_why_one_counts_is_the_rule_that_decided() -> None:
     assert "ben stands behind it" in why_it_counts(replace(MEMORY, authority=("ben",)), two, one)
     more = replace(two, supported_by=("t-2@ben", "t-3@ben"))
     assert "2 pieces of feedback stand behind it, 1 behind the other" in why_it_counts(MEMORY, more, one)
-    late = replace(MEMORY.cases[1], voices=(replace(MEMORY.cases[1].voices[0], created_at="2026-01-01T00:00:00"),))
+    late = replace(
+        MEMORY.cases[1], annotations=(replace(MEMORY.cases[1].annotations[0], created_at="2026-01-01T00:00:00"),)
+    )
     recent = replace(MEMORY, cases=(MEMORY.cases[0], late, MEMORY.cases[2]))
     assert "latest feedback" in why_it_counts(recent, two, one)
 

@@ -22,7 +22,7 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
     assert "t-1@ana" in learned.out
     assert "tone is version 2 now" in learned.out
     assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
-    assert "probe" in learned.err
+    assert "pre_alignment" in learned.err
     assert "distil" in learned.err
 
     shown = memalign("show", tone)
@@ -162,7 +162,7 @@ def test_an_edit_keeps_the_memory_and_says_what_is_stale(memalign: Run, aligned:
     (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
     edited = memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
     assert "tone is version 3 now" in edited.out
-    assert "3 probes are stale" in edited.out
+    assert "3 pre-alignment verdicts are stale" in edited.out
     now = memalign("show", aligned, "--json").json
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})

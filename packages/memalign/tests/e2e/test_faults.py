@@ -161,7 +161,9 @@ def test_a_lesson_whose_call_failed_is_pending_with_the_reason_and_learned_at_th
         well = judge_at(endpoint).replace(memory=ill.judge.memory).align([], optimizer=untried)
         assert states(well.judge) == {"learned"}
         assert [g.text for g in well.guidelines] == ["Mind matter number 0.", "Mind matter number 1."]
-        assert all(map(distilling, endpoint.requests[asked:])), "what was probed is not probed again"
+        assert all(map(distilling, endpoint.requests[asked:])), (
+            "what was asked before learning is not asked before learning again"
+        )
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -183,18 +185,18 @@ def test_a_judgment_whose_call_failed_names_it_and_stops_no_other(name: str, tmp
         assert len(endpoint.requests) - asked == 1, "only the failed one is judged again"
 
 
-def test_a_probe_that_failed_leaves_its_lesson_waiting_for_it() -> None:
+def test_a_pre_alignment_that_failed_leaves_its_lesson_waiting_for_it() -> None:
     weather = Weather(lambda body: None if distilling(body) else server_error())
     with Endpoint(weather) as endpoint:
         judge = judge_at(endpoint)
         ill = judge.align(rows(2))
-        assert all(reason.startswith("not probed: ModelUnavailable") for _, reason in ill.pending)
+        assert all(reason.startswith("not asked before learning: ModelUnavailable") for _, reason in ill.pending)
         assert len(ill.pending) == 2
         assert not any(map(distilling, endpoint.requests))
         weather.storm = False
         well = ill.judge.align([])
         assert states(well.judge) == {"learned"}
-        assert all(case.probe for case in well.judge.memory.cases)
+        assert all(case.pre_alignment for case in well.judge.memory.cases)
 
 
 def test_a_rate_limit_is_waited_for_as_long_as_the_provider_asks() -> None:
@@ -213,7 +215,7 @@ def test_tokens_are_counted_with_those_from_the_cache_and_the_phases_apart() -> 
         assert result.usage.calls == len(endpoint.requests)
         assert 0 < result.usage.cached_tokens < result.usage.input_tokens
         assert result.usage.output_tokens > 0
-        assert {"probe", "distil"} <= set(result.usage.seconds)
+        assert {"pre_alignment", "distil"} <= set(result.usage.seconds)
         asked = len(endpoint.requests)
         judgments = result.judge.judge_many([{"id": f"i-{n}", "inputs": "q", "outputs": f"a{n}"} for n in range(5)])
         assert len(endpoint.requests) - asked == sum(judgment.usage.calls for judgment in judgments) == 5
@@ -285,7 +287,7 @@ def canonical(judge: Judge) -> dict[str, Any]:
         "relations": {(frozenset(text[name] for name in r.pair), r.verdict) for r in memory.relations},
         "in force": {frozenset(text[name] for name in same[g.id]) for g in memory.semantic},
         "states": {e.key: "in" if e.state in ("learned", "merged") else e.state for e in memory.ledger()},
-        "probes": {case.id: case.probe and case.probe.value for case in memory.cases},
+        "pre_alignment_verdicts": {case.id: case.pre_alignment and case.pre_alignment.value for case in memory.cases},
         "shards": {shard.keys for shard in memory.shards},
     }
 
@@ -312,7 +314,7 @@ def weathered(seed: int) -> None:
         assert not healed.notes
         assert states(healed.judge) <= {"learned", "merged", "disputed"}
         assert canonical(healed.judge) == canonical(peace.judge)
-        assert {g.text for g in peace.judge.memory.guidelines if g.outvoted_by}, "or no rule contradicted another"
+        assert {g.text for g in peace.judge.memory.guidelines if g.overridden_by}, "or no rule contradicted another"
         asked = len(endpoint.requests)
         assert healed.judge.align(given).judge == healed.judge
         assert len(endpoint.requests) == asked

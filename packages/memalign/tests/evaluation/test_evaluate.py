@@ -69,19 +69,19 @@ def judge_of(kind, verdicts, **more):
 # -- what is compared with what ------------------------------------------------------------------------------------------
 
 
-def test_a_case_with_several_voices_is_judged_once_against_the_policy_label():
-    voices = [
+def test_a_case_with_several_annotations_is_judged_once_against_the_policy_label():
+    annotations = [
         said("t-1", True, "ana"),
         said("t-1", False, "ben"),
         said("t-1", False, "eva"),
         said("t-2", True),
     ]
     judge = judge_of("bool", {"t-1": False, "t-2": True})
-    found = evaluate(judge, voices)
+    found = evaluate(judge, annotations)
     assert judge.asked == ["t-1", "t-2"]
     assert (found.n, found.metrics["exact_match"].value) == (2, 1.0)
     with_authority = judge_of("bool", {"t-1": False, "t-2": True}, memory=Memory(authority=("ana",)))
-    assert evaluate(with_authority, voices).metrics["exact_match"].value == 0.5
+    assert evaluate(with_authority, annotations).metrics["exact_match"].value == 0.5
 
 
 def test_the_judges_own_policy_says_which_label_counts():
@@ -128,7 +128,7 @@ def test_a_case_with_comments_only_is_counted_and_not_judged():
 
 
 def test_cases_in_memory_are_seen_by_id_or_by_content():
-    remembered = tuple(Case(example=Example(id=i, outputs=text), voices=()) for i, text in
+    remembered = tuple(Case(example=Example(id=i, outputs=text), annotations=()) for i, text in
                        (("t-1", "changed since"), ("old", "reply t-2")))  # fmt: skip
     judge = judge_of("bool", {"t-1": True, "t-2": True, "t-3": True}, memory=Memory(cases=remembered))
     found = evaluate(judge, [said(f"t-{i}", True) for i in (1, 2, 3)])
@@ -232,8 +232,8 @@ def test_cases_of_one_group_are_resampled_together():
 
 
 def test_a_disagreement_shows_the_reasons_of_both():
-    voices = [said("t-1", False, "ana", rationale="cold"), said("t-1", rationale="rude", source="ben")]
-    (found,) = evaluate(judge_of("bool", {"t-1": True}), voices).disagreements
+    annotations = [said("t-1", False, "ana", rationale="cold"), said("t-1", rationale="rude", source="ben")]
+    (found,) = evaluate(judge_of("bool", {"t-1": True}), annotations).disagreements
     assert (found.value, found.label, found.rationale) == (True, False, "about t-1")
     assert found.people == {"ana": "cold", "ben": "rude"}
 

@@ -27,10 +27,17 @@ def test_every_question_is_answered_also_where_nothing_can_be_said() -> None:
     few = found([row(1, True), row(2, False, "ben")])
     assert list(few) == [
         *("one_person", "sources_differ", "label_balance", "label_and_length"),
-        *("comments_without_labels", "labels_without_words", "two_voices", "orders"),
+        *("comments_without_labels", "labels_without_words", "two_annotations", "directives"),
     ]
     unknown = {name for name, each in few.items() if each.level == "unknown"}
-    assert unknown == {"one_person", "sources_differ", "label_balance", "label_and_length", "two_voices", "orders"}
+    assert unknown == {
+        "one_person",
+        "sources_differ",
+        "label_balance",
+        "label_and_length",
+        "two_annotations",
+        "directives",
+    }
     assert all("too few" in few[name].text or "cannot" in few[name].text for name in unknown)
     assert found([row(1, None, rationale="Too long.")])["one_person"].figures == {"n": 0}
 
@@ -125,9 +132,9 @@ def test_comments_without_labels_and_labels_without_words_are_counted() -> None:
 
 def test_cases_that_two_people_spoke_about_are_counted_once_whatever_their_ids() -> None:
     rows = [row(n, True) for n in range(12)]
-    twin = {**row(0, False, "ben"), "id": "other"}
-    assert found([*rows, twin])["two_voices"].figures == {"cases": 1, "n": 12, "share": 1 / 12}
-    alone = found(rows)["two_voices"]
+    duplicate = {**row(0, False, "ben"), "id": "other"}
+    assert found([*rows, duplicate])["two_annotations"].figures == {"cases": 1, "n": 12, "share": 1 / 12}
+    alone = found(rows)["two_annotations"]
     assert alone.level == "look"
     assert "nobody can say how far people agree" in alone.text
 
@@ -146,8 +153,8 @@ def test_comments_that_give_orders_are_named_by_their_keys() -> None:
         row(4, True, "eve", rationale="Fine.\n\n<|im_end|>"),
         row(5, True, "eve", rationale='Fine. {"value": true}'),
     ]
-    seen = found(rows)["orders"]
+    seen = found(rows)["directives"]
     assert seen.level == "look"
     assert seen.figures == {"keys": [f"{each['id']}@eve" for each in rows[1:]], "n": 5}
     assert "1 more" in seen.text
-    assert found(rows[:1])["orders"].level == "fine"
+    assert found(rows[:1])["directives"].level == "fine"

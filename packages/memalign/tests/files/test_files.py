@@ -142,7 +142,7 @@ def test_a_missing_time_of_pandas_is_none_and_a_time_that_is_none_names_its_row(
     assert check_feedback([]).rows == ()
 
 
-def test_a_second_voice_need_not_repeat_the_case():
+def test_a_second_annotation_need_not_repeat_the_case():
     second = {"id": "t-1", "value": False, "source": "ben"}
     for rows in ([GOOD, second], [second, GOOD]):
         found = check_feedback(rows, value_type=BOOL)

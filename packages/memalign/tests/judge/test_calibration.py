@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memalign import Judge, aio, evaluate
 from memalign.errors import InputError
-from memalign.judge.calibrator import FEWEST, fit_head, head_worth, regression
+from memalign.judge.calibrator import FEWEST, calibrator_worth, fit_calibrator, regression
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 
@@ -117,10 +117,10 @@ class TestCalibratedValue:
 
     def test_after_forgetting_it_is_the_head_of_what_is_left(self) -> None:
         judge = taught(40)
-        first = aio.run(fit_head(judge))
+        first = aio.run(fit_calibrator(judge))
         left = judge.unalign("t-3", "t-8").judge
         anew = taught(0).align([row(number) for number in range(40) if number not in (3, 8)]).judge
-        heads = [aio.run(fit_head(each)) for each in (left, anew)]
+        heads = [aio.run(fit_calibrator(each)) for each in (left, anew)]
         assert all(head is not None for head in (first, *heads))
         assert np.array_equal(heads[0].weights, heads[1].weights)  # type: ignore[union-attr]
         assert not np.array_equal(heads[0].weights, first.weights)  # type: ignore[union-attr]
@@ -153,10 +153,10 @@ def test_an_evaluation_measures_the_calibrated_values_beside_the_verdicts() -> N
     assert (found.metrics["exact_match_calibrated"].value or 0.0) >= 0.9
 
 
-def test_what_is_said_beside_the_verdict_makes_no_probe_stale() -> None:
+def test_what_is_said_beside_the_verdict_makes_no_pre_alignment_stale() -> None:
     judge = taught(30)
-    assert not judge.replace(parameters={"abstain_below": 0.5}).stale_probes()
-    assert judge.replace(parameters={"verdict": "direct"}).stale_probes()
+    assert not judge.replace(parameters={"abstain_below": 0.5}).stale_pre_alignment()
+    assert judge.replace(parameters={"verdict": "direct"}).stale_pre_alignment()
 
 
 class TestWorth:
@@ -205,7 +205,7 @@ class TestWorth:
     def test_a_judge_that_is_right_is_not_told_of_it(self) -> None:
         judge = taught(0, parameters={}, model=ScriptedChatModel(by_length))
         result = judge.align([row(number) for number in range(40)])
-        worth = aio.run(head_worth(result.judge))
+        worth = aio.run(calibrator_worth(result.judge))
         assert worth is not None
         assert (worth.n, worth.judge, worth.clear) == (40, 40, False)
         assert not [note for note in result.notes if "regression" in note]
@@ -216,11 +216,11 @@ class TestWorth:
         for seed in range(12):
             labels = np.random.default_rng(seed).permutation([True, False] * 20)
             rows = [row(number) | {"value": bool(label)} for number, label in enumerate(labels)]
-            worth = aio.run(head_worth(taught(0, parameters={}, retrieval_k=0).align(rows).judge))
+            worth = aio.run(calibrator_worth(taught(0, parameters={}, retrieval_k=0).align(rows).judge))
             assert worth is not None
             assert (worth.n, worth.judge) == (40, 20)
-            assert worth.fixed - worth.broken == worth.head - worth.judge
-            right, asked = right + worth.head, asked + worth.n
+            assert worth.fixed - worth.broken == worth.calibrator - worth.judge
+            right, asked = right + worth.calibrator, asked + worth.n
         assert right / asked < 0.53
 
 

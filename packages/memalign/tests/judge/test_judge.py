@@ -430,7 +430,7 @@ class TestMisuse:
 class TestReplace:
     def test_a_judge_with_other_settings_keeps_its_memory_and_knows_what_is_stale(self) -> None:
         aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
-        assert aligned.stale_probes() == ()
+        assert aligned.stale_pre_alignment() == ()
         for changes in (
             {"instructions": "Good? {{ outputs }}"},
             {"model": "openai:other"},
@@ -438,15 +438,15 @@ class TestReplace:
         ):
             other = aligned.replace(**changes)
             assert other.memory is aligned.memory
-            assert other.stale_probes() == ("t-1", "t-2")
+            assert other.stale_pre_alignment() == ("t-1", "t-2")
             assert other.fingerprint != aligned.fingerprint
-        assert aligned.replace(name="other").stale_probes() == ()
+        assert aligned.replace(name="other").stale_pre_alignment() == ()
 
     def test_a_judge_that_finds_other_cases_is_another_one(self) -> None:
         aligned = learn(bare()[0], [row(1, "ana", "add")]).judge
         other = aligned.replace(embedding_model=HashEmbedding(dim=24))
         assert other.fingerprint != aligned.fingerprint
-        assert other.stale_probes() == (), "a probe is made without any case"
+        assert other.stale_pre_alignment() == (), "a pre-alignment verdict is made without any case"
         assert other.without_memory().fingerprint == aligned.without_memory().fingerprint
 
     @pytest.mark.parametrize("usual", ["wordllama", "local:wordllama", resolve_embedding()])

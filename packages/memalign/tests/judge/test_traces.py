@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from memalign import Example, Judge, aio
 from memalign.content import span_tree, turns_of
 from memalign.errors import InputError, InvalidOutput, ModelUnavailable
-from memalign.judge.trace_reading import with_looks
-from memalign.judge.trace_tools import Look, look_of, look_schema, looks_in, show
+from memalign.judge.trace_reading import with_tool_calls
+from memalign.judge.trace_tools import ToolCall, show, tool_call_of, tool_call_schema, tool_calls_in
 from memalign.judge.verdict import sides_of, swapped
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
@@ -423,9 +423,9 @@ class TestLooks:
     def test_parts_of_a_span_together_are_all_of_it(self) -> None:
         tree = span_tree(flat(long_run(4, 9000)))
         assert tree is not None
-        first = show(tree, Look(kind="read", spans=("S2",)), 400)
+        first = show(tree, ToolCall(kind="read", spans=("S2",)), 400)
         count = int(first.splitlines()[1].split()[3].rstrip(":"))
-        parts = [show(tree, Look(kind="read", spans=("S2",), part=n), 400) for n in range(1, count + 1)]
+        parts = [show(tree, ToolCall(kind="read", spans=("S2",), part=n), 400) for n in range(1, count + 1)]
         assert all(estimate_tokens(part) <= 400 for part in parts)
         told = "".join(json.loads(part.splitlines()[1].split(": ", 1)[1]) for part in parts)
         assert told == f"outputs: {tree.spans[1].outputs}"
@@ -442,7 +442,7 @@ class TestLooks:
         judgment = one(example)
 
         prepared = aio.run(one.prepare(example))
-        again = with_looks(one, example, prepared, looks_in(judgment.notes))
+        again = with_tool_calls(one, example, prepared, tool_calls_in(judgment.notes))
         assert again.request == model.requests[-1]
 
     def test_with_swapped_sides_the_looks_into_both_are_told(self) -> None:
@@ -466,8 +466,8 @@ class TestLooks:
         assert sum("outline" in note for note in judgment.notes) == 1, "what is true of both is said once"
         turned = swapped(example, sides_of(one, example))
         for item, other, request in ((example, False, model.requests[-2]), (turned, True, model.requests[-1])):
-            seen = looks_in(judgment.notes, swapped=other)
-            assert with_looks(one, item, aio.run(one.prepare(item)), seen).request == request
+            seen = tool_calls_in(judgment.notes, swapped=other)
+            assert with_tool_calls(one, item, aio.run(one.prepare(item)), seen).request == request
 
     def test_an_item_without_two_sides_is_refused_before_anything_is_asked(self) -> None:
         one, model = judge(
@@ -491,15 +491,15 @@ class TestLooks:
     def test_whatever_a_model_writes_is_a_look_or_the_end(self, data: dict[str, Any]) -> None:
         tree = span_tree(flat(RUN))
         assert tree is not None
-        look = look_of(data)
+        look = tool_call_of(data)
         if look is not None:
             assert show(tree, look, 200)
-            assert looks_in([f"look 1: {look}"]) == (look,)
+            assert tool_calls_in([f"look 1: {look}"]) == (look,)
 
     def test_the_form_of_a_look_is_one_that_our_adapters_check(self) -> None:
-        assert misfit(looks(why="w" * 500), look_schema(brief=False)) is None
-        assert misfit(looks(why="w" * 500), look_schema(brief=True)) is not None
-        assert misfit({"look": "read"}, look_schema(brief=True)) is not None
+        assert misfit(looks(why="w" * 500), tool_call_schema(brief=False)) is None
+        assert misfit(looks(why="w" * 500), tool_call_schema(brief=True)) is not None
+        assert misfit({"look": "read"}, tool_call_schema(brief=True)) is not None
 
     def test_samples_look_once(self) -> None:
         one, model = judge(

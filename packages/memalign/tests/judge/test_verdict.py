@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memalign import Judge, evaluate
 from memalign.errors import InputError, ModelUnavailable
-from memalign.judge.samples import Ballot, count
+from memalign.judge.samples import Sample, count
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
@@ -200,14 +200,14 @@ class TestParameters:
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([1, 2, 3]), st.floats(0.01, 1), min_size=1), min_size=1, max_size=4))
-def test_the_order_of_ballots_changes_no_score(weights: list[dict[int, float]]) -> None:
-    ballots = []
+def test_the_order_of_samples_changes_no_score(weights: list[dict[int, float]]) -> None:
+    samples = []
     for each in weights:
         total = sum(each.values())
         chances: dict[Any, float] = {label: each.get(label, 0.0) / total for label in (1, 2, 3)}
-        ballots.append(Ballot(value=max(chances, key=lambda label: chances[label]), chances=chances))
+        samples.append(Sample(value=max(chances, key=lambda label: chances[label]), chances=chances))
     value_type = ValueType.of("int:1..3")
-    one, other = count(ballots, value_type, weigh=True), count(ballots[::-1], value_type, weigh=True)
+    one, other = count(samples, value_type, weigh=True), count(samples[::-1], value_type, weigh=True)
     assert one.chances == pytest.approx(other.chances)
     assert sum((one.chances or {}).values()) == pytest.approx(1.0)
 

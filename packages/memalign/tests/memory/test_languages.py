@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign import Example
-from memalign.memory import Case, Memory, Voice
+from memalign.memory import Annotation, Case, Memory
 from memalign.memory.lexical import overlap, signatures
 from memalign.memory.retrieval import Neighbourhood, embedding_text
 from memalign.models.wordllama import WordLlamaEmbedding
@@ -129,7 +129,7 @@ async def memory_of(examples: list[Example], *, embedded_by: str = EMBEDDER.name
     cases = [
         Case(
             example=example,
-            voices=(Voice(id=example.id, source="ana", value=True, state="learned"),),
+            annotations=(Annotation(id=example.id, source="ana", value=True, state="learned"),),
             vector=vector.tobytes(),
         )
         for example, vector in zip(examples, vectors, strict=True)
@@ -174,7 +174,7 @@ class TestRetrieval:
         examples = [Example(id=f"t-{n}", inputs=one, outputs=two) for n, (one, two) in enumerate(ENGLISH_CASES)]
         memory = await memory_of(examples)
         for item in examples:
-            other = msgspec.structs.replace(item, id="new", expectations="something, so that it is no twin")
+            other = msgspec.structs.replace(item, id="new", expectations="something, so that it is no duplicate")
             vector = (await EMBEDDER.embed([embedding_text(other)]))[0]
             ranked = np.argsort(-(memory.matrix @ vector), kind="stable")
             assert await found(memory, other, 2) == [memory.cases[int(index)].id for index in ranked[:2]]

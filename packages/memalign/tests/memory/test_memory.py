@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from memalign import Example, Feedback
 from memalign.errors import UnknownKey
-from memalign.memory import Case, Memory, Probe, Tombstone, Voice, policy_label
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Tombstone, policy_label
 from memalign.memory.budget import Budget, fit_guidelines
-from memalign.memory.precedence import standing
+from memalign.memory.precedence import precedence
 from memalign.memory.retrieval import CHOICE, Hit, Neighbourhood, embedding_text, stumbled
 from memalign.memory.working_memory import assemble
 from memalign.prompts.tokens import estimate_tokens
@@ -33,12 +33,12 @@ def case(
     *,
     content: str | None = None,
     label: Value = True,
-    probe: Value = True,
+    pre_alignment: Value = True,
 ) -> Case:
     return Case(
         example=Example(id=name, inputs=content or f"content {name}"),
-        voices=(Voice(id=name, source="ana", value=label, state="learned"),),
-        probe=Probe(value=probe, judge="x"),
+        annotations=(Annotation(id=name, source="ana", value=label, state="learned"),),
+        pre_alignment=PreAlignmentVerdict(value=pre_alignment, judge="x"),
         vector=None if vector is None else np.array(vector, dtype=np.float32).tobytes(),
     )
 
@@ -66,16 +66,16 @@ class TestRetrieval:
         assert ids(found, self.item, self.near, 9) == ["b", "c", "a"]
 
     def test_a_case_that_the_judge_got_wrong_goes_before_nearer_ones(self) -> None:
-        found = memory(case("a", self.near), case("b", [0.8, 0.6], probe=False))
+        found = memory(case("a", self.near), case("b", [0.8, 0.6], pre_alignment=False))
         assert ids(found, self.item, self.near, 2) == ["b", "a"]
 
     def test_but_not_from_too_far_away(self) -> None:
-        found = memory(*(case(f"a{n}", self.near) for n in range(4)), case("z", self.far, probe=False))
+        found = memory(*(case(f"a{n}", self.near) for n in range(4)), case("z", self.far, pre_alignment=False))
         assert "z" not in ids(found, self.item, self.near, 2)
 
     def test_an_identical_case_is_always_in_and_first_also_without_a_vector(self) -> None:
         item = Example(id="new", inputs="content z")
-        others = [case(f"a{n}", self.near, probe=False) for n in range(9)]
+        others = [case(f"a{n}", self.near, pre_alignment=False) for n in range(9)]
         assert ids(memory(*others, case("z", self.far)), item, self.near, 2)[0] == "z"
         assert ids(memory(*others, case("z", self.far)), item, self.near, 1) == ["z"]
         assert ids(memory(*others, case("z", self.far)), item, [], 5) == ["z"]
@@ -86,23 +86,25 @@ class TestRetrieval:
 
     def test_the_most_useful_case_of_a_label_that_would_be_missing_takes_the_last_place(self) -> None:
         others = [case(f"a{n}", self.near) for n in range(3)]
-        found = many(*others, case("b", [0.8, 0.6], label=False, probe=False), case("y", self.far, label=False))
+        found = many(*others, case("b", [0.8, 0.6], label=False, pre_alignment=False), case("y", self.far, label=False))
         assert ids(found, self.item, self.near, 2) == ["a0", "b"]
-        rest = many(*others, case("b", [0.8, 0.6], label=False, probe=True), case("c", [0.6, 0.8], label=False))
+        rest = many(*others, case("b", [0.8, 0.6], label=False, pre_alignment=True), case("c", [0.6, 0.8], label=False))
         assert ids(rest, self.item, self.near, 3)[:1] == ["b"], "it was misjudged"
-        right = many(*(case(f"a{n}", self.near) for n in range(4)), case("b", [0.8, 0.6], label=False, probe=False))
+        right = many(
+            *(case(f"a{n}", self.near) for n in range(4)), case("b", [0.8, 0.6], label=False, pre_alignment=False)
+        )
         assert ids(right, self.item, self.near, 3) == ["a0", "a1", "b"]
 
     def test_of_a_few_cases_the_nearest_are_shown_whatever_their_labels(self) -> None:
         near = [case(f"a{n}", self.near) for n in range(2)]
-        other = case("b", [0.8, 0.6], label=False, probe=False)
+        other = case("b", [0.8, 0.6], label=False, pre_alignment=False)
         filler = [case(f"z{n:02}", self.far) for n in range(CHOICE - 3)]
         assert ids(memory(*near, other, *filler[1:]), self.item, self.near, 2) == ["a0", "a1"]
         assert ids(memory(*near, other, *filler), self.item, self.near, 2) == ["a0", "b"]
 
     def test_a_label_is_not_bought_with_the_identical_case_or_the_only_one_of_another(self) -> None:
         item = Example(id="new", inputs="content a")
-        found = many(case("a", self.near), case("b", self.near, label=False, probe=False), case("c", self.near))
+        found = many(case("a", self.near), case("b", self.near, label=False, pre_alignment=False), case("c", self.near))
         assert ids(found, item, self.near, 1) == ["a"]
         assert ids(found, item, self.near, 2) == ["a", "b"]
 
@@ -138,30 +140,34 @@ class TestRetrieval:
     def test_a_judge_stumbled_where_its_verdict_was_another(
         self, spec: str, label: Value, verdict: Value, wrong: bool
     ) -> None:
-        one = case("a", label=label, probe=verdict)
+        one = case("a", label=label, pre_alignment=verdict)
         assert stumbled(memory(one), one, ValueType.of(spec)) is wrong
 
 
 class TestPolicy:
     @staticmethod
-    def voice(source: str, value: Value | None, at: str | None = None) -> Feedback:
+    def annotation(source: str, value: Value | None, at: str | None = None) -> Feedback:
         return Feedback(id="t", source=source, value=value, rationale="x", created_at=at)
 
     def test_authority_then_majority_then_recency(self) -> None:
-        ana, ben, cleo = self.voice("ana", True), self.voice("ben", True), self.voice("cleo", False, "2026-01-01")
+        ana, ben, cleo = (
+            self.annotation("ana", True),
+            self.annotation("ben", True),
+            self.annotation("cleo", False, "2026-01-01"),
+        )
         assert policy_label([ana, ben, cleo]) is True
         assert policy_label([ana, ben, cleo], ["dora", "cleo"]) is False
         assert policy_label([ana, cleo]) is False, "the one with a time is the later one"
-        assert policy_label([ana, self.voice("ben", None)]) is True
-        assert policy_label([self.voice("ben", None)], ["ben"]) is None
+        assert policy_label([ana, self.annotation("ben", None)]) is True
+        assert policy_label([self.annotation("ben", None)], ["ben"]) is None
         assert policy_label([]) is None
 
     @given(
         st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 3), st.none() | st.just("2026-01-01")), max_size=5)
     )
-    def test_the_order_of_voices_does_not_matter(self, said: list[tuple[str, int, str | None]]) -> None:
-        voices = [self.voice(*each) for each in said]
-        labels = {policy_label(list(order)) for order in permutations(voices)}
+    def test_the_order_of_annotations_does_not_matter(self, said: list[tuple[str, int, str | None]]) -> None:
+        annotations = [self.annotation(*each) for each in said]
+        labels = {policy_label(list(order)) for order in permutations(annotations)}
         assert len(labels) == 1
         assert labels <= {value for _, value, _ in said} | {None}
 
@@ -169,9 +175,10 @@ class TestPolicy:
 class TestKeys:
     found = memory(case("t-1"), case("t-2"), tombstones=(Tombstone(key="t-0@ana"),))
 
-    def test_an_id_names_all_its_voices_and_a_key_one(self) -> None:
+    def test_an_id_names_all_its_annotations_and_a_key_one(self) -> None:
         both = msgspec.structs.replace(
-            self.found.cases[0], voices=(*self.found.cases[0].voices, Voice(id="t-1", source="ben", value=True))
+            self.found.cases[0],
+            annotations=(*self.found.cases[0].annotations, Annotation(id="t-1", source="ben", value=True)),
         )
         found = memory(both, self.found.cases[1])
         assert found.keys("t-1") == ("t-1@ana", "t-1@ben")
@@ -196,16 +203,18 @@ class TestHash:
     def test_what_can_change_a_verdict_changes_the_hash_and_what_explains_does_not(self) -> None:
         found = memory(case("a"), case("b"))
         replace = msgspec.structs.replace
-        voice = found.cases[0].voices[0]
+        annotation = found.cases[0].annotations[0]
 
-        def with_voice(**changes: Any) -> Memory:
-            return replace(found, cases=(replace(found.cases[0], voices=(replace(voice, **changes),)), found.cases[1]))
+        def with_annotation(**changes: Any) -> Memory:
+            return replace(
+                found, cases=(replace(found.cases[0], annotations=(replace(annotation, **changes),)), found.cases[1])
+            )
 
-        same = [replace(found, tombstones=(Tombstone(key="x@y"),)), with_voice(reason="explained"), replace(found)]
+        same = [replace(found, tombstones=(Tombstone(key="x@y"),)), with_annotation(reason="explained"), replace(found)]
         other = [
-            with_voice(value=False),
-            with_voice(rationale="x"),
-            with_voice(state="disputed"),
+            with_annotation(value=False),
+            with_annotation(rationale="x"),
+            with_annotation(state="disputed"),
             replace(found, authority=("ana",)),
             replace(found, cases=found.cases[:1]),
             replace(found, guidelines=(Guideline(id="G1", text="x"),)),
@@ -256,7 +265,7 @@ class TestGuidelines:
         # Without a vector the oldest, and what corrected the judge before what did not.
         blind = memory(*(case(name) for name in topics), guidelines=rules, guideline_tokens=tokens)
         assert [g.id for g in blind.settled().semantic] == ["G1", "G2", "G3"]
-        wrong = (case(name, vector, probe=name not in "bc") for name, vector in topics.items())
+        wrong = (case(name, vector, pre_alignment=name not in "bc") for name, vector in topics.items())
         mended = memory(*wrong, guidelines=rules, guideline_tokens=tokens)
         assert [g.id for g in mended.settled().semantic] == ["G2", "G3", "G4"]
 
@@ -279,12 +288,12 @@ class TestGuidelines:
         assert len(left) == len(rules) - len(kept)
 
     @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
-    def test_each_text_is_standing_and_deciding_again_changes_nothing(
+    def test_each_text_is_precedence_and_deciding_again_changes_nothing(
         self, texts: list[str], dice: random.Random
     ) -> None:
         rules = [Guideline(id=f"G{n}", text=text, pinned=dice.random() < 0.3) for n, text in enumerate(texts, 1)]
-        shown = standing(rules)
-        assert standing(shown) == shown
+        shown = precedence(rules)
+        assert precedence(shown) == shown
         active = [g.text.strip("!").casefold() for g in shown if g.status == "active"]
         assert sorted(active) == sorted({text.strip("!").casefold() for text in texts})
 
@@ -321,7 +330,7 @@ def test_what_is_kept_of_shown_cases_may_be_emptied_by_another_thread_at_any_mom
         def __setitem__(self, key: Any, value: Any) -> None:
             """As if another thread had emptied it right after."""
 
-    case = Case(example=Example(id="a", outputs="x"), voices=(Voice(id="a", source="ana", value=True),))
+    case = Case(example=Example(id="a", outputs="x"), annotations=(Annotation(id="a", source="ana", value=True),))
     memory = Memory(cases=(case,))
     memory.__dict__["_shown"] = Emptied()
     hits = [Hit(case=case, similarity=1.0, identical=True, misjudged=False, label=True)]
@@ -330,5 +339,5 @@ def test_what_is_kept_of_shown_cases_may_be_emptied_by_another_thread_at_any_mom
 
 
 def test_labels_of_another_type_than_the_judge_has_now_are_compared_as_they_are() -> None:
-    found = memory(case("a", label="good", probe="bad"), case("b", label="good", probe="good"))
+    found = memory(case("a", label="good", pre_alignment="bad"), case("b", label="good", pre_alignment="good"))
     assert [stumbled(found, each, ValueType.of("float:0..1")) for each in found.cases] == [True, False]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memalign.memory.directive_check import order_in
+from memalign.memory.directive_check import directive_in
 from memalign.values import ValueType
 
 
@@ -29,7 +29,7 @@ from memalign.values import ValueType
     ],
 )
 def test_an_order_is_seen(text: str, spec: str) -> None:
-    assert order_in(text, ValueType.of(spec)) is not None
+    assert directive_in(text, ValueType.of(spec)) is not None
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_an_order_is_seen(text: str, spec: str) -> None:
     ],
 )
 def test_a_rule_is_none(text: str, spec: str) -> None:
-    assert order_in(text, ValueType.of(spec)) is None
+    assert directive_in(text, ValueType.of(spec)) is None
 
 
 def test_without_a_type_the_words_of_yes_and_no_count() -> None:
-    assert order_in("Always answer true.") is not None
-    assert order_in("Always answer B.") is None
+    assert directive_in("Always answer true.") is not None
+    assert directive_in("Always answer B.") is None

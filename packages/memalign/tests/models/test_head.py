@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memalign.models.base import ChatRequest
-from memalign.models.shared_prefix import Heads
+from memalign.models.shared_prefix import SharedPrefixes
 from memalign.types import Usage
 
 
@@ -15,14 +15,14 @@ def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.", **c
     return ChatRequest(system=system, user=user, schema={"type": "object"}, temperature=0.0, **changes)
 
 
-def after(asked: ChatRequest, *, cached: int = 30, prompt: int = 90) -> Heads:
-    heads = Heads()
-    heads.read(asked, Usage(input_tokens=prompt, cached_tokens=cached, output_tokens=10), head_apart=True)
+def after(asked: ChatRequest, *, cached: int = 30, prompt: int = 90) -> SharedPrefixes:
+    heads = SharedPrefixes()
+    heads.read(asked, Usage(input_tokens=prompt, cached_tokens=cached, output_tokens=10), prefix_apart=True)
     return heads
 
 
 def test_nothing_is_known_at_first() -> None:
-    heads = Heads()
+    heads = SharedPrefixes()
     assert not heads.goes_on(request())
     assert not heads.may_be_cached(request())
     assert not heads.never_kept(request())
@@ -68,9 +68,9 @@ def test_a_head_that_is_little_of_its_prompt_is_not_looked_for_once_another_came
     small = request(system="Short.")
     heads = after(small, cached=24, prompt=90)  # 24 of 100 tokens
     assert heads.may_be_cached(small)
-    heads.read(request(), Usage(input_tokens=90, cached_tokens=25, output_tokens=10), head_apart=True)
+    heads.read(request(), Usage(input_tokens=90, cached_tokens=25, output_tokens=10), prefix_apart=True)
     assert not heads.may_be_cached(small)
-    heads.read(small, Usage(input_tokens=90, cached_tokens=24, output_tokens=10), head_apart=True)
+    heads.read(small, Usage(input_tokens=90, cached_tokens=24, output_tokens=10), prefix_apart=True)
     assert heads.may_be_cached(request())
 
 
@@ -78,19 +78,19 @@ def test_where_a_prompt_cannot_be_cut_no_head_is_read_apart() -> None:
     heads = after(request(), cached=0)
     assert heads.never_kept(request())
     assert not heads.never_kept(request(system="Answer in words."))
-    heads.read(request(), Usage(input_tokens=90, cached_tokens=0, output_tokens=10), head_apart=False)
+    heads.read(request(), Usage(input_tokens=90, cached_tokens=0, output_tokens=10), prefix_apart=False)
     assert heads.never_kept(request())
 
 
 def test_what_went_on_keeps_the_length_of_its_head() -> None:
     heads = after(request(), cached=30)
-    heads.read(request(), Usage(input_tokens=90, cached_tokens=89, output_tokens=10), head_apart=False)
+    heads.read(request(), Usage(input_tokens=90, cached_tokens=89, output_tokens=10), prefix_apart=False)
     assert heads.is_whole(request(), 30)
 
 
 def test_old_heads_are_forgotten() -> None:
     heads = after(request())
     for number in range(64):
-        heads.read(request(system=str(number)), Usage(input_tokens=9, cached_tokens=5), head_apart=True)
+        heads.read(request(system=str(number)), Usage(input_tokens=9, cached_tokens=5), prefix_apart=True)
     assert not heads.may_be_cached(request())
     assert heads.may_be_cached(request(system="0"))

@@ -488,7 +488,7 @@ async def test_a_provider_that_takes_few_calls_is_asked_fewer_at_a_time_and_answ
         model = model_at(endpoint, ceiling=64, retry=Retry(attempts=8, base_seconds=0.02))
         replies = await asyncio.gather(*(model.complete(REQUEST) for _ in range(120)))
     assert [reply.data for reply in replies] == [ANSWER] * 120
-    assert model._slots.limit <= 12
+    assert model._limiter.limit <= 12
     assert busy.refused < 120
 
 

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.errors import ModelUnavailable, RateLimited
-from memalign.models import slots as slots_module
-from memalign.models.concurrency import Slots
+from memalign.models import concurrency as slots_module
+from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.retry import AttemptFailed, Retry, retry_after
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -97,7 +97,7 @@ async def test_a_bug_is_not_retried():
         await QUICK.run(attempt, subject="m")
 
 
-async def _hold(slots: Slots, seen: list[int], now: list[int], lock: threading.Lock) -> None:
+async def _hold(slots: ConcurrencyLimiter, seen: list[int], now: list[int], lock: threading.Lock) -> None:
     async with slots:
         with lock:
             now.append(1)
@@ -110,7 +110,7 @@ async def _hold(slots: Slots, seen: list[int], now: list[int], lock: threading.L
 def test_slots_are_counted_over_all_event_loops():
     seen: list[int] = []
     now: list[int] = []
-    slots, lock = Slots(3), threading.Lock()
+    slots, lock = ConcurrencyLimiter(3), threading.Lock()
 
     async def many() -> None:
         await asyncio.gather(*(_hold(slots, seen, now, lock) for _ in range(20)))
@@ -127,7 +127,7 @@ def test_slots_are_counted_over_all_event_loops():
 async def test_a_cancelled_wait_gives_its_slot_to_the_next():
     seen: list[int] = []
     now: list[int] = []
-    slots, lock = Slots(1), threading.Lock()
+    slots, lock = ConcurrencyLimiter(1), threading.Lock()
     tasks = [asyncio.create_task(_hold(slots, seen, now, lock)) for _ in range(12)]
     await asyncio.sleep(0.001)
     for task in tasks[1::2]:
@@ -139,7 +139,7 @@ async def test_a_cancelled_wait_gives_its_slot_to_the_next():
 
 
 async def test_a_slot_that_was_handed_over_to_a_cancelled_wait_is_not_lost():
-    slots = Slots(1)
+    slots = ConcurrencyLimiter(1)
     async with slots:
         waiting = asyncio.create_task(slots.__aenter__())
         await asyncio.sleep(0)
@@ -152,7 +152,7 @@ async def test_a_slot_that_was_handed_over_to_a_cancelled_wait_is_not_lost():
 
 
 def test_a_slot_is_not_handed_to_a_loop_that_is_closed():
-    slots = Slots(1)
+    slots = ConcurrencyLimiter(1)
     loop = asyncio.new_event_loop()
 
     async def take() -> None:
@@ -170,7 +170,7 @@ def test_a_slot_is_not_handed_to_a_loop_that_is_closed():
 
 
 def test_calls_that_are_answered_make_room_for_more_up_to_the_ceiling():
-    slots = Slots(4, most=20)
+    slots = ConcurrencyLimiter(4, most=20)
     for _ in range(4):
         slots.succeeded()
     assert slots.limit == 8  # a round doubles it
@@ -180,14 +180,14 @@ def test_calls_that_are_answered_make_room_for_more_up_to_the_ceiling():
 
 
 def test_without_a_ceiling_above_it_the_number_stays():
-    slots = Slots(3)
+    slots = ConcurrencyLimiter(3)
     for _ in range(100):
         slots.succeeded()
     assert slots.limit == 3
 
 
 def test_a_burst_of_refusals_says_how_many_are_taken():
-    slots = Slots(16, most=64)
+    slots = ConcurrencyLimiter(16, most=64)
     before = time.monotonic()
     for _ in range(6):
         slots.overloaded(began=before)
@@ -201,7 +201,7 @@ def test_a_burst_of_refusals_says_how_many_are_taken():
 
 
 def test_a_burst_in_which_all_were_refused_halves_the_number():
-    slots = Slots(16, most=64)
+    slots = ConcurrencyLimiter(16, most=64)
     before = time.monotonic()
     for _ in range(16):
         slots.overloaded(began=before)
@@ -210,7 +210,7 @@ def test_a_burst_in_which_all_were_refused_halves_the_number():
 
 @pytest.mark.parametrize("room", [1, 3, 9, 40])
 def test_a_provider_whose_limit_stays_refuses_few_calls(room: int):
-    slots, refused, answered = Slots(16, most=64), 0, 0
+    slots, refused, answered = ConcurrencyLimiter(16, most=64), 0, 0
     while answered < 2_000:
         began = time.monotonic()
         taken = min(room, slots.limit)
@@ -254,7 +254,7 @@ def run_of(
     monkeypatch: pytest.MonkeyPatch, *, share: float = 0.0, room: int = 64, away: tuple[float, float] = (0, 0)
 ) -> Run:
     """A server that refuses a `share` of calls at random, all beyond `room` at a time, and all while it is `away`."""
-    clock, chance, slots, run = Clock(), random.Random(5), Slots(16, most=256), Run()
+    clock, chance, slots, run = Clock(), random.Random(5), ConcurrencyLimiter(16, most=256), Run()
     monkeypatch.setattr(slots_module, "time", clock)
     in_flight = 0
 
@@ -322,7 +322,7 @@ def test_after_an_outage_all_slots_come_back(monkeypatch: pytest.MonkeyPatch):
 
 
 async def test_below_one_slot_calls_are_spaced_out():
-    slots = Slots(1, most=2)
+    slots = ConcurrencyLimiter(1, most=2)
     slots.succeeded(began=time.monotonic() - 0.05)
     slots.overloaded(began=time.monotonic())  # two are too many
     for _ in range(2):
@@ -342,7 +342,7 @@ async def test_below_one_slot_calls_are_spaced_out():
 
 @given(st.lists(st.booleans(), max_size=200), st.integers(1, 8), st.integers(1, 40))
 def test_the_number_stays_between_one_and_the_ceiling(answered: list[bool], count: int, most: int):
-    slots = Slots(count, most=most)
+    slots = ConcurrencyLimiter(count, most=most)
     for good in answered:
         if good:
             slots.succeeded()
@@ -352,7 +352,7 @@ def test_the_number_stays_between_one_and_the_ceiling(answered: list[bool], coun
 
 
 async def test_room_that_opens_is_given_to_those_who_wait():
-    slots = Slots(1, most=2)
+    slots = ConcurrencyLimiter(1, most=2)
     async with slots:
         waiting = asyncio.create_task(slots.__aenter__())
         await asyncio.sleep(0)

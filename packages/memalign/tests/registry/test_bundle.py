@@ -81,7 +81,7 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 def deep(document: dict[str, Any]) -> dict[str, Any]:
     copy = json.loads(json.dumps(document))
-    copy["memory"]["cases"][0]["voices"][0]["rationale"] = "somebody edited this"
+    copy["memory"]["cases"][0]["annotations"][0]["rationale"] = "somebody edited this"
     return dict(copy)
 
 

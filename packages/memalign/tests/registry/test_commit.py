@@ -34,14 +34,14 @@ def test_two_rules_of_one_number_are_told_apart(registry: Registry) -> None:
     registry.create(BASE)
     mine = write_guideline(registry.load("helpfulness"), "Be kind.", by="ben")  # G3 as well, outside the registry
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
-    behind = Guideline(id="G4", text="be kind", status="superseded", shown_by="G3")
+    behind = Guideline(id="G4", text="be kind", status="superseded", superseded_by="G3")
     relations = (Relation(pair=("G1", "G3"), verdict="unrelated"), Relation(pair=("G3", "G4"), verdict="newer"))
     grown = replace(mine.memory, guidelines=(*mine.memory.guidelines, behind), relations=relations, next_guideline=5)
     mine = mine.replace(memory=grown)
     registry.save(mine, note="by hand")
     kept = registry.load("helpfulness")
     assert [name for name, _ in ids(kept)] == ["G1", "G2", "G4", "G5"]
-    assert kept.memory.guideline("G4").shown_by == "G5"
+    assert kept.memory.guideline("G4").superseded_by == "G5"
     assert [(*each.pair, each.verdict) for each in kept.memory.relations] == [
         ("G1", "G5", "unrelated"),
         ("G4", "G5", "older"),  # the same of the two took the other's place

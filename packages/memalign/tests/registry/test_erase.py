@@ -17,8 +17,8 @@ from memalign import MemAlign, Memory, Registry
 from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InvalidRows, JudgeNotFound, ModelUnavailable, RegistryError, UnknownKey
-from memalign.memory import Case, Voice
-from memalign.registry.residue import Traces
+from memalign.memory import Annotation, Case
+from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Guideline
 from tests.support.registry import (
@@ -42,11 +42,11 @@ FAR = "Rua das Flores 12, third floor on the left, is where the parcel of the cu
 
 def secret_case(*sources: str) -> Case:
     example = Example(id="t-7", inputs={"note": SECRET}, outputs="Hm.", meta={"address": FAR})
-    voices = tuple(
-        Voice(id="t-7", source=source, value=False, rationale=f"{source} says: {SECRET}", state="learned")
+    annotations = tuple(
+        Annotation(id="t-7", source=source, value=False, rationale=f"{source} says: {SECRET}", state="learned")
         for source in sorted(sources)
     )
-    return Case(example=example, voices=voices, vector=b"\x01\x02\x03\x04" * 4)
+    return Case(example=example, annotations=annotations, vector=b"\x01\x02\x03\x04" * 4)
 
 
 def nowhere(path: Path, *texts: str) -> bool:
@@ -75,7 +75,7 @@ def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, path:
     assert receipt.guidelines == ("G1",)
     assert receipt.pending == ("t-1@ana",)
     assert [(v.number, v.feedback, v.cases, v.guidelines) for v in receipt.versions] == [(2, 1, 1, 1)]
-    assert receipt.head == 3
+    assert receipt.latest == 3
     assert "no trace found" in receipt.searched
     states = [(v.number, v.action, v.redacted, v.feedback, v.guidelines) for v in registry.history("helpfulness")]
     assert states == [(1, "create", False, 0, 0), (2, "save", True, 2, 1), (3, "erase", False, 2, 1)]
@@ -103,7 +103,7 @@ def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Reg
     assert [v.number for v in receipt.versions] == [2, 3]
     restored = learned.rollback("helpfulness", 2)
     assert keys_of(restored) == {"t-1@ana", "t-8@bob"}
-    assert {voice.key: voice.state for voice in restored.memory.voices()} == {
+    assert {annotation.key: annotation.state for annotation in restored.memory.annotations()} == {
         "t-1@ana": "pending",
         "t-8@bob": "learned",
     }
@@ -113,7 +113,7 @@ def test_a_head_that_never_held_it_gets_no_new_version(registry: Registry, path:
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge())
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
-    assert receipt.head is None
+    assert receipt.latest is None
     assert [v.redacted for v in registry.history("helpfulness")] == [True, False]
     assert nowhere(path, SECRET)
 
@@ -153,9 +153,11 @@ def test_no_random_text_that_was_erased_is_left_in_the_file(memory: Memory, secr
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "r.db"
         registry = Registry(f"sqlite:///{path}")
-        voice = Voice(id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret}, state="learned")
-        taught = Case(example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]), voices=(voice,))
-        rule = Guideline(id=f"G{memory.next_guideline}", text="a new rule", exposed_to=(voice.key,))
+        annotation = Annotation(
+            id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret}, state="learned"
+        )
+        taught = Case(example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]), annotations=(annotation,))
+        rule = Guideline(id=f"G{memory.next_guideline}", text="a new rule", exposed_to=(annotation.key,))
         cases = tuple(sorted((*memory.cases, taught), key=lambda c: c.id))
         registry.create(judge(memory))
         registry.save(
@@ -165,7 +167,7 @@ def test_no_random_text_that_was_erased_is_left_in_the_file(memory: Memory, secr
         )
         registry.save(judge(memory), action="unalign")
         registry.erase("helpfulness", ["ÿ-secret"], rederive=False)
-        assert nowhere(path, voice.key, "ÿ-secret")
+        assert nowhere(path, annotation.key, "ÿ-secret")
         for text in (secret, told):
             assert text in str(memory) or spelled(text) not in bytes_of(path)
         assert registry.load("helpfulness", 1).memory == memory
@@ -256,7 +258,7 @@ def test_survivors_are_derived_again_when_a_model_answers(path: Path):
     assert receipt.rederived == ("G2",)
     assert [v.action for v in registry.history("helpfulness")] == ["create", "erase", "align"]
     assert all(SECRET not in request.user + request.system for request in chat.requests)
-    (survivor,) = registry.load("helpfulness").memory.voices()
+    (survivor,) = registry.load("helpfulness").memory.annotations()
     assert survivor.state == "learned"
 
 
@@ -276,7 +278,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(learned: Registry, pat
     before = all_versions(learned)
     receipt = learned.erase("helpfulness", ["t-7"], dry_run=True)
     assert receipt.dry_run
-    assert receipt.head is None
+    assert receipt.latest is None
     assert receipt.guidelines == ("G1",)
     assert "would be erased: t-7@ana" in str(receipt)
     assert all_versions(learned) == before
@@ -298,12 +300,12 @@ def test_a_persons_guideline_that_repeats_the_words_goes_too_and_is_named(regist
 def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry, path: Path):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
     first = memory.cases[0]
-    waiting = replace(first, voices=(replace(first.voices[0], state="pending", reason="waits for t-7@bob"),))
+    waiting = replace(first, annotations=(replace(first.annotations[0], state="pending", reason="waits for t-7@bob"),))
     registry.create(judge(replace(memory, cases=(waiting, *memory.cases[1:]))), note=f"after the call: {SECRET}")
     registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(path, SECRET, "t-7@bob")
     assert registry.history("helpfulness")[0].note == "(erased)"
-    assert registry.load("helpfulness").memory.cases[0].voices[0].reason == "(erased)"
+    assert registry.load("helpfulness").memory.cases[0].annotations[0].reason == "(erased)"
 
 
 @pytest.mark.parametrize(
@@ -320,9 +322,9 @@ def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry
     ],
 )
 def test_so_are_words_of_languages_that_write_no_spaces(registry: Registry, path: Path, told: str, rule: str):
-    voice = Voice(id="t-7", source="bob", value=False, rationale=told, state="learned")
+    annotation = Annotation(id="t-7", source="bob", value=False, rationale=told, state="learned")
     example = Example(id="t-7", inputs="q", outputs="a")
-    registry.create(judge(memory_of(case("t-1", "ana"), Case(example=example, voices=(voice,)), size=1)))
+    registry.create(judge(memory_of(case("t-1", "ana"), Case(example=example, annotations=(annotation,)), size=1)))
     registry.update("helpfulness", lambda judge: write_guideline(judge, rule, by="dora"), note=f"Bob: {told}")
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(path, told, rule)
@@ -334,14 +336,16 @@ def test_so_are_words_of_languages_that_write_no_spaces(registry: Registry, path
 def test_words_that_happen_to_be_an_older_reasons_are_blanked_there_too(registry: Registry, path: Path):
     first = case("t-1", "ana")
     waiting = replace(
-        first, voices=(replace(first.voices[0], state="pending", reason="the model timed out after 60 s"),)
+        first, annotations=(replace(first.annotations[0], state="pending", reason="the model timed out after 60 s"),)
     )
     registry.create(judge(memory_of(waiting)))
-    terse = replace(case("t-2", "ben"), voices=(Voice(id="t-2", source="ben", value=False, rationale="Timed out."),))
+    terse = replace(
+        case("t-2", "ben"), annotations=(Annotation(id="t-2", source="ben", value=False, rationale="Timed out."),)
+    )
     registry.save(judge(memory_of(first, terse, size=1)))
     receipt = registry.erase("helpfulness", ["t-2"], rederive=False)
     assert "no trace found" in receipt.searched
-    assert registry.load("helpfulness", 1).memory.cases[0].voices[0].reason == "(erased)"
+    assert registry.load("helpfulness", 1).memory.cases[0].annotations[0].reason == "(erased)"
 
 
 def test_the_right_file_is_searched_after_the_process_changed_its_folder(
@@ -361,7 +365,7 @@ def test_the_right_file_is_searched_after_the_process_changed_its_folder(
 
 def test_a_journal_that_is_gone_when_it_is_to_be_searched_holds_nothing(tmp_path: Path):
     (tmp_path / "there").write_bytes(b"12345")
-    assert Traces([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (5, [])
+    assert Residue([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (5, [])
 
 
 def test_bytes_that_are_no_text_are_searched_all_the_same(tmp_path: Path):
@@ -369,8 +373,8 @@ def test_bytes_that_are_no_text_are_searched_all_the_same(tmp_path: Path):
     noise = b"\xed\xa0\x80\xe0\x80\x80\xf4\x90\x80\x80\xff" * 9
     (tmp_path / "noise").write_bytes(noise)
     (tmp_path / "left").write_bytes(noise + told.encode() + noise)
-    assert Traces([told]).in_files([tmp_path / "noise"], [noise]) == (len(noise), [])
-    assert Traces([told]).in_files([tmp_path / "left"], [])[1] == ["a run of eight erased words in left"]
+    assert Residue([told]).in_files([tmp_path / "noise"], [noise]) == (len(noise), [])
+    assert Residue([told]).in_files([tmp_path / "left"], [])[1] == ["a run of eight erased words in left"]
 
 
 def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_either(path: Path):
@@ -421,8 +425,8 @@ def test_short_words_that_survivors_use_too_are_no_trace(registry: Registry):
 
     def small(name: str, text: str) -> Case:
         content = [{"role": "user", "key": text, "state": "pending"}]
-        voice = Voice(id=name, source="ana", value=True, rationale=text, meta={"kind": "voice"})
-        return Case(example=Example(id=name, conversation=content), voices=(voice,))
+        annotation = Annotation(id=name, source="ana", value=True, rationale=text, meta={"kind": "annotation"})
+        return Case(example=Example(id=name, conversation=content), annotations=(annotation,))
 
     registry.create(
         judge(Memory(cases=tuple(small(f"t-{n}", text) for n, text in enumerate(("id", "key", "cold", ":")))))

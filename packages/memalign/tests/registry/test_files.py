@@ -67,10 +67,10 @@ def test_a_damaged_row_is_named_and_the_rest_can_be_read(path: Path):
     registry.create(judge(memory_of(case("t-1", "ana"))))
     registry.create(judge(name="tone"))
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE memalign_rows SET body = ? WHERE kind = 'voice'", [b"{not json"])
+    connection.execute("UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", [b"{not json"])
     connection.commit()
     connection.close()
-    with pytest.raises(RegistryError, match="a row of kind voice is damaged"):
+    with pytest.raises(RegistryError, match="a row of kind annotation is damaged"):
         registry.load("helpfulness")
     assert registry.load("tone") == judge(name="tone")
 

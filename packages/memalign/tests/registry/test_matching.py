@@ -7,7 +7,7 @@ import pytest
 from memalign import Judge, Registry
 from memalign.align.forget import forget
 from memalign.errors import InputError, UnknownKey
-from memalign.memory import Case, Memory, Voice
+from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example
 from tests.support.registry import judge
 
@@ -21,7 +21,7 @@ def spoken(
     value: bool | str = True,
     **meta: str,
 ) -> Case:
-    voice = Voice(
+    annotation = Annotation(
         id=name,
         source=source,
         value=value,
@@ -30,7 +30,7 @@ def spoken(
         state="learned",
         reason="kept as an example",
     )
-    return Case(example=Example(id=name, inputs=inputs, outputs="fine"), voices=(voice,))
+    return Case(example=Example(id=name, inputs=inputs, outputs="fine"), annotations=(annotation,))
 
 
 CASES = (
@@ -102,7 +102,9 @@ def test_a_text_that_is_nowhere_is_not_repeated_by_the_error(registry: Registry)
     assert len(registry.history("helpfulness")) == 1
 
 
-def test_a_case_of_the_same_id_is_searched_in_the_versions_in_which_a_voice_stood_beside_it(registry: Registry) -> None:
+def test_a_case_of_the_same_id_is_searched_in_the_versions_in_which_a_annotation_stood_beside_it(
+    registry: Registry,
+) -> None:
     registry.create(judge(Memory(cases=(spoken("t-1", "old José"),))))
     registry.update("helpfulness", lambda head: without(head, "t-1@ana"))
     fresh = Memory(cases=(spoken("t-1", "something new", source="ben"),))

@@ -104,7 +104,7 @@ def test_stopped_in_an_align_nothing_is_learned_or_all_of_it(path: Path):
             break
     assert statement > 6
     learned = Registry(url).load("helpfulness").memory
-    assert {voice.state for voice in learned.voices()} == {"learned"}
+    assert {annotation.state for annotation in learned.annotations()} == {"learned"}
     assert len(learned.semantic) == 2
 
 
@@ -224,9 +224,9 @@ def test_stopped_anywhere_in_learning_or_forgetting_the_last_committed_version_i
                     assert "word777" not in words_in(bytes_of(copy).decode("latin-1"))
             for one in found.values():
                 check_memory(one)
-            assert sorted(v.key for v in found[max(found)].memory.voices()) in (
-                sorted(v.key for v in before[max(before)].memory.voices()),
-                sorted(v.key for v in after[max(after)].memory.voices()),
+            assert sorted(v.key for v in found[max(found)].memory.annotations()) in (
+                sorted(v.key for v in before[max(before)].memory.annotations()),
+                sorted(v.key for v in after[max(after)].memory.annotations()),
             ), "feedback is there whole or not at all"
     else:
         pytest.fail("it never ran through")

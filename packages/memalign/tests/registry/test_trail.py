@@ -20,27 +20,27 @@ def test_a_trail_tells_what_was_said_what_it_taught_and_how_it_got_there(registr
     registry.save(judge(MEMORY), action="align")
     registry.update("helpfulness", lambda head: edit_guideline(head, "G3", by="cleo", text="Say when."))
     registry.update("helpfulness", lambda head: edit_guideline(head, "G1", by="cleo", pinned=True))
-    (trail,) = registry.trail("helpfulness", "t-2@ana")
+    (trail,) = registry.lineage("helpfulness", "t-2@ana")
     assert (trail.state, trail.rationale, trail.value) == ("learned", "comment t-2 ana", False)
     assert [(rule.id, rule.text) for rule in trail.guidelines] == [("G3", "Say when.")]
     assert [(step.version, step.action, step.state, step.guideline_ids) for step in trail.steps] == [
         (2, "align", "learned", ("G3",))
     ]
-    (then,) = registry.trail("helpfulness", "t-2@ana", version=2)
+    (then,) = registry.lineage("helpfulness", "t-2@ana", version=2)
     assert [rule.text for rule in then.guidelines] == ["rule number 3"]
     assert trail.to_dict()["steps"][0]["version"] == 2
 
 
-def test_a_case_has_the_trail_of_every_voice_on_it(registry: Registry) -> None:
+def test_a_case_has_the_trail_of_every_annotation_on_it(registry: Registry) -> None:
     registry.create(judge(MEMORY))
-    assert [each.key for each in registry.trail("helpfulness", "t-1")] == ["t-1@ana", "t-1@ben"]
+    assert [each.key for each in registry.lineage("helpfulness", "t-1")] == ["t-1@ana", "t-1@ben"]
 
 
 def test_a_guideline_that_stands_for_another_is_in_the_trail(registry: Registry) -> None:
     first, *others = MEMORY.guidelines
-    others[-1] = replace(others[-1], status="superseded", shown_by="G1")
+    others[-1] = replace(others[-1], status="superseded", superseded_by="G1")
     registry.create(judge(replace(MEMORY, guidelines=(first, *others))))
-    (trail,) = registry.trail("helpfulness", "t-2@ana")
+    (trail,) = registry.lineage("helpfulness", "t-2@ana")
     assert [rule.id for rule in trail.guidelines] == ["G1", "G3"]
     assert trail.steps[0].guideline_ids == ("G1",)
 
@@ -48,18 +48,18 @@ def test_a_guideline_that_stands_for_another_is_in_the_trail(registry: Registry)
 def test_withdrawn_feedback_keeps_the_way_it_went(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     registry.update("helpfulness", lambda head: head.replace(memory=forget(head.memory, ["t-2@ana"])), "unalign")
-    (trail,) = registry.trail("helpfulness", "t-2@ana")
+    (trail,) = registry.lineage("helpfulness", "t-2@ana")
     assert (trail.state, trail.rationale, trail.guidelines) == ("withdrawn", None, ())
     assert [(step.version, step.state) for step in trail.steps] == [(1, "learned"), (2, "withdrawn")]
     registry.rollback("helpfulness", to=1)
-    (back,) = registry.trail("helpfulness", "t-2@ana")
+    (back,) = registry.lineage("helpfulness", "t-2@ana")
     assert [step.state for step in back.steps] == ["learned", "withdrawn", "learned"]
 
 
 def test_erased_feedback_has_a_day_and_nothing_else(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     registry.erase("helpfulness", ["t-2"], rederive=False)
-    (trail,) = registry.trail("helpfulness", "t-2@ana")
+    (trail,) = registry.lineage("helpfulness", "t-2@ana")
     assert trail.state == "erased"
     assert trail.reason.startswith("erased on ")
     assert (trail.value, trail.rationale, trail.guidelines, trail.steps) == (None, None, (), ())
@@ -69,9 +69,9 @@ def test_unknown_keys_and_versions_are_named(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     registry.save(judge())
     with pytest.raises(UnknownKey, match="t-9"):
-        registry.trail("helpfulness", "t-9")
+        registry.lineage("helpfulness", "t-9")
     with pytest.raises(JudgeNotFound, match="no version 7"):
-        registry.trail("helpfulness", "t-1", version=7)
-    (gone,) = registry.trail("helpfulness", "t-2@ana")  # replaced by a save, not withdrawn
+        registry.lineage("helpfulness", "t-1", version=7)
+    (gone,) = registry.lineage("helpfulness", "t-2@ana")  # replaced by a save, not withdrawn
     assert gone.reason == "not in this version any more"
     assert [step.state for step in gone.steps] == ["learned", None]

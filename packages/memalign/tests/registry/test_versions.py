@@ -17,7 +17,7 @@ from memalign import Judge, MemalignError, Memory, Registry
 from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InputError, JudgeExists, JudgeNotFound, VersionConflict
-from memalign.memory import Case, Shard, Tombstone, Voice
+from memalign.memory import Annotation, Case, Shard, Tombstone
 from memalign.types import Example
 from tests.support.registry import case, judge, memories, memory_of, models, row_count
 
@@ -72,8 +72,8 @@ def test_every_value_type_survives_the_registry(registry: Registry, value_type: 
 
 def test_fields_keep_the_order_in_which_they_were_written(registry: Registry):
     example = Example(id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x")
-    voice = Voice(id="t-1", source="ana", value=True)
-    registry.create(judge(Memory(cases=(Case(example=example, voices=(voice,)),))))
+    annotation = Annotation(id="t-1", source="ana", value=True)
+    registry.create(judge(Memory(cases=(Case(example=example, annotations=(annotation,)),))))
     loaded = registry.load("helpfulness").memory.cases[0].example
     assert str(loaded.inputs) == str(example.inputs)  # prompts show this order, so their bytes depend on it
 
@@ -86,7 +86,7 @@ def test_saving_what_is_there_already_adds_no_version(registry: Registry):
     assert len(registry.history("helpfulness")) == 2
 
 
-def test_a_version_that_adds_one_voice_adds_a_handful_of_rows(registry: Registry, path: Path):
+def test_a_version_that_adds_one_annotation_adds_a_handful_of_rows(registry: Registry, path: Path):
     many = [case(f"t-{n:03d}", "ana") for n in range(100)]
     registry.create(judge(memory_of(*many)))
     before = row_count(path)
@@ -100,7 +100,7 @@ def test_a_version_that_adds_one_voice_adds_a_handful_of_rows(registry: Registry
             )
         )
     )
-    assert row_count(path) - before == 2  # the voice and its shard
+    assert row_count(path) - before == 2  # the annotation and its shard
 
 
 def test_taking_out_a_shard_in_the_middle_rewrites_no_other(registry: Registry, path: Path):
@@ -163,7 +163,9 @@ def test_a_rollback_to_the_head_adds_no_version(registry: Registry):
 def test_a_diff_names_what_was_added_removed_reworded_and_settled_otherwise(registry: Registry):
     before = memory_of(*CASES)
     after = forget(before, ["t-1@ana"])  # takes G1 along, and leaves t-2@ana pending
-    reworded = replace(after.cases[-1], voices=(replace(after.cases[-1].voices[0], rationale="said otherwise"),))
+    reworded = replace(
+        after.cases[-1], annotations=(replace(after.cases[-1].annotations[0], rationale="said otherwise"),)
+    )
     after = replace(after, cases=(*after.cases[:-1], reworded))
     registry.create(judge(before))
     registry.save(judge(after, model="openai:gpt-5"))
@@ -183,7 +185,7 @@ def test_the_list_shows_every_judge_as_its_head_is(registry: Registry):
     registry.create(judge(name="tone", feedback_value_type="int:1..5", model="openai:gpt-5"))
     registry.create(judge(name="help"))
     registry.save(judge(memory_of(*CASES), name="help"))
-    shown = [(j.name, j.versions, j.head, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()]
+    shown = [(j.name, j.versions, j.latest, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()]
     assert shown == [("help", 2, 2, "bool", None, 3, 2), ("tone", 1, 1, "int:1..5", "openai:gpt-5", 0, 0)]
 
 
@@ -245,8 +247,8 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(registry: Registr
     registry.create(judge())
     bad: list[Judge] = []
     for name, content in (("t-\ud800", "x"), ("t-1", float("nan")), ("t-1", object())):
-        voice = Voice(id=name, source="ana", value=True)
-        bad.append(judge(Memory(cases=(Case(example=Example(id=name, inputs=content), voices=(voice,)),))))
+        annotation = Annotation(id=name, source="ana", value=True)
+        bad.append(judge(Memory(cases=(Case(example=Example(id=name, inputs=content), annotations=(annotation,)),))))
     for one in bad:
         with pytest.raises(InputError):
             registry.save(one)

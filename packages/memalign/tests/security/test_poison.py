@@ -39,7 +39,7 @@ def test_a_trial_on_past_cases_leaves_it_out_and_says_so() -> None:
 def test_a_lock_keeps_it_out_where_trials_are_off() -> None:
     judge, _ = judge_in(world())
     judge = lock(learn(judge, labelled(range(10, 12), value=False)).judge, "t-10")
-    stages = frozenset({"probe", "distil", "consolidate", "budget"})
+    stages = frozenset({"pre_alignment", "distil", "consolidate", "budget"})
     result = learn(judge, [said("x1", POISON, by="eve", value=True)], stages=stages)
     assert not result.judge.memory.semantic
     assert [check.id for check in result.locks] == ["t-10"]
@@ -61,7 +61,7 @@ def test_one_that_gets_in_is_flagged_names_who_taught_it_and_goes_with_them(tmp_
     assert clean(inputs="question 3", outputs="answer 3").value is False
     registry = Registry(f"sqlite:///{tmp_path}/m.db")
     registry.save(result.judge.replace(model="openai:m", embedding_model=None))
-    trail = registry.trail("replies", "t-2@eve")
+    trail = registry.lineage("replies", "t-2@eve")
     assert "G2" in str(trail)
     assert "t-2@eve" in str(trail)
 

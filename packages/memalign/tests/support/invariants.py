@@ -34,8 +34,8 @@ def check_memory(judge: Judge) -> None:
     it_can_be_kept(judge)
     for case in memory.cases:
         left = memory.hiding([case.id])
-        hidden = {voice.key for voice in memory.voices_on(case)}
-        assert hidden.isdisjoint(voice.key for voice in left.voices())
+        hidden = {annotation.key for annotation in memory.annotations_on(case)}
+        assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
         assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
         assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(left, left.guidelines)
         each_guideline_has_the_status_that_it_should(left)
@@ -43,10 +43,10 @@ def check_memory(judge: Judge) -> None:
 
 def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
     ledger = memory.ledger()
-    voices = {voice.key: voice for voice in memory.voices()}
+    annotations = {annotation.key: annotation for annotation in memory.annotations()}
     stones = {stone.key: stone for stone in memory.tombstones}
-    assert not voices.keys() & stones.keys()
-    assert [entry.key for entry in ledger] == sorted({*voices, *stones}), "each once, none missing"
+    assert not annotations.keys() & stones.keys()
+    assert [entry.key for entry in ledger] == sorted({*annotations, *stones}), "each once, none missing"
     carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
     for entry in ledger:
         assert entry.state in STATES
@@ -61,7 +61,7 @@ def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
 
 
 def everything_named_is_there(memory: Memory) -> None:
-    keys = {voice.key for voice in memory.voices()}
+    keys = {annotation.key for annotation in memory.annotations()}
     placed = [key for shard in memory.shards for key in shard.keys]
     assert len(placed) == len(set(placed)), "a piece of feedback has one shard"
     assert set(placed) <= keys
@@ -72,7 +72,7 @@ def everything_named_is_there(memory: Memory) -> None:
     assert all(number < memory.next_guideline for number in numbers)
     for guideline in memory.guidelines:
         assert {*guideline.supported_by, *guideline.exposed_to} <= keys
-        assert {guideline.shown_by, guideline.outvoted_by} <= {None, *ids}
+        assert {guideline.superseded_by, guideline.overridden_by} <= {None, *ids}
         by = guideline.status_by or ""
         if guideline.status == "retired":
             assert by, f"{guideline.id} is out of force and nobody did it"
@@ -91,7 +91,7 @@ def everything_named_is_there(memory: Memory) -> None:
 def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert guideline_fault(guideline.text) is None
-        seen = [case for case in memory.cases if any(v.key in guideline.exposed_to for v in case.voices)]
+        seen = [case for case in memory.cases if any(v.key in guideline.exposed_to for v in case.annotations)]
         if guideline.origin == "distilled":
             outputs = [str(case.example.outputs) for case in seen]
             assert guideline_fault(guideline.text, outputs) is None, "a copy of what was judged is no rule"
@@ -113,25 +113,25 @@ def meaning_groups(memory: Memory) -> dict[str, frozenset[str]]:
 def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
     group = meaning_groups(memory)
     by_id = {guideline.id: guideline for guideline in memory.guidelines}
-    standing = [guideline for guideline in memory.guidelines if guideline.status in ("active", "demoted")]
+    precedence = [guideline for guideline in memory.guidelines if guideline.status in ("active", "demoted")]
     for guideline in memory.guidelines:
-        behind = guideline.shown_by is not None or guideline.outvoted_by is not None
+        behind = guideline.superseded_by is not None or guideline.overridden_by is not None
         assert (guideline.status == "superseded") == behind
-        assert guideline.shown_by is None or guideline.outvoted_by is None
+        assert guideline.superseded_by is None or guideline.overridden_by is None
         assert not (guideline.pinned and guideline.status == "demoted"), "what a person pinned is always shown"
-        if guideline.outvoted_by is not None:
-            winner = by_id[guideline.outvoted_by]
-            assert winner in standing
+        if guideline.overridden_by is not None:
+            winner = by_id[guideline.overridden_by]
+            assert winner in precedence
             assert not guideline.pinned or winner.pinned
             assert contradict(memory, group, guideline.id, winner.id)
-        if guideline.shown_by is not None and guideline.shown_by in group[guideline.id]:
-            face = by_id[guideline.shown_by]
-            assert face.shown_by is None
+        if guideline.superseded_by is not None and guideline.superseded_by in group[guideline.id]:
+            face = by_id[guideline.superseded_by]
+            assert face.superseded_by is None
             assert not guideline.pinned or face.pinned or face.status == "retired"
-    roots = [group[guideline.id] for guideline in standing]
+    roots = [group[guideline.id] for guideline in precedence]
     assert len(roots) == len(set(roots)), "of those that say the same one is shown"
-    for index, one in enumerate(standing):
-        for other in standing[:index]:
+    for index, one in enumerate(precedence):
+        for other in precedence[:index]:
             if contradict(memory, group, one.id, other.id):
                 assert one.pinned, f"{one.id} and {other.id} contradict each other and both stand"
                 assert other.pinned
@@ -147,7 +147,7 @@ def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
 def contradict(memory: Memory, group: dict[str, frozenset[str]], one: str, other: str) -> bool:
     """Whether a verdict says so of two in force, or of members of their groups that are not out of force."""
     out = {g.id for g in memory.guidelines if g.status == "retired"}
-    passed = {g.id for g in memory.guidelines if g.shown_by is not None and g.shown_by not in group[g.id]}
+    passed = {g.id for g in memory.guidelines if g.superseded_by is not None and g.superseded_by not in group[g.id]}
     return group[one] != group[other] and any(
         relation.verdict == "contradicts"
         and (set(relation.pair) & group[one] and set(relation.pair) & group[other])
@@ -171,11 +171,11 @@ def words_of(memory: Memory, guidelines: Iterable[Guideline]) -> set[str]:
     keys = {key for guideline in guidelines for key in guideline.exposed_to}
     found: set[str] = set()
     for case in memory.cases:
-        mine = [voice for voice in case.voices if voice.key in keys]
+        mine = [annotation for annotation in case.annotations if annotation.key in keys]
         if mine:
             found.update(words_in(msgspec.json.encode(case.example).decode()))
-        for voice in mine:
-            found.update(words_in(f"{voice.rationale} {voice.value}"))
+        for annotation in mine:
+            found.update(words_in(f"{annotation.rationale} {annotation.value}"))
     return found
 
 
@@ -184,11 +184,11 @@ def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
         leaked = set(words_in(guideline.text)) - words_of(memory, [guideline])
         assert not leaked, f"{guideline.id} holds {leaked} of feedback that it was not exposed to"
     for case in memory.cases:
-        if case.probe and case.probe.rationale:
+        if case.pre_alignment and case.pre_alignment.rationale:
             own = set(words_in(msgspec.json.encode(case.example).decode()))
-            assert set(words_in(case.probe.rationale)) <= own
-        for voice in case.voices:
-            assert not words_in(voice.reason), "a reason repeats nobody's words"
+            assert set(words_in(case.pre_alignment.rationale)) <= own
+        for annotation in case.annotations:
+            assert not words_in(annotation.reason), "a reason repeats nobody's words"
     assert all(not words_in(guideline.status_by or "") for guideline in memory.guidelines)
 
 

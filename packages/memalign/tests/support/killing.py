@@ -134,7 +134,7 @@ def examine(path: Path, done: list[str]) -> None:
     for info in history:
         check_memory(registry.load(NAME, info.number))
     ledger = {entry.key: entry.state for entry in registry.ledger(NAME)}
-    known = {voice.key for voice in head.memory.voices()}
+    known = {annotation.key for annotation in head.memory.annotations()}
     if "rolled back" not in done and not any(info.action == "rollback" for info in history):
         for name, batch in zip(("first batch", "second batch"), BATCHES, strict=False):
             keys = {f"{one['id']}@{one['source']}" for one in batch}

@@ -71,8 +71,8 @@ class Imp:
             await asyncio.sleep(self.delays[zlib.crc32(request.user.encode()) % len(self.delays)])
         if request.schema_name in self.storm:
             return self.storm[request.schema_name]
-        kind = "probe" if request.schema_name == "judgment" else "fault"
-        body = request.user.rpartition("Now judge this item:")[2] if kind == "probe" else request.user
+        kind = "pre_alignment" if request.schema_name == "judgment" else "fault"
+        body = request.user.rpartition("Now judge this item:")[2] if kind == "pre_alignment" else request.user
         if not self.healed:
             for name, error in FAULTS.items():
                 if f"{kind}:{name}" in body:
@@ -195,17 +195,21 @@ def batches(
     """Feedback by up to three people on up to `cases` cases, some of them with the content of another."""
     rows: list[dict[str, Any]] = []
     for case in range(1, draw(st.integers(1, cases)) + 1):
-        twin = draw(st.integers(0, 9)) == 0 and case > 1
-        probe = draw(st.sampled_from(["", "", "", *(f" probe:{name}" for name in FAULTS)])) if faults else ""
+        duplicate = draw(st.integers(0, 9)) == 0 and case > 1
+        pre_alignment = (
+            draw(st.sampled_from(["", "", "", *(f" pre-alignment verdict:{name}" for name in FAULTS)]))
+            if faults
+            else ""
+        )
         for source in sorted(draw(st.sets(st.sampled_from(["ana", "ben", "cleo"]), min_size=1))):
             order = draw(st.none() | st.sampled_from(orders))
             value = draw(st.booleans() if order is None else st.none() | st.booleans())
             one = row(case, source, order, value=value)
-            if twin:
+            if duplicate:
                 first = next(each for each in rows if each["id"] == "t-1")
                 one |= {"inputs": first["inputs"], "outputs": first["outputs"]}
             else:
-                one["outputs"] += probe
+                one["outputs"] += pre_alignment
             if faults and order is not None and draw(st.integers(0, 2)) == 0:
                 one["rationale"] += f" fault:{draw(st.sampled_from(sorted(FAULTS)))}"
             rows.append(one)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from memalign import Judge, MemAlign, Registry
-from memalign.memory import Case, Memory, Probe, Shard, Tombstone, Voice
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Guideline
@@ -30,8 +30,8 @@ def case(name: str, *sources: str, says: str = "", **fields: Any) -> Case:
     """A case on which each of `sources` left a comment of its own."""
     return Case(
         example=Example(id=name, inputs=f"question {name}", outputs=f"answer {name}"),
-        voices=tuple(
-            Voice(
+        annotations=tuple(
+            Annotation(
                 id=name, source=source, value=False, rationale=f"{says or 'comment'} {name} {source}", state="learned"
             )
             for source in sorted(sources)
@@ -44,7 +44,7 @@ def case(name: str, *sources: str, says: str = "", **fields: Any) -> Case:
 def memory_of(*cases: Case, size: int = 2) -> Memory:
     """A memory in which every `size` pieces of feedback share a shard and a guideline."""
     ordered = tuple(sorted(cases, key=lambda c: c.id))
-    keys = [voice.key for one in ordered for voice in one.voices]
+    keys = [annotation.key for one in ordered for annotation in one.annotations]
     shards = tuple(Shard(keys=tuple(keys[i : i + size])) for i in range(0, len(keys), size))
     return Memory(
         cases=ordered,
@@ -104,11 +104,11 @@ states: st.SearchStrategy[Any] = st.sampled_from(["learned", "merged", "pending"
 
 @st.composite
 def memories(draw: st.DrawFn) -> Memory:
-    """Any memory that the pipeline could leave behind: cases by id, voices by source, guidelines by number."""
+    """Any memory that the pipeline could leave behind: cases by id, annotations by source, guidelines by number."""
     cases = []
     for name in sorted(draw(st.sets(names, max_size=4))):
-        voices = tuple(
-            Voice(
+        annotations = tuple(
+            Annotation(
                 id=name,
                 source=source,
                 value=draw(st.none() | st.booleans()),
@@ -119,18 +119,20 @@ def memories(draw: st.DrawFn) -> Memory:
             )
             for source in sorted(draw(st.sets(names, min_size=1, max_size=3)))
         )
-        probe = st.builds(Probe, value=st.booleans(), judge=st.just("0123"), rationale=st.none() | text)
+        pre_alignment = st.builds(
+            PreAlignmentVerdict, value=st.booleans(), judge=st.just("0123"), rationale=st.none() | text
+        )
         cases.append(
             Case(
                 example=Example(
                     id=name, inputs=draw(json_values.filter(lambda v: v is not None)), outputs=draw(json_values)
                 ),
-                voices=voices,
-                probe=draw(st.none() | probe),
+                annotations=annotations,
+                pre_alignment=draw(st.none() | pre_alignment),
                 vector=draw(st.none() | st.binary(min_size=8, max_size=8)),
             )
         )
-    keys = [voice.key for one in cases for voice in one.voices]
+    keys = [annotation.key for one in cases for annotation in one.annotations]
     size = draw(st.integers(1, 3))
     shards = tuple(Shard(keys=tuple(keys[i : i + size])) for i in range(0, len(keys), size))
     guidelines = tuple(
@@ -212,8 +214,8 @@ def bytes_of(path: Path) -> bytes:
 
 def keys_of(one: Judge | Memory) -> set[str]:
     memory = one.memory if isinstance(one, Judge) else one
-    return {voice.key for voice in memory.voices()}
+    return {annotation.key for annotation in memory.annotations()}
 
 
 def texts_of(cases: Iterable[Case]) -> list[str]:
-    return [voice.rationale for one in cases for voice in one.voices if voice.rationale]
+    return [annotation.rationale for one in cases for annotation in one.annotations if annotation.rationale]

@@ -101,7 +101,7 @@ def _feedback(gold: Any, answer: Any) -> str:
 
 
 def _examples(dspy: Any, rows: list[dict[str, Any]]) -> list[Any]:
-    """An example a case, with the label that its voices agreed on and all their words."""
+    """An example a case, with the label that its annotations agreed on and all their words."""
     cases: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         cases.setdefault(row["id"], []).append(row)

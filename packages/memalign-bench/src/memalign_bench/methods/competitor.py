@@ -24,7 +24,7 @@ from memalign.models.providers import parse_name
 from memalign.models.resolve import resolve_embedding
 from memalign.types import Usage
 from memalign.values import ValueType
-from memalign_bench import peers
+from memalign_bench import competitors
 from memalign_bench.endpoint import DEFAULTS, REMEMBERED, Endpoint, RawMemo, RawModel, raw_model
 from memalign_bench.methods.base import Fitted, Setting, Verdict
 from memalign_bench.prices import Prices
@@ -86,7 +86,7 @@ class PeerArm:
         if not self.python.exists():
             raise ConfigurationError(f"{self.name}: no interpreter at {self.python}; set it up with: {SETUP}")
         script, method = WORKERS.get(self.name, ("", self.name))
-        script_path = self.worker or Path(peers.__file__).with_name(script)
+        script_path = self.worker or Path(competitors.__file__).with_name(script)
         model = self.model or raw_model(setting.model)
         log = self.folder / "logs" / f"{self.name}-{task.name}-seed{setting.seed}-{len(train)}.log"
         served = _served_name(model.name)
@@ -104,7 +104,12 @@ class PeerArm:
             workers = workers_for(setting.model.limits)
             worker = _Worker(
                 name=self.name,
-                command=(str(self.python), "-I", str(Path(peers.__file__).with_name("serve.py")), str(script_path)),
+                command=(
+                    str(self.python),
+                    "-I",
+                    str(Path(competitors.__file__).with_name("serve.py")),
+                    str(script_path),
+                ),
                 environment=peer_environment(home, endpoint.base_url, workers),
                 folder=Path(home),
                 log=log,

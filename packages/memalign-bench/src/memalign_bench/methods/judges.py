@@ -186,4 +186,4 @@ JUDGES = {
         *(JudgeArm(name=f"memalign-without-{stage}", stages=_without(stage)) for stage in sorted(STAGES)),
     )
 }
-"""`nearest` shows the nearest cases, without probes and guidelines; `examples` the misjudged of them first."""
+"""`nearest` shows the nearest cases, without pre-alignment verdicts and guidelines; `examples` the misjudged of them first."""

@@ -143,7 +143,7 @@ def floors_section(results: Results) -> Section:
             for arm in results.arms(model):
                 one = contrast(results, model, [task], arm, floor[0], stage=stage)
                 if one is not None:
-                    rows.append((plain(task.name), floor[0], plain(arm), *_paired(one), _standing(one)))
+                    rows.append((plain(task.name), floor[0], plain(arm), *_paired(one), _precedence(one)))
         if rows:
             tables.append(
                 Table(
@@ -164,7 +164,7 @@ def floors_section(results: Results) -> Section:
     return Section(id="floors", title="Against floors without a language model", words=words, tables=tuple(tables))
 
 
-def _standing(one: Contrast) -> str:
+def _precedence(one: Contrast) -> str:
     if one.word == "ahead":
         return "above"
     return "below: not yet worth its cost there" if one.word == "behind" else "not told apart"

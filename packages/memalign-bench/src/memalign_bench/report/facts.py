@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from memalign.errors import InputError
-from memalign.io.atomic import written_whole
+from memalign.io.atomic import atomic_write
 from memalign.values import ValueType
 from memalign_bench.raw import writing
 from memalign_bench.tasks import Task
@@ -94,7 +94,7 @@ def write_facts(
         },
     )
     path = folder / FACTS_FILE
-    with writing(path), written_whole(path) as file:
+    with writing(path), atomic_write(path) as file:
         file.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
     return path
 

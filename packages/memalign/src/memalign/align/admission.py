@@ -18,7 +18,7 @@ import msgspec
 
 from memalign import aio
 from memalign.align.result import Impact, Trial, VerdictChange
-from memalign.align.trials import Answer, Inquiry, agrees, leave_out, new_guidelines, without
+from memalign.align.trials import Answer, Trials, agrees, leave_out, new_guidelines, without
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory
 from memalign.memory.precedence import ADMISSION
@@ -49,7 +49,7 @@ async def admit(
 ) -> tuple[Judge, Impact | None, Usage]:
     """`learned` as it may be: without new guidelines that did harm, without similar cases if these do; and the cost.
 
-    `met` is the memory before, where `given` lacks what was replaced of it: probes of its cases are older than `given`.
+    `met` is the memory before, where `given` lacks what was replaced of it: pre-alignment verdicts of its cases are older than `given`.
     The impact says what changed; None where there is nothing to compare: no labels, free text, nothing new in the
     prompt. A call that fails takes its case out of the comparison, and the impact counts it.
     """
@@ -62,11 +62,11 @@ async def admit(
     if not cases:
         return learned, None, Usage()
     shown = limits.examples if learned.retrieval_k is None and len(lessons) >= MANY else 0
-    inquiry = Inquiry(learned, (3 if shown else 2) * len(cases), progress)
+    trials = Trials(learned, (3 if shown else 2) * len(cases), progress)
     answers = []
     for fold in _folds(cases, limits):
         judges = (without(learned, fold), without(_toggled(learned, shown), fold) if shown else None)
-        answers.append(_verdicts(fold, without(given, fold), *judges, inquiry=inquiry, met=met or given.memory))
+        answers.append(_verdicts(fold, without(given, fold), *judges, trials=trials, met=met or given.memory))
     asked_of = {case.id: three for some in await aio.together(answers) for case, three in some}
     old, new, other = (tuple(asked_of[case.id][side] for case in cases) for side in range(3))
     trial = None
@@ -81,7 +81,7 @@ async def admit(
     if fresh and _harm(impact.fixed, impact.broken) < SIGNIFICANCE:
         learned = learned.replace(memory=leave_out(learned.memory, fresh, ADMISSION))
         impact = replace(impact, reverted=tuple(sorted(fresh, key=guideline_number)))
-    return learned, impact, inquiry.usage + Usage(seconds={"admit": time.perf_counter() - started})
+    return learned, impact, trials.usage + Usage(seconds={"admit": time.perf_counter() - started})
 
 
 def sample(given: Judge, learned: Judge, lessons: Collection[str], checks: int) -> tuple[Case, ...]:
@@ -92,7 +92,9 @@ def sample(given: Judge, learned: Judge, lessons: Collection[str], checks: int) 
     memory, kind = learned.memory, learned.value_type
     if not kind.closed or given.memory.hash == memory.hash:
         return ()
-    labelled = {c.example.content_hash: c for c in reversed(memory.cases) if memory.label(c) is not None and c.probe}
+    labelled = {
+        c.example.content_hash: c for c in reversed(memory.cases) if memory.label(c) is not None and c.pre_alignment
+    }
     if len(lessons) == 1:
         labelled.pop(
             next(iter(lessons)), None
@@ -118,8 +120,8 @@ def _lessons(before: Memory, after: Memory) -> frozenset[str]:
     """The content hashes of all cases from which something is new in `after`."""
     there = {guideline.id for guideline in before.guidelines}
     keys = {key for g in after.guidelines if g.id not in there for key in g.supported_by}
-    keys |= {voice.key for voice in after.voices() if before.voice(voice.key) is None}
-    cases = (after.case(voice.id) for key in keys if (voice := after.voice(key)))
+    keys |= {annotation.key for annotation in after.annotations() if before.annotation(annotation.key) is None}
+    cases = (after.case(annotation.id) for key in keys if (annotation := after.annotation(key)))
     return frozenset(case.example.content_hash for case in cases if case)
 
 
@@ -132,21 +134,21 @@ def _folds(cases: Sequence[Case], limits: Limits) -> Sequence[Sequence[Case]]:
 
 
 async def _verdicts(
-    fold: Sequence[Case], given: Judge, learned: Judge, toggled: Judge | None, *, inquiry: Inquiry, met: Memory
+    fold: Sequence[Case], given: Judge, learned: Judge, toggled: Judge | None, *, trials: Trials, met: Memory
 ) -> list[tuple[Case, tuple[Answer, Answer, Answer]]]:
     """What the three judges, from which the fold is hidden, say of each of its cases."""
 
     async def before(case: Case) -> Answer:
-        # It was asked already: the probe of a case that it had not met.
-        probe = case.probe
-        if probe is None or met.twins(case.example) or probe.judge != given.base_fingerprint:
-            return await inquiry.ask(given, case)
-        return await inquiry.known(probe.value)
+        # It was asked already: the pre-alignment verdict of a case that it had not met.
+        pre_alignment = case.pre_alignment
+        if pre_alignment is None or met.duplicates(case.example) or pre_alignment.judge != given.base_fingerprint:
+            return await trials.ask(given, case)
+        return await trials.known(pre_alignment.value)
 
     old, new, other = await asyncio.gather(
         aio.together(before(case) for case in fold),
-        aio.together(inquiry.ask(learned, case) for case in fold),
-        aio.together(inquiry.ask(toggled, case) for case in fold if toggled),
+        aio.together(trials.ask(learned, case) for case in fold),
+        aio.together(trials.ask(toggled, case) for case in fold if toggled),
     )
     nobody: Answer = (None, None, Usage())
     return list(zip(fold, zip(old, new, other or [nobody] * len(fold), strict=True), strict=True))
@@ -160,8 +162,8 @@ def _nearest(memory: Memory, labelled: dict[str, Case], errors: Sequence[str], r
         return []
     place = {case.id: index for index, case in enumerate(memory.cases)}
     pool = np.stack([memory.matrix[place[labelled[content].id]] for content in right])
-    orders = [np.argsort(-(pool @ memory.matrix[place[labelled[content].id]]), kind="stable") for content in errors]
-    turns = (right[int(order[turn])] for turn in range(len(right)) for order in orders)
+    directives = [np.argsort(-(pool @ memory.matrix[place[labelled[content].id]]), kind="stable") for content in errors]
+    turns = (right[int(order[turn])] for turn in range(len(right)) for order in directives)
     return list(dict.fromkeys(turns))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.position_terms import places_of, without_places
-from memalign.memory import Case, Voice
+from memalign.align.position_terms import positions_of, without_positions
+from memalign.memory import Annotation, Case
 from memalign.memory.guard import tidy
 from memalign.models.base import ChatReply
 from memalign.prompts.language import Language, language_of
@@ -47,29 +47,29 @@ ONE_RULE: dict[str, Any] = {
 }
 
 
-def rule_of(reply: ChatReply, *, voice: Voice, case: Case, value_type: ValueType) -> Delta:
+def rule_of(reply: ChatReply, *, annotation: Annotation, case: Case, value_type: ValueType) -> Delta:
     """The rule that a weak model's two half sentences make, with the expert's own label attached.
 
     The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
     only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
     the next item they are others.
     """
-    places = places_of(case, value_type)
-    chosen = str(voice.value) if voice.value in places else None
+    places = positions_of(case, value_type)
+    chosen = str(annotation.value) if annotation.value in places else None
     parts = [str(reply.data.get(part) or "") for part in ("when", "because")]
     if places:
-        parts = [without_places(part, chosen=chosen, choices=places) for part in parts]
+        parts = [without_positions(part, chosen=chosen, choices=places) for part in parts]
     when, because = (_half(part) for part in parts)
     if not because:
-        return Delta(action="NOOP", feedback=(voice.key,))
+        return Delta(action="NOOP", feedback=(annotation.key,))
     opening, link = WHEN_AND[language_of(f"{when} {because}") or "English"]
     condition = f"{opening} {when} {link} {because}" if when else f"{opening} {because}"
-    if voice.value is None or not value_type.closed or chosen is not None:
+    if annotation.value is None or not value_type.closed or chosen is not None:
         text = f"{opening} {when}: {because}." if when else f"{because[0].upper()}{because[1:]}."
     else:
-        label = str(voice.value).lower() if isinstance(voice.value, bool) else f"{voice.value}"
+        label = str(annotation.value).lower() if isinstance(annotation.value, bool) else f"{annotation.value}"
         text = f"{condition}: {label}."
-    return Delta(action="ADD", text=text, feedback=(voice.key,))
+    return Delta(action="ADD", text=text, feedback=(annotation.key,))
 
 
 def _half(part: object) -> str:

@@ -16,7 +16,7 @@ from memalign import aio
 from memalign.align.deltas import ONE_RULE, Delta, deltas_of, deltas_schema, rule_of
 from memalign.errors import ModelError, ModelRefused
 from memalign.judge import Judge, Progress
-from memalign.memory import Case, Memory, Shard, Voice
+from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.memory.guard import guideline_fault
 from memalign.memory.precedence import replacing, with_relations
 from memalign.memory.retrieval import embedding_text, stumbled
@@ -35,7 +35,7 @@ REFUSED = "; it may decline these words every time: overwrite or unalign the fee
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one shard's call about the `waiting` of its voices gave: deltas, or why there are none."""
+    """What one shard's call about the `waiting` of its annotations gave: deltas, or why there are none."""
 
     shard: Shard
     waiting: tuple[str, ...]
@@ -44,9 +44,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-def has_lesson(judge: Judge, memory: Memory, case: Case, voice: Voice) -> bool:
+def has_lesson(judge: Judge, memory: Memory, case: Case, annotation: Annotation) -> bool:
     """Whether there is something to distil: the expert used words, or the judge was wrong."""
-    return bool(voice.rationale) or stumbled(memory, case, judge.value_type)
+    return bool(annotation.rationale) or stumbled(memory, case, judge.value_type)
 
 
 def assign_shards(memory: Memory, keys: Sequence[str], size: int) -> Memory:
@@ -68,7 +68,7 @@ class _Shards:
         import numpy as np  # see retrieval
 
         rows = {case.id: index for index, case in enumerate(memory.cases)}
-        self._row = {voice.key: rows[voice.id] for voice in memory.voices()}
+        self._row = {annotation.key: rows[annotation.id] for annotation in memory.annotations()}
         self._matrix = memory.matrix
         self._size = size
         self.keys = [list(shard.keys) for shard in memory.shards]
@@ -106,20 +106,24 @@ async def distil(
     contrast: bool = True,
     progress: Progress | None = None,
 ) -> tuple[Memory, Usage]:
-    """`memory` after every pending voice was distilled, and what that cost. Never raises for a failing model.
+    """`memory` after every pending annotation was distilled, and what that cost. Never raises for a failing model.
 
-    Voices without a lesson are learned as examples. With `contrast`, a voice whose case could not be probed waits for
-    that. A failed call, or a rule that may not enter the system message, leaves its voices pending with the reason.
+    Annotations without a lesson are learned as examples. With `contrast`, an annotation whose case could not be asked before learning waits for
+    that. A failed call, or a rule that may not enter the system message, leaves its annotations pending with the reason.
     """
     started = time.perf_counter()
     ready = frozenset(
-        voice.key
+        annotation.key
         for case in memory.cases
-        for voice in case.voices
-        if voice.state == "pending" and (case.probe is not None or not contrast)
+        for annotation in case.annotations
+        if annotation.state == "pending" and (case.pre_alignment is not None or not contrast)
     )
     memory = _learn_examples(judge, memory, ready)
-    waiting = [voice.key for voice in memory.voices() if voice.state == "pending" and voice.key in ready]
+    waiting = [
+        annotation.key
+        for annotation in memory.annotations()
+        if annotation.state == "pending" and annotation.key in ready
+    ]
     memory = assign_shards(memory, waiting, shard_size)
     waiting_keys = frozenset(waiting)
     shards = [shard for shard in memory.shards if not waiting_keys.isdisjoint(shard.keys)]
@@ -148,17 +152,17 @@ async def distil(
 
 
 def _learn_examples(judge: Judge, memory: Memory, ready: frozenset[str]) -> Memory:
-    """Pending voices without a lesson are learned: their example is all there is to learn."""
+    """Pending annotations without a lesson are learned: their example is all there is to learn."""
 
     def why(case: Case) -> str:
-        agreed = case.probe is not None and judge.value_type.closed
+        agreed = case.pre_alignment is not None and judge.value_type.closed
         return "kept as an example: " + ("the judge agreed, and " * agreed) + "there were no words to learn from"
 
     changes = {
-        voice.key: ("learned", why(case))
+        annotation.key: ("learned", why(case))
         for case in memory.cases
-        for voice in case.voices
-        if voice.key in ready and not has_lesson(judge, memory, case, voice)
+        for annotation in case.annotations
+        if annotation.key in ready and not has_lesson(judge, memory, case, annotation)
     }
     return with_states(memory, changes)
 
@@ -176,7 +180,7 @@ class _Exposed:
     def of(self, shard: Shard) -> list[Guideline]:
         """What `_guidelines_of` says of the shard, in the order of the guidelines' numbers."""
         own = {name: self._ids[name] for key in shard.keys for name in self._keys.get(key, ())}
-        own |= {g.shown_by: self._ids[g.shown_by] for g in own.values() if g.shown_by in self._ids}
+        own |= {g.superseded_by: self._ids[g.superseded_by] for g in own.values() if g.superseded_by in self._ids}
         near = tuple(sorted(own.values(), key=lambda guideline: guideline.number))
         return _guidelines_of(Memory(guidelines=near), shard)
 
@@ -225,8 +229,8 @@ async def _distil_shard(
         fault = f"{type(error).__name__}: {error}{advice}"
         return Outcome(shard=shard, waiting=tuple(waiting), fault=fault, usage=error.usage or Usage())
     if alone:
-        voice, case = _voice_and_case(memory, waiting[0])
-        deltas: tuple[Delta, ...] = (rule_of(reply, voice=voice, case=case, value_type=judge.value_type),)
+        annotation, case = _annotation_and_case(memory, waiting[0])
+        deltas: tuple[Delta, ...] = (rule_of(reply, annotation=annotation, case=case, value_type=judge.value_type),)
     else:
         deltas = deltas_of(reply, {record.label: key for key, record in records.items()})
     return Outcome(shard=shard, waiting=tuple(waiting), deltas=deltas, usage=reply.usage)
@@ -238,10 +242,10 @@ def _guidelines_of(memory: Memory, shard: Shard) -> list[Guideline]:
     own = [
         g
         for g in memory.guidelines
-        if not set(shard.keys).isdisjoint(g.exposed_to) and retired.isdisjoint((g.id, g.shown_by))
+        if not set(shard.keys).isdisjoint(g.exposed_to) and retired.isdisjoint((g.id, g.superseded_by))
     ]
     ids = {guideline.id for guideline in own}
-    return [guideline for guideline in own if guideline.shown_by not in ids]
+    return [guideline for guideline in own if guideline.superseded_by not in ids]
 
 
 def _carried(guidelines: Sequence[Guideline], key: str) -> bool:
@@ -249,27 +253,29 @@ def _carried(guidelines: Sequence[Guideline], key: str) -> bool:
 
 
 def _record(judge: Judge, memory: Memory, key: str, label: str, *, brief: bool) -> DistilRecord:
-    """A voice as a distillation prompt shows it: the case, the judge's verdict and the expert's own words."""
-    voice, case = _voice_and_case(memory, key)
+    """An annotation as a distillation prompt shows it: the case, the judge's verdict and the expert's own words."""
+    annotation, case = _annotation_and_case(memory, key)
     content = [(name, case.example.content[name]) for name in judge.fields if name in case.example.content]
     room = RECORD_TOKENS[brief] // max(len(content), 1)
-    probe = case.probe
+    pre_alignment = case.pre_alignment
     return DistilRecord(
         label=label,
         fields=tuple((name, shown_within(name, value, room)) for name, value in content),
-        judge=None if probe is None else encode(probe.value),
-        judge_rationale=encode(probe.rationale) if probe and probe.rationale else None,
-        value=None if voice.value is None else encode(voice.value),
-        rationale=shown_within("rationale", voice.rationale, RECORD_TOKENS[brief]) if voice.rationale else None,
+        judge=None if pre_alignment is None else encode(pre_alignment.value),
+        judge_rationale=encode(pre_alignment.rationale) if pre_alignment and pre_alignment.rationale else None,
+        value=None if annotation.value is None else encode(annotation.value),
+        rationale=shown_within("rationale", annotation.rationale, RECORD_TOKENS[brief])
+        if annotation.rationale
+        else None,
     )
 
 
-def _voice_and_case(memory: Memory, key: str) -> tuple[Voice, Case]:
-    voice = memory.voice(key)
-    case = memory.case(voice.id) if voice else None
-    if voice is None or case is None:  # shards hold live keys only; anything else is a defect of ours
+def _annotation_and_case(memory: Memory, key: str) -> tuple[Annotation, Case]:
+    annotation = memory.annotation(key)
+    case = memory.case(annotation.id) if annotation else None
+    if annotation is None or case is None:  # shards hold live keys only; anything else is a defect of ours
         raise LookupError(key)
-    return voice, case
+    return annotation, case
 
 
 def shown_within(name: str, value: object, tokens: int) -> str:
@@ -281,10 +287,10 @@ def shown_within(name: str, value: object, tokens: int) -> str:
 
 
 def _apply(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[str, tuple[str, str]]]:
-    """Carry out one shard's deltas, each checked first, and what becomes of its voices.
+    """Carry out one shard's deltas, each checked first, and what becomes of its annotations.
 
     What is not carried out leaves them pending. The states are for the caller to set, of all shards at once: a thousand
-    shards that each went through ten thousand voices took a minute. `known` has the same cases as `memory`.
+    shards that each went through ten thousand annotations took a minute. `known` has the same cases as `memory`.
     """
     waiting = outcome.waiting
     if outcome.fault is not None:
@@ -323,7 +329,7 @@ def _fault(memory: Memory, shard: Shard, delta: Delta, known: Memory) -> str | N
         outputs = [
             embedding_text(case.example)
             for key in shard.keys
-            if (voice := known.voice(key)) and (case := known.case(voice.id))
+            if (annotation := known.annotation(key)) and (case := known.case(annotation.id))
         ]
         return guideline_fault(delta.text, outputs)
     return None
@@ -348,7 +354,7 @@ def _carry_out(memory: Memory, shard: Shard, delta: Delta, fresh: tuple[str, ...
         exposed_to=tuple(sorted({*shard.keys, *(key for g in older for key in g.exposed_to)})),
     )
     guidelines = tuple(
-        replace(g, status="superseded", shown_by=guideline.id) if g in older else g for g in memory.guidelines
+        replace(g, status="superseded", superseded_by=guideline.id) if g in older else g for g in memory.guidelines
     )
     grown = replace(
         memory,
@@ -364,17 +370,17 @@ def with_states(memory: Memory, states: dict[str, tuple[str, str]]) -> Memory:
     if not states:
         return memory
 
-    def changed(voice: Voice) -> Voice:
-        if voice.key not in states:
-            return voice
-        state, reason = states[voice.key]
-        return replace(voice, state=state, reason=reason)
+    def changed(annotation: Annotation) -> Annotation:
+        if annotation.key not in states:
+            return annotation
+        state, reason = states[annotation.key]
+        return replace(annotation, state=state, reason=reason)
 
     return replace(
         memory,
         cases=tuple(
-            replace(case, voices=tuple(changed(voice) for voice in case.voices))
-            if any(voice.key in states for voice in case.voices)
+            replace(case, annotations=tuple(changed(annotation) for annotation in case.annotations))
+            if any(annotation.key in states for annotation in case.annotations)
             else case
             for case in memory.cases
         ),

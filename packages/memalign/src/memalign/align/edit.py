@@ -49,8 +49,8 @@ def edit_guideline(
     if retired is not None:
         changes |= {
             "status": "retired" if retired else "active",
-            "shown_by": None,
-            "outvoted_by": None,
+            "superseded_by": None,
+            "overridden_by": None,
             "status_by": by,
         }
     if not changes:
@@ -60,7 +60,7 @@ def edit_guideline(
     if text is not None:
         # With words of its own it stands behind no other, and against no other until they are compared again. What a
         # model wrote and stood behind the old words must not bring them back: the new ones stand for it.
-        behind = (g.id for g in guidelines if g.shown_by == old.id and g.origin == "distilled" and not g.pinned)
+        behind = (g.id for g in guidelines if g.superseded_by == old.id and g.origin == "distilled" and not g.pinned)
         others = (relation for relation in relations if old.id not in relation.pair)
         relations = with_relations(others, (replacing(old.id, name) for name in behind))
     if pinned or retired is False:
@@ -118,7 +118,7 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
 def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: Sequence[Rule] | None = None) -> Judge:
     """A judge that weighs several people's labels another way; None leaves a setting as it is.
 
-    Voices whose label counts now are pending until the next align, those that no longer do are disputed, and what
+    Annotations whose label counts now are pending until the next align, those that no longer do are disputed, and what
     they taught goes. Raises InputError.
     """
     memory = judge.memory

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from memalign.memory import Memory, Shard, Tombstone, Voice
+from memalign.memory import Annotation, Memory, Shard, Tombstone
 from memalign.memory.precedence import LOCK
 from memalign.types import Guideline
 
@@ -26,18 +26,18 @@ def forget(
 ) -> Memory:
     """`memory` without the feedback of `keys`, without cases that nobody else spoke about, without what they taught.
 
-    Every voice that loses its guideline is pending afterwards. Tombstones keep the keys, and no word. Keys that are
+    Every annotation that loses its guideline is pending afterwards. Tombstones keep the keys, and no word. Keys that are
     not there are ignored.
     """
-    live = [voice for key in keys if (voice := memory.voice(key))]
-    gone, touched = frozenset(voice.key for voice in live), frozenset(voice.id for voice in live)
+    live = [annotation for key in keys if (annotation := memory.annotation(key))]
+    gone, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
     memory = forget_lessons(memory, gone, why="to be derived again without withdrawn feedback")
     cases = []
     for case in memory.cases:
         if case.id not in touched:
             cases.append(case)
-        elif voices := tuple(voice for voice in case.voices if voice.key not in gone):
-            cases.append(replace(case, voices=voices))
+        elif annotations := tuple(annotation for annotation in case.annotations if annotation.key not in gone):
+            cases.append(replace(case, annotations=annotations))
     shards = (Shard(keys=tuple(key for key in shard.keys if key not in gone)) for shard in memory.shards)
     stones = {stone.key: stone for stone in memory.tombstones}
     stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
@@ -56,9 +56,9 @@ def forget(
 
 
 def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory:
-    """`memory` without any guideline exposed to `keys`; voices that lose their guideline by it become pending.
+    """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it become pending.
 
-    The voices of `keys` themselves stay, pending: this is also what happens to a voice that changed its mind.
+    The annotations of `keys` themselves stay, pending: this is also what happens to an annotation that changed its mind.
     """
     lost = frozenset(keys)
     kept: list[Guideline] = []
@@ -79,10 +79,10 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
     orphaned |= {
         key
         for key in beside
-        if (voice := memory.voice(key))
-        and (voice.state == "pending" or (voice.state == "learned" and key not in carried))
+        if (annotation := memory.annotation(key))
+        and (annotation.state == "pending" or (annotation.state == "learned" and key not in carried))
     }
-    touched = {voice.id for key in orphaned if (voice := memory.voice(key))}
+    touched = {annotation.id for key in orphaned if (annotation := memory.annotation(key))}
     there = {guideline.id for guideline in kept}
     return replace(
         memory,
@@ -90,7 +90,11 @@ def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory
         relations=tuple(relation for relation in memory.relations if there.issuperset(relation.pair)),
         cases=tuple(
             replace(
-                case, voices=tuple(_pending(voice, why) if voice.key in orphaned else voice for voice in case.voices)
+                case,
+                annotations=tuple(
+                    _pending(annotation, why) if annotation.key in orphaned else annotation
+                    for annotation in case.annotations
+                ),
             )
             if case.id in touched
             else case
@@ -107,5 +111,5 @@ def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
     return replace(guideline, status="active", status_by=None)
 
 
-def _pending(voice: Voice, why: str) -> Voice:
-    return replace(voice, state="pending", reason=why)
+def _pending(annotation: Annotation, why: str) -> Annotation:
+    return replace(annotation, state="pending", reason=why)

@@ -11,7 +11,7 @@ from memalign import aio
 from memalign.align.consolidate import consolidate
 from memalign.align.distil import with_states
 from memalign.align.result import LockCheck
-from memalign.align.trials import Inquiry, agrees, leave_out, new_guidelines
+from memalign.align.trials import Trials, agrees, leave_out, new_guidelines
 from memalign.judge import Judge, Progress
 from memalign.memory import Case
 from memalign.memory.precedence import LOCK
@@ -36,22 +36,22 @@ async def keep_locks(
     locked = [case for name in learned.memory.locks if (case := learned.memory.case(name)) and _labelled(learned, case)]
     if not locked or given.memory.hash == learned.memory.hash:
         return learned, (), Usage()
-    inquiry = Inquiry(learned, len(locked), progress, phase="locks")
+    trials = Trials(learned, len(locked), progress, phase="locks")
     checks = {case.id: LockCheck(id=case.id, kept=True) for case in locked}
     tried: Judge | None = None
     while tried is not learned:
         tried = learned
         open_ones = [case for case in locked if checks[case.id].kept]
-        answers = await aio.together(inquiry.ask(learned, case) for case in open_ones)
+        answers = await aio.together(trials.ask(learned, case) for case in open_ones)
         for case, (value, fault, _) in zip(open_ones, answers, strict=True):
             if fault is None and agrees(learned, case, value):
                 continue
-            learned, check = await _mended(given, learned, case, inquiry, fault)
+            learned, check = await _mended(given, learned, case, trials, fault)
             before = checks[case.id].guideline_ids
             checks[case.id] = replace(check, guideline_ids=tuple(dict.fromkeys((*before, *check.guideline_ids))))
             if learned is not tried:
                 break  # the other answers are those of a judge that is no more
-    usage = inquiry.usage + Usage(seconds={"locks": time.perf_counter() - started})
+    usage = trials.usage + Usage(seconds={"locks": time.perf_counter() - started})
     return learned, tuple(checks.values()), usage
 
 
@@ -75,7 +75,7 @@ def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
 
 
 async def _mended(
-    given: Judge, learned: Judge, case: Case, inquiry: Inquiry, fault: str | None
+    given: Judge, learned: Judge, case: Case, trials: Trials, fault: str | None
 ) -> tuple[Judge, LockCheck]:
     """`learned` without the guidelines that break the locked case, found by halving the new ones.
 
@@ -83,7 +83,7 @@ async def _mended(
     """
     fresh = sorted(new_guidelines(given.memory, learned.memory), key=guideline_number)
     try:
-        culprits, rest = await _culprits(learned, case, fresh, inquiry, fault)
+        culprits, rest = await _culprits(learned, case, fresh, trials, fault)
     except _UnansweredError as unanswered:
         # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
         # other people's reasons: they outlive its erasure.
@@ -102,7 +102,7 @@ async def _mended(
 
 
 async def _culprits(
-    learned: Judge, case: Case, fresh: Sequence[str], inquiry: Inquiry, fault: str | None
+    learned: Judge, case: Case, fresh: Sequence[str], trials: Trials, fault: str | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which of the guidelines break the locked case, and those that still do beside them and were not looked for.
 
@@ -114,7 +114,7 @@ async def _culprits(
 
     async def broken(out: Sequence[str]) -> bool:
         memory = leave_out(learned.memory, out, f"{LOCK}{case.id}")
-        value, fault, _ = await inquiry.ask(learned.replace(memory=memory), case)
+        value, fault, _ = await trials.ask(learned.replace(memory=memory), case)
         if fault is not None:
             raise _UnansweredError(fault)
         return not agrees(learned, case, value)

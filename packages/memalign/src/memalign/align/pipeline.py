@@ -1,6 +1,6 @@
 """MemAlign: from experts' feedback to a judge that learned from it. The pipeline, top to bottom.
 
-The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with probes,
+The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with pre-alignment verdicts,
 typed deltas over small shards and exact forgetting added; DESIGN's order of stages is the order of this file.
 """
 
@@ -19,17 +19,17 @@ from memalign.align.admission import admit
 from memalign.align.consolidate import consolidate
 from memalign.align.distil import distil, with_states
 from memalign.align.forget import forget
-from memalign.align.ingest import add_voices, conflicts, refreshed, rule_conflicts, settle, sort_rows
+from memalign.align.ingest import add_annotations, conflicts, refreshed, rule_conflicts, settle, sort_rows
 from memalign.align.locked_cases import keep_locks
-from memalign.align.pre_alignment import probe
+from memalign.align.pre_alignment import pre_alignment
 from memalign.align.relate import candidates, relate
 from memalign.align.result import AlignResult, Impact, LockCheck, RowReport
 from memalign.errors import ConfigurationError, InputError, InvalidRows, ModelError, RowError
 from memalign.io import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge, Progress
-from memalign.judge.calibrator import calibrates, head_worth
+from memalign.judge.calibrator import calibrates, calibrator_worth
 from memalign.memory import Memory
-from memalign.memory.directive_check import order_in
+from memalign.memory.directive_check import directive_in
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve, resolve_embedding
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["STAGES", "MemAlign", "default_stages"]
 
-STAGES = frozenset({"probe", "distil", "consolidate", "admit", "budget"})
+STAGES = frozenset({"pre_alignment", "distil", "consolidate", "admit", "budget"})
 """The stages that can be switched off, for ablations.
 
-Without `probe` nothing is contrasted and no case ranks first as misjudged; without `distil` there are no guidelines, only
+Without `pre_alignment` nothing is contrasted and no case ranks first as misjudged; without `distil` there are no guidelines, only
 examples; without `consolidate` only guidelines of the same words are one; without `admit` nothing is tried before it
 counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out.
 """
@@ -130,16 +130,16 @@ class MemAlign:
         status = sort_rows(before, file.rows)
         news = [row for row in file.rows if status[row.key] != "unchanged"]
 
-        # Voices: all are kept; the policy says which of them count.
-        memory = settle(add_voices(refreshed(before, file.rows), news))
+        # Annotations: all are kept; the policy says which of them count.
+        memory = settle(add_annotations(refreshed(before, file.rows), news))
 
-        # Learn, from what is new and from what still waits. The judge that is probed knows nothing of what was replaced.
+        # Learn, from what is new and from what still waits. The judge that is asked before learning knows nothing of what was replaced.
         replaced = [key for key, what in status.items() if what == "changed"]
         learner = judge.replace(memory=consolidate(settle(forget(before, replaced)))) if replaced else judge
         run = await self._learn(learner, memory, progress)
         run = await self._admit(learner, run, before, progress)
         if run.learned:
-            run = dataclasses.replace(run, notes=(*run.notes, *await _worth_of_head(run.judge)))
+            run = dataclasses.replace(run, notes=(*run.notes, *await _worth_of_calibrator(run.judge)))
         return self._result(given, run, file=file, status=status, started=started)
 
     async def unalign(
@@ -147,7 +147,7 @@ class MemAlign:
     ) -> AlignResult:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
-        `selectors` are ids (all voices) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
+        `selectors` are ids (all annotations) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
         forgetting needs no model: when none answers, the survivors' lessons are pending.
         """
         started = time.perf_counter()
@@ -160,27 +160,27 @@ class MemAlign:
             run = await self._admit(judge, await self._learn(judge, judge.memory, progress), judge.memory, progress)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
-            waiting = [voice.key for voice in judge.memory.voices() if voice.state == "pending"]
+            waiting = [annotation.key for annotation in judge.memory.annotations() if annotation.state == "pending"]
             why = f"to be derived again without withdrawn feedback: {error}"
             memory = with_states(consolidate(judge.memory), dict.fromkeys(waiting, ("pending", why)))
             run = Run(judge=judge.replace(memory=memory))
         return self._result(given, run, status={}, started=started, removed=keys)
 
     async def _learn(self, judge: Judge, memory: Memory, progress: Progress | None) -> Run:
-        """Embed what is new, probe, distil what is pending, consolidate, keep to the budget. The judge is as before."""
+        """Embed what is new, pre-alignment verdict, distil what is pending, consolidate, keep to the budget. The judge is as before."""
         memory = await self._embed(judge, memory, progress)
-        waiting = any(voice.state == "pending" for voice in memory.voices())
+        waiting = any(annotation.state == "pending" for annotation in memory.annotations())
         if not waiting and not await candidates(memory):
             return Run(judge=judge.replace(memory=consolidate(self._budgeted(judge, memory))))
         usage, stages = Usage(), self._stages(judge)
         notes: tuple[str, ...] = ()
-        if waiting and "probe" in stages:
-            memory, spent = await probe(judge, memory, progress=progress)
+        if waiting and "pre_alignment" in stages:
+            memory, spent = await pre_alignment(judge, memory, progress=progress)
             usage += spent
         if waiting and "distil" in stages:
             model = resolve(self.reflection_model or judge.model)
             size = self.shard_size or model.limits.shard_size
-            contrast = "probe" in stages
+            contrast = "pre_alignment" in stages
             memory, spent = await distil(judge, memory, model, shard_size=size, contrast=contrast, progress=progress)
             usage += spent
         if "consolidate" in stages:
@@ -317,16 +317,16 @@ class MemAlign:
             rule_conflicts=rule_conflicts(learned.memory),
             impact=run.impact,
             locks=run.locks,
-            notes=(*run.notes, *_orders(written, learned)),
+            notes=(*run.notes, *_directives(written, learned)),
             usage=run.usage,
             seconds=time.perf_counter() - started,
             changed=learned != given,
         )
 
 
-async def _worth_of_head(judge: Judge) -> list[str]:
+async def _worth_of_calibrator(judge: Judge) -> list[str]:
     """That plain features see what the judge does not: then its verdicts are worth less than a regression that costs nothing."""
-    worth = None if "calibrate" in judge.parameters else await head_worth(judge)
+    worth = None if "calibrate" in judge.parameters else await calibrator_worth(judge)
     if worth is None or not worth.clear:
         return []
     stands = (
@@ -334,15 +334,15 @@ async def _worth_of_head(judge: Judge) -> list[str]:
     )
     note = (
         f"of {worth.n} taught cases the judge had {worth.judge} right before it learned, and a regression on its verdict, the "
-        f"length and the likeness to the reference {worth.head}, on cases that it was not fitted on: {stands} beside the "
+        f"length and the likeness to the reference {worth.calibrator}, on cases that it was not fitted on: {stands} beside the "
         "judge's, as calibrated_value"
     )
     return [note]
 
 
-def _orders(written: Sequence[Guideline], judge: Judge) -> list[str]:
+def _directives(written: Sequence[Guideline], judge: Judge) -> list[str]:
     """New guidelines in force that are orders rather than rules: a person should look, and nothing is dropped."""
-    flagged = [(g, why) for g in written if g.status != "retired" and (why := order_in(g.text, judge.value_type))]
+    flagged = [(g, why) for g in written if g.status != "retired" and (why := directive_in(g.text, judge.value_type))]
     return [
         f"look at {g.id} (from {', '.join(g.supported_by)}): {why}; keep it, reword it or retire it"
         for g, why in flagged
@@ -353,5 +353,5 @@ def _strangers(memory: Memory, rows: Sequence[Feedback], lines: Sequence[int]) -
     return [
         RowError(line=line, id=row.id, reason=f"{row.key} is not in memory; overwrite takes known feedback only")
         for row, line in zip(rows, lines, strict=True)
-        if memory.voice(row.key) is None
+        if memory.annotation(row.key) is None
     ]

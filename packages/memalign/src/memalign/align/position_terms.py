@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from memalign.memory import Case
 from memalign.values import ValueType
 
-__all__ = ["places_of", "without_places"]
+__all__ = ["positions_of", "without_positions"]
 
 
-def places_of(case: Case, value_type: ValueType) -> tuple[str, ...]:
+def positions_of(case: Case, value_type: ValueType) -> tuple[str, ...]:
     """The labels that are names under which the item shows its alternatives, in its order, as in a comparison of two; else none."""
     if value_type.kind != "choice":
         return ()
@@ -25,7 +25,7 @@ def places_of(case: Case, value_type: ValueType) -> tuple[str, ...]:
     return places if len(places) > 1 else ()
 
 
-def without_places(text: str, *, chosen: str | None, choices: Sequence[str]) -> str:
+def without_positions(text: str, *, chosen: str | None, choices: Sequence[str]) -> str:
     """`text` with each name of a place replaced by the role that it had: preferred, or other; `chosen` None: one, or other.
 
     A name that is one letter counts on its own as well ("B gives a source"), but "A" at the beginning of a sentence only

@@ -31,10 +31,10 @@ class RowReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
-    """People who gave different labels to the same content: every voice, and the label that counts."""
+    """People who gave different labels to the same content: every annotation, and the label that counts."""
 
     ids: tuple[str, ...]
-    voices: dict[str, Value]
+    annotations: dict[str, Value]
     label: Value | None
 
 

@@ -20,7 +20,7 @@ from memalign.types import Usage
 if TYPE_CHECKING:
     from memalign.values import Value
 
-__all__ = ["Answer", "Inquiry", "agrees", "leave_out", "new_guidelines", "without"]
+__all__ = ["Answer", "Trials", "agrees", "leave_out", "new_guidelines", "without"]
 
 replace = msgspec.structs.replace
 
@@ -28,7 +28,7 @@ Answer = tuple["Value | None", str | None, Usage]
 """A verdict, or why there is none, and what it cost."""
 
 
-class Inquiry:
+class Trials:
     """Questions to a judge's model, as many at once as it takes, counted for progress."""
 
     def __init__(self, judge: Judge, total: int, progress: Progress | None, *, phase: str = "admit") -> None:
@@ -65,7 +65,7 @@ class Inquiry:
 
 def without(judge: Judge, cases: Sequence[Case]) -> Judge:
     """`judge` as if it had never met the cases."""
-    met = [twin.id for case in cases for twin in judge.memory.twins(case.example)]
+    met = [duplicate.id for case in cases for duplicate in judge.memory.duplicates(case.example)]
     return judge.replace(memory=judge.memory.hiding(met)) if met else judge
 
 
@@ -95,7 +95,9 @@ def leave_out(memory: Memory, ids: Iterable[str], why: str) -> Memory:
         replace(
             memory,
             guidelines=tuple(
-                replace(g, status="retired", status_by=why, shown_by=None, outvoted_by=None) if g.id in out else g
+                replace(g, status="retired", status_by=why, superseded_by=None, overridden_by=None)
+                if g.id in out
+                else g
                 for g in memory.guidelines
             ),
         )

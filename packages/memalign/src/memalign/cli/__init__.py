@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _flush() -> None:
-    """Flush what was printed; a reader that has gone (`| head`) is nobody's error."""
+    """Flush what was printed; a reader that has gone (`| latest`) is nobody's error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -43,7 +43,7 @@ def report(result: AlignResult, out: Output, *, version: int, before: int) -> in
     if kept := [check.id for check in result.locks if check.kept and not check.guideline_ids]:
         parts.append(f"locked and judged right: {', '.join(kept)}")
     for conflict in result.conflicts:
-        said = ", ".join(f"{key}: {word(value)}" for key, value in conflict.voices.items())
+        said = ", ".join(f"{key}: {word(value)}" for key, value in conflict.annotations.items())
         parts.append(f"conflict on {', '.join(conflict.ids)}: {said}; {word(conflict.label)} counts")
     for rules in result.rule_conflicts:
         parts += _rule_conflict(result, rules)

@@ -98,11 +98,11 @@ def _shown(found: Checked, name: str) -> list[Any]:
 def _conflict_table(conflicts: Sequence[Conflicting]) -> Any:
     from memalign.values import value_text
 
-    def said(voices: Mapping[str, Value]) -> str:
-        return ", ".join(f"{key}: {value_text(value)}" for key, value in voices.items())
+    def said(annotations: Mapping[str, Value]) -> str:
+        return ", ".join(f"{key}: {value_text(value)}" for key, value in annotations.items())
 
-    rows = [(", ".join(each.ids), value_text(each.label), said(each.voices)) for each in conflicts[:_SHOWN]]
-    return table(("ids", "counts", "voices"), rows, title=_title("Conflicts", len(conflicts)))
+    rows = [(", ".join(each.ids), value_text(each.label), said(each.annotations)) for each in conflicts[:_SHOWN]]
+    return table(("ids", "counts", "annotations"), rows, title=_title("Conflicts", len(conflicts)))
 
 
 def _agreement(found: Checked) -> str:

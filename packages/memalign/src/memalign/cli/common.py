@@ -33,8 +33,8 @@ __all__ = [
     "UnusedRegistryUrl",
     "Version",
     "confirmed",
-    "head_of",
     "interruptible",
+    "latest_of",
     "loaded",
     "open_registry",
     "read_input",
@@ -141,12 +141,12 @@ def interruptible(left: Callable[[], str]) -> Iterator[None]:
         raise Interrupted(f"interrupted; {left()}") from None
 
 
-def head_of(registry: Registry, name: str) -> int:
+def latest_of(registry: Registry, name: str) -> int:
     """The newest version of a judge."""
     return registry.history(name)[-1].number
 
 
 def loaded(registry: Registry, name: str, version: int | None) -> tuple[int, Judge]:
     """A version, or the newest: its number and the judge. A later version of somebody else's changes neither."""
-    number = version or head_of(registry, name)
+    number = version or latest_of(registry, name)
     return number, registry.load(name, number)

@@ -51,8 +51,8 @@ def explain(
     """
     from memalign import aio
     from memalign.io import read_judgments
-    from memalign.judge.trace_reading import with_looks
-    from memalign.judge.trace_tools import looks_in
+    from memalign.judge.trace_reading import with_tool_calls
+    from memalign.judge.trace_tools import tool_calls_in
     from memalign.judge.verdict import sides_of, swapped
 
     found = read_judgments(out)
@@ -68,12 +68,12 @@ def explain(
     if judgment.error is not None:
         raise InputError(f"{example_id!r} was not judged: {judgment.error}")
     # What the judge read in a long trace is named in the notes, and shows the same again.
-    prepared = with_looks(judge, example, aio.run(judge.prepare(example)), looks_in(judgment.notes))
+    prepared = with_tool_calls(judge, example, aio.run(judge.prepare(example)), tool_calls_in(judgment.notes))
     prompts = [prepared]
     if judge.parameters.get("swap"):
         turned = swapped(example, sides_of(judge, example))
-        looks = looks_in(judgment.notes, swapped=True)
-        prompts.append(with_looks(judge, turned, aio.run(judge.prepare(turned)), looks))
+        tool_calls = tool_calls_in(judgment.notes, swapped=True)
+        prompts.append(with_tool_calls(judge, turned, aio.run(judge.prepare(turned)), tool_calls))
     data = _data(name, number, example_id, judge, judgment, prompts)
     Output(json=json_output).give(data, *_shown(judge, judgment, data))
     return DONE

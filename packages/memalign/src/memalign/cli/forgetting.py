@@ -16,8 +16,8 @@ from memalign.cli.common import (
     Name,
     RegistryUrl,
     confirmed,
-    head_of,
     interruptible,
+    latest_of,
     open_registry,
 )
 from memalign.cli.guideline_words import by_people
@@ -69,7 +69,7 @@ def unalign(
     from memalign.align import MemAlign
 
     opened, out = open_registry(registry), Output(json=json_output)
-    before = head_of(opened, name)
+    before = latest_of(opened, name)
     chosen = tuple(keys or ())
     if dry_run or matching is not None:
         judge = opened.load(name, before)
@@ -86,7 +86,7 @@ def unalign(
     optimizer = MemAlign(reflection_model=reflection_model)
     with interruptible(lambda: left_behind(opened, name, before)), out.progress() as progress:
         result = opened.unalign(name, *chosen, source=source, optimizer=optimizer, progress=progress)
-    return report(result, out, version=head_of(opened, name), before=before)
+    return report(result, out, version=latest_of(opened, name), before=before)
 
 
 def erase(
@@ -109,7 +109,7 @@ def erase(
     from memalign.align import MemAlign
 
     opened, out = open_registry(registry), Output(json=json_output)
-    before = head_of(opened, name)
+    before = latest_of(opened, name)
     chosen = tuple(keys or ())
     lines: list[str] = []
     if matching is not None:
@@ -159,7 +159,7 @@ def _preview(
     after = consolidate(settle(forget(memory, keys)))
     left = {guideline.id for guideline in after.guidelines}
     going = [guideline for guideline in memory.guidelines if guideline.id not in left]
-    waits = [v.key for v in after.voices() if v.state == "pending" and not _waiting(judge, v.key)]
+    waits = [v.key for v in after.annotations() if v.state == "pending" and not _waiting(judge, v.key)]
     cases = [case.id for case in memory.cases if after.case(case.id) is None]
     locks = [name for name in memory.locks if name not in after.locks]
     data = {
@@ -182,8 +182,8 @@ def _preview(
 
 
 def _waiting(judge: Judge, key: str) -> bool:
-    voice = judge.memory.voice(key)
-    return voice is not None and voice.state == "pending"
+    annotation = judge.memory.annotation(key)
+    return annotation is not None and annotation.state == "pending"
 
 
 def _places(keys: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from memalign.memory import Memory
     from memalign.types import Guideline
 
-__all__ = ["by_people", "consequences", "legend", "standing_words", "why_it_counts", "word"]
+__all__ = ["by_people", "consequences", "legend", "precedence_words", "why_it_counts", "word"]
 
 
-def standing_words(guideline: Guideline, memory: Memory | None = None) -> str:
+def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
     """Where a guideline stands, such as `superseded: G2 says the same`; "" for one that is plainly in force.
 
     With `memory`, one that was replaced by a revision is told from one that says the same.
@@ -26,11 +26,11 @@ def standing_words(guideline: Guideline, memory: Memory | None = None) -> str:
             words = ""
         case "demoted":
             words = "demoted: over the budget"
-        case "superseded" if guideline.outvoted_by is not None:
-            words = f"superseded: outvoted by {guideline.outvoted_by}, which contradicts it"
+        case "superseded" if guideline.overridden_by is not None:
+            words = f"superseded: overridden by {guideline.overridden_by}, which contradicts it"
         case "superseded":
             verb = "revises it" if memory is not None and guideline.id in _revised(memory) else "says the same"
-            words = f"superseded: {guideline.shown_by} {verb}"
+            words = f"superseded: {guideline.superseded_by} {verb}"
         case _ if by.startswith(LOCK):
             words = f"left out by checks: it broke locked case {by.removeprefix(LOCK)}"
         case _ if left_out(guideline):
@@ -76,20 +76,24 @@ def by_people(guideline: Guideline) -> str:
 
 
 def why_it_counts(memory: Memory, winner: Guideline, loser: Guideline) -> str:
-    """Why of two guidelines that contradict each other the one counts, by the rules that `memory.standing` follows."""
+    """Why of two guidelines that contradict each other the one counts, by the rules that `memory.precedence` follows."""
     from memalign.memory.label_policy import policy_strength
 
     if winner.pinned and not loser.pinned:
-        return f"it is {standing_words(winner) or 'pinned'}"
+        return f"it is {precedence_words(winner) or 'pinned'}"
     if winner.origin != "distilled" and loser.origin == "distilled":
         return f"{winner.origin} wrote it"
-    behind = [[v for key in memory.sources_of(g) if (v := memory.voice(key))] for g in (winner, loser)]
+    behind = [[v for key in memory.sources_of(g) if (v := memory.annotation(key))] for g in (winner, loser)]
     weights = zip(
-        memory.policy, *(policy_strength(voices, memory.authority, memory.policy) for voices in behind), strict=True
+        memory.policy,
+        *(policy_strength(annotations, memory.authority, memory.policy) for annotations in behind),
+        strict=True,
     )
     decided = next((rule for rule, ours, theirs in weights if ours > theirs), None)
     if decided == "authority":
-        who = next(source for source in memory.authority if any(voice.source == source for voice in behind[0]))
+        who = next(
+            source for source in memory.authority if any(annotation.source == source for annotation in behind[0])
+        )
         return f"by authority: {who} stands behind it"
     if decided == "majority":
         return f"by majority: {len(behind[0])} pieces of feedback stand behind it, {len(behind[1])} behind the other"
@@ -110,7 +114,7 @@ def consequences(before: Judge, after: Judge, *, but: str = "") -> tuple[dict[st
         if rule.after is None:
             lines.append(f"{rule.id} went: feedback behind it does not count any more")
         elif "status" in rule.fields:
-            lines.append(f"{rule.id} now: {standing_words(rule.after, after.memory) or 'in force'}")
+            lines.append(f"{rule.id} now: {precedence_words(rule.after, after.memory) or 'in force'}")
     for each in moved:
         if each.before is not None and each.after is not None:
             why = f" ({each.after.reason})" if each.after.reason else ""

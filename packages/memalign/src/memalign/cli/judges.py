@@ -17,7 +17,7 @@ from memalign.cli.common import (
     RetrievalK,
     Version,
     confirmed,
-    head_of,
+    latest_of,
     loaded,
     open_registry,
 )
@@ -84,7 +84,7 @@ def list_(*, registry: RegistryUrl = DEFAULT_REGISTRY, json_output: JsonOutput =
     except JudgeNotFound as error:  # an empty list is the answer, and a mistyped path is still seen
         found, none = (), str(error)
     rows = [
-        (each.name, each.head, each.value_type, each.model, each.feedback, each.guidelines, each.pending)
+        (each.name, each.latest, each.value_type, each.model, each.feedback, each.guidelines, each.pending)
         for each in found
     ]
     shown = table(("name", "version", "type", "model", "feedback", "guidelines", "pending"), rows)
@@ -124,7 +124,7 @@ def show(
     waiting = [(entry.key, entry.reason) for entry in judge.memory.ledger() if entry.state == "pending"]
     if waiting:
         parts.append(table(("key", "waits because"), waiting, title="Pending"))
-    if stale := judge.stale_probes():
+    if stale := judge.stale_pre_alignment():
         parts.append(_stale_line(len(stale)))
     Output(json=json_output).give(described(judge, version=number), *parts)
     return DONE
@@ -150,7 +150,7 @@ def edit(
 ) -> int:
     """Change a judge's settings: a new version with the same memory.
 
-    Says how many probes (the judge's own verdicts before it learned) were made with the old settings. With another
+    Says how many pre-alignment verdicts (the judge's own verdicts before it learned) were made with the old settings. With another
     --authority or --policy other labels may count where people differ: it says which feedback is disputed now, and
     which is pending until the next align.
     """
@@ -173,13 +173,13 @@ def edit(
         return edited if authority is None and policy is None else set_policy(edited, **weighed)
 
     opened = open_registry(registry)
-    before = head_of(opened, name)
+    before = latest_of(opened, name)
     judge = opened.update(name, changed, "edit")
-    number = head_of(opened, name)
+    number = latest_of(opened, name)
     others, lines = consequences(given[0], judge)
     if authority is not None or policy is not None:
         lines = [f"where people differ: {_weighing(judge)}", *_silent(judge), *lines]
-    if stale := len(judge.stale_probes()):
+    if stale := len(judge.stale_pre_alignment()):
         lines.append(_stale_line(stale))
     line = f"{name} is version {number} now" if number != before else f"{name} is so already, version {number}"
     data = {**described(judge, version=number), "consequences": others}
@@ -227,7 +227,7 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "feedback": len(memory),
         "guidelines": memory.guidelines,
         "pending": [{"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"],
-        "stale_probes": judge.stale_probes(),
+        "stale_pre_alignment": judge.stale_pre_alignment(),
     }
 
 
@@ -251,7 +251,7 @@ def _weighing(judge: Judge) -> str:
 def _silent(judge: Judge) -> list[str]:
     """What a person should know who chose a policy that decides nothing."""
     memory = judge.memory
-    heard = {voice.source for voice in memory.voices()}
+    heard = {annotation.source for annotation in memory.annotations()}
     lines = []
     if memory.authority and "authority" not in memory.policy:
         lines.append("--authority has no effect: the policy does not name authority")
@@ -261,7 +261,7 @@ def _silent(judge: Judge) -> list[str]:
 
 
 def _stale_line(count: int) -> str:
-    return f"{count} probe{' is' if count == 1 else 's are'} stale: the judge's own verdict there was made with other settings"
+    return f"{count} pre-alignment verdict{' is' if count == 1 else 's are'} stale: the judge's own verdict there was made with other settings"
 
 
 def _settings(

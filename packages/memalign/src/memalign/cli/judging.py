@@ -68,15 +68,15 @@ def judge(
     An example that fails is named and does not stop the rest (exit 1). With -o, what was judged stays judged: the same
     command goes on where it stopped, and files may be as large as they like.
     """
-    from memalign.cli.progress import Pace
+    from memalign.cli.progress import RunProgress
     from memalign.io import Examples
 
     number, chosen = loaded(open_registry(registry), name, version)
     source = Examples.of_lines(sys.stdin.buffer, name="stdin") if examples == "-" else Examples.of(examples)
     printer = Output(json=json_output)
-    pace = Pace()
+    run_progress = RunProgress()
     started = time.perf_counter()
-    with interruptible(lambda: _judged_so_far(out)), printer.progress(detail=pace.text) as progress:
+    with interruptible(lambda: _judged_so_far(out)), printer.progress(detail=run_progress.text) as progress:
         for read, _ in enumerate(source.checking()):
             if read % _CHECKED == _CHECKED - 1:
                 progress("check", read + 1, 0)
@@ -93,19 +93,19 @@ def judge(
             progress(phase, finished, total)
 
         judgments = chosen.judge_many(
-            source, concurrency=concurrency, out=out, progress=show, max_cost=max_cost, on_judgment=pace.note
+            source, concurrency=concurrency, out=out, progress=show, max_cost=max_cost, on_judgment=run_progress.note
         )
-    n, resumed = len(source), done - pace.judged
+    n, resumed = len(source), done - run_progress.judged
     left = _not_judged(judgments) if done < n else []
     data: dict[str, Any] = {
         "judge": name,
         "version": number,
         "n": n,
         "resumed": resumed,
-        "failed": pace.failed,
+        "failed": run_progress.failed,
         "not_judged": len(left),
-        "errors": [{"id": key, "error": error} for key, error in pace.failures],
-        "usage": pace.usage,
+        "errors": [{"id": key, "error": error} for key, error in run_progress.failures],
+        "usage": run_progress.usage,
     }
     shown: list[Any] = []
     if out is None:
@@ -114,21 +114,21 @@ def judge(
         shown = [_judgment_table(ids, judgments)]
     else:
         data["out"] = str(out)
-    counts = [f"{pace.judged - pace.failed} judged" + (f" into {out}" if out else "")]
+    counts = [f"{run_progress.judged - run_progress.failed} judged" + (f" into {out}" if out else "")]
     counts += [f"{resumed} there already"] if resumed else []
-    counts += [f"{pace.failed} failed"] if pace.failed else []
+    counts += [f"{run_progress.failed} failed"] if run_progress.failed else []
     counts += [f"{len(left)} not judged"] if left else []
-    line = ", ".join([*counts, usage_text(pace.usage, time.perf_counter() - started)])
+    line = ", ".join([*counts, usage_text(run_progress.usage, time.perf_counter() - started)])
     printer.give(data, *shown, line)
-    for reason in pace.reasons():
+    for reason in run_progress.reasons():
         printer.say(reason)
     if left:
         printer.say(f"{len(left)} not judged: {left[0]}")
-    for key, note in pace.notes:
+    for key, note in run_progress.notes:
         printer.say(f"note: {key}: {note}")
-    if pace.noted > len(pace.notes):
-        printer.say(f"note: … and {pace.noted - len(pace.notes)} more; --json and -o have all")
-    return FAILURES if pace.failed or left else DONE
+    if run_progress.noted > len(run_progress.notes):
+        printer.say(f"note: … and {run_progress.noted - len(run_progress.notes)} more; --json and -o have all")
+    return FAILURES if run_progress.failed or left else DONE
 
 
 def evaluate(

@@ -16,13 +16,13 @@ from memalign.cli.common import (
     Name,
     RegistryUrl,
     RetrievalK,
-    head_of,
     interruptible,
+    latest_of,
     loaded,
     open_registry,
     read_input,
 )
-from memalign.cli.guideline_words import consequences, legend, standing_words, word
+from memalign.cli.guideline_words import consequences, legend, precedence_words, word
 from memalign.cli.output import Output, facts, guideline_rows, table
 from memalign.errors import InputError
 
@@ -124,7 +124,7 @@ def guideline(
 ) -> int:
     """Show guidelines with the feedback they come from, or change one by hand."""
     from memalign.align import edit_guideline, write_guideline
-    from memalign.memory.directive_check import order_in
+    from memalign.memory.directive_check import directive_in
 
     opened, out = open_registry(registry), Output(json=json_output)
     if add is not None:
@@ -157,9 +157,9 @@ def guideline(
 
     judge = opened.update(name, watched, "edit")
     changed = judge.memory.guidelines[-1] if guideline_id is None else judge.memory.guideline(guideline_id)
-    number = head_of(opened, name)
+    number = latest_of(opened, name)
     others, lines = consequences(given[0], judge, but=changed.id)
-    if (add or text) and (order := order_in(changed.text, judge.value_type)):
+    if (add or text) and (order := directive_in(changed.text, judge.value_type)):
         out.say(f"note: {changed.id} is an order rather than a rule: {order}")
     data = {"judge": name, "version": number, "guidelines": [changed], "consequences": others}
     out.give(data, *_card(judge, changed), *lines, f"{name} is version {number} now")
@@ -182,7 +182,7 @@ def lock(
     a case that it gets wrong all the same makes the exit code 1. Without an ID it lists the locked cases.
     """
     opened, out = open_registry(registry), Output(json=json_output)
-    before = head_of(opened, name)
+    before = latest_of(opened, name)
     if not ids and not unlock:
         number, judge = loaded(opened, name, None)
         lines: list[str] = []
@@ -190,7 +190,7 @@ def lock(
     else:
         given = opened.load(name)
         judge = opened.lock(name, *(ids or ()), unlock=unlock)
-        number = head_of(opened, name)
+        number = latest_of(opened, name)
         others, lines = consequences(given, judge)
         lines.append(f"{name} is version {number} now" if number != before else f"{name} is so already")
     rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
@@ -220,16 +220,16 @@ def _optimizer(
 
 def _learn(name: str, feedback: str | None, optimizer: MemAlign, *, url: str, out: Output, **options: bool) -> int:
     opened = open_registry(url)
-    before = head_of(opened, name)
+    before = latest_of(opened, name)
     given = () if feedback is None else read_input(feedback)
     with interruptible(lambda: left_behind(opened, name, before)), out.progress() as progress:
         result = opened.align(name, given, optimizer=optimizer, progress=progress, **options)
-    return report(result, out, version=head_of(opened, name), before=before)
+    return report(result, out, version=latest_of(opened, name), before=before)
 
 
 def left_behind(opened: Registry, name: str, before: int) -> str:
     """What an interrupted command left in the registry; looked up, because Ctrl-C may come after the commit."""
-    now = head_of(opened, name)
+    now = latest_of(opened, name)
     if now == before:
         return f"nothing was committed, {name} is still version {now}"
     return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
@@ -249,7 +249,7 @@ def _card(judge: Judge, chosen: Guideline) -> list[Any]:
         [
             ("id", chosen.id),
             ("text", chosen.text),
-            ("status", ", ".join(filter(None, (_force(chosen), standing_words(chosen, memory))))),
+            ("status", ", ".join(filter(None, (_force(chosen), precedence_words(chosen, memory))))),
             ("origin", chosen.origin),
             ("from", ", ".join(memory.sources_of(chosen)) or "no feedback"),
             ("exposed to", ", ".join(chosen.exposed_to) or "no feedback"),

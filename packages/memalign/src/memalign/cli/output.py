@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memalign.cli.guideline_words import standing_words
+from memalign.cli.guideline_words import precedence_words
 from memalign.terminal import plain
 
 if TYPE_CHECKING:
@@ -173,8 +173,8 @@ def guideline_rows(guidelines: Iterable[Guideline], memory: Memory | None = None
     for guideline in guidelines:
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
         sources = ", ".join(guideline.supported_by)
-        standing = standing_words(guideline, memory)
-        rows.append((guideline.id, standing, guideline.text, "; ".join(filter(None, (origin, sources)))))
+        precedence = precedence_words(guideline, memory)
+        rows.append((guideline.id, precedence, guideline.text, "; ".join(filter(None, (origin, sources)))))
     return rows
 
 

@@ -11,7 +11,7 @@ from memalign.types import Usage
 if TYPE_CHECKING:
     from memalign.types import Judgment
 
-__all__ = ["Pace"]
+__all__ = ["RunProgress"]
 
 _NAMED = 5  # ids of a reason for failures
 _REASONS = 20
@@ -19,7 +19,7 @@ _NOTES = 20
 _KEPT = 1_000  # failures that --json lists
 
 
-class Pace:
+class RunProgress:
     """Counts judgments as they come (`note`), and says how it goes (`text`). However many there are, it stays small."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

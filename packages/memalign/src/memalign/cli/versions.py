@@ -15,7 +15,7 @@ from memalign.cli.common import (
     Name,
     RegistryUrl,
     Version,
-    head_of,
+    latest_of,
     open_registry,
 )
 from memalign.cli.guideline_words import word
@@ -23,7 +23,7 @@ from memalign.cli.output import Output, facts, guideline_rows, table
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.registry import Trail
+    from memalign.registry import Lineage
 
 _STATES = "learned, merged, pending, disputed, rejected, withdrawn, erased"
 
@@ -52,11 +52,11 @@ def ledger(
     if state is not None and key is not None:
         raise InputError("give --state or --key, not both")
     opened = open_registry(registry)
-    number = version or head_of(opened, name)
+    number = version or latest_of(opened, name)
     if key is not None:
-        found = opened.trail(name, key, number)
+        found = opened.lineage(name, key, number)
         data = {"judge": name, "version": number, "feedback": [each.to_dict() for each in found]}
-        Output(json=json_output).give(data, *(part for each in found for part in _trail(each)))
+        Output(json=json_output).give(data, *(part for each in found for part in _lineage(each)))
         return DONE
     entries = opened.ledger(name, number)
     chosen = [entry for entry in entries if state in (None, entry.state)]
@@ -74,21 +74,23 @@ def ledger(
     return DONE
 
 
-def _trail(trail: Trail) -> list[Any]:
+def _lineage(lineage: Lineage) -> list[Any]:
     """One piece of feedback as a card, its guidelines, and its way through the versions."""
-    said = " · ".join(part for part in (None if trail.value is None else word(trail.value), trail.rationale) if part)
+    said = " · ".join(
+        part for part in (None if lineage.value is None else word(lineage.value), lineage.rationale) if part
+    )
     card = [
-        ("feedback", trail.key),
+        ("feedback", lineage.key),
         ("said", said or "nothing is kept of it"),
-        ("state", f"{trail.state}{f': {trail.reason}' if trail.reason else ''}, in version {trail.version}"),
+        ("state", f"{lineage.state}{f': {lineage.reason}' if lineage.reason else ''}, in version {lineage.version}"),
     ]
     parts: list[Any] = [facts(card)]
-    if trail.guidelines:
-        rows = guideline_rows(trail.guidelines)
+    if lineage.guidelines:
+        rows = guideline_rows(lineage.guidelines)
         parts.append(table(("id", "", "guideline", "from"), rows, title="Guidelines that carry it"))
-    elif trail.state == "learned":
+    elif lineage.state == "learned":
         parts.append("no guideline carries it: it teaches as an example of its case")
-    if trail.steps:
+    if lineage.steps:
         steps = [
             (
                 each.version,
@@ -98,7 +100,7 @@ def _trail(trail: Trail) -> list[Any]:
                 ", ".join(each.guideline_ids),
                 each.reason,
             )
-            for each in trail.steps
+            for each in lineage.steps
         ]
         columns = ("version", "when (UTC)", "by", "state", "guidelines", "reason")
         parts.append(table(columns, steps, title="How it got there"))
@@ -151,9 +153,9 @@ def rollback(
     May bring back feedback that was unaligned since, never what was erased.
     """
     opened = open_registry(registry)
-    before = head_of(opened, name)
+    before = latest_of(opened, name)
     judge = opened.rollback(name, version)
-    number = head_of(opened, name)
+    number = latest_of(opened, name)
     data = {"judge": name, "to": version, "version": number, "memory_hash": judge.memory.hash}
     same = f"{name} is so already, version {number}"
     Output(json=json_output).give(
@@ -175,7 +177,7 @@ def export(
     An erase cannot reach exported files.
     """
     opened = open_registry(registry)
-    number = version or head_of(opened, name)
+    number = version or latest_of(opened, name)
     document = opened.export(name, out, number)
     data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
     Output(json=json_output).give(data, f"wrote version {number} of {name} to {out}")
@@ -201,7 +203,7 @@ def import_(
         warnings.simplefilter("ignore")  # what it warns of is the version's note, shown below
         kept = name or load_bundle(file).name
     opened = open_registry(registry, create=True)
-    before = {each.name: each.head for each in opened.list()}.get(kept, 0)
+    before = {each.name: each.latest for each in opened.list()}.get(kept, 0)
     number = opened.import_bundle(file, name, allow_erased=allow_erased)
     note = opened.history(kept)[number - 1].note
     line = f"imported {kept} as version {number}" if number > before else f"{kept} is so already, version {number}"

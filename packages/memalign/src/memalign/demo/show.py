@@ -90,10 +90,14 @@ class Screen:
         memory = result.judge.memory
         table = _table("feedback", "reply", "judge", "expert", "the expert's words", "state")
         for row in rows:
-            case, voice = memory.case(row.id), memory.voice(row.key)
-            probe = case.probe if case else None
-            said = Text("-") if probe is None else _mark(_word(probe.value), right=probe.value == row.value)
-            state = voice.state if voice else "-"
+            case, annotation = memory.case(row.id), memory.annotation(row.key)
+            pre_alignment = case.pre_alignment if case else None
+            said = (
+                Text("-")
+                if pre_alignment is None
+                else _mark(_word(pre_alignment.value), right=pre_alignment.value == row.value)
+            )
+            state = annotation.state if annotation else "-"
             table.add_row(row.key, str(row.outputs), said, _word(row.value), row.rationale or "-", state)
         self._console.print(table)
         self.say(str(result))

@@ -1,4 +1,4 @@
-"""How far a judge agrees with people: each case judged once, against the label that the voices' policy gives."""
+"""How far a judge agrees with people: each case judged once, against the label that the annotations' policy gives."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def aevaluate(
     progress: Progress | None = None,
     seed: int = 0,
 ) -> Evaluation:
-    """Judge every labelled case once and compare with the label that the judge's policy gives to all voices on its content.
+    """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on its content.
 
     `labelled` is a feedback file, or Feedback objects or mappings. Cases with comments only are counted and not
     judged; cases whose judging fails are counted and not wrong. Where rows have a `group` column, intervals resample
@@ -111,12 +111,12 @@ async def aevaluate(
     """
     read = read_feedback if isinstance(labelled, str | Path) else check_feedback
     rows = read(labelled, value_type=judge.value_type).rows  # type: ignore[arg-type]  # the test above picks the reader
-    voices = _by_case(rows)
+    annotations = _by_case(rows)
     memory = judge.memory
-    labels = {name: policy_label(said, memory.authority, memory.policy) for name, said in voices.items()}
+    labels = {name: policy_label(said, memory.authority, memory.policy) for name, said in annotations.items()}
     examples = [
         Example(id=example_id, **said[0].content, meta=said[0].meta)
-        for example_id, said in voices.items()
+        for example_id, said in annotations.items()
         if labels[example_id] is not None
     ]
     if not examples:
@@ -137,7 +137,7 @@ async def aevaluate(
         value_type=judge.value_type.spec,
         n=len(scored),
         unscored=len(cases) - len(scored),
-        unlabelled=len(voices) - len(cases),
+        unlabelled=len(annotations) - len(cases),
         seen=_seen(
             judge.memory, [example for example, case in zip(examples, cases, strict=True) if case.value is not None]
         ),
@@ -148,7 +148,7 @@ async def aevaluate(
         confusion=confusion(values, truth, shown) if shown else (),
         people_shares=_shares(truth, shown),
         judge_shares=_shares(values, shown),
-        disagreements=_disagreements(scored, rationales, voices),
+        disagreements=_disagreements(scored, rationales, annotations),
         usage=sum((judgment.usage for judgment in judgments), Usage()),
         model=", ".join(dict.fromkeys(judgment.model for judgment in judgments if judgment.model)),
         memory_hash=next((judgment.memory_hash for judgment in judgments if judgment.memory_hash), ""),
@@ -171,15 +171,15 @@ def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
 
 
 def _by_case(rows: Sequence[Feedback]) -> dict[str, list[Feedback]]:
-    """All voices on each case, by its first id: the same content under two ids is one case, as in a memory."""
-    voices: dict[str, list[Feedback]] = {}
+    """All annotations on each case, by its first id: the same content under two ids is one case, as in a memory."""
+    annotations: dict[str, list[Feedback]] = {}
     first: dict[str, str] = {}  # of every id and of every content
     for row in rows:
         content = row.example.content_hash if row.example is not None else row.id
         case = first.get(row.id) or first.get(content) or row.id
         first[row.id] = first[content] = case
-        voices.setdefault(case, []).append(row)
-    return voices
+        annotations.setdefault(case, []).append(row)
+    return annotations
 
 
 def _seen(memory: _Remembering, examples: Sequence[Example]) -> int:
@@ -250,7 +250,7 @@ def _shares(values: Sequence[Value], labels: Sequence[Value]) -> dict[str, float
 def _disagreements(
     scored: Sequence[tuple[ScoredCase, Value]],
     rationales: Mapping[str, str | None],
-    voices: Mapping[str, Sequence[Feedback]],
+    annotations: Mapping[str, Sequence[Feedback]],
 ) -> tuple[Disagreement, ...]:
     found = [
         Disagreement(
@@ -258,7 +258,9 @@ def _disagreements(
             value=value,
             label=case.label,
             rationale=rationales[case.id],
-            people={voice.source: voice.rationale for voice in voices[case.id] if voice.rationale},
+            people={
+                annotation.source: annotation.rationale for annotation in annotations[case.id] if annotation.rationale
+            },
         )
         for case, value in scored
         if not same_value(value, case.label)

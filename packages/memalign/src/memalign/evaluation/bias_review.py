@@ -9,7 +9,7 @@ from math import atanh, sqrt, tanh
 from statistics import NormalDist, fmean, pstdev
 from typing import Any, Literal
 
-from memalign.memory.directive_check import order_in
+from memalign.memory.directive_check import directive_in
 from memalign.metrics import wilson_interval
 from memalign.types import UNKNOWN_SOURCE, Feedback, canonical_json
 from memalign.values import Value, ValueType, value_text
@@ -30,7 +30,7 @@ class Heard:
     """One content, everything said of it, and the label that counts (None: comments only)."""
 
     content: Mapping[str, Any]
-    voices: tuple[Feedback, ...]
+    annotations: tuple[Feedback, ...]
     label: Value | None
 
 
@@ -49,7 +49,7 @@ class Finding:
 
 def findings(heard: Sequence[Heard], *, labels: Mapping[str, int], value_type: ValueType | None) -> tuple[Finding, ...]:
     """One finding a question, always in the same order; `labels` counts rows, labels that nobody gave among them."""
-    rows = [row for each in heard for row in each.voices]
+    rows = [row for each in heard for row in each.annotations]
     kind = _kind(value_type, [row.value for row in rows if row.value is not None])
     return (
         _one_person(rows),
@@ -58,8 +58,8 @@ def findings(heard: Sequence[Heard], *, labels: Mapping[str, int], value_type: V
         _length(heard, kind, value_type),
         _comments(rows),
         _words(rows),
-        _two_voices(heard),
-        _orders(rows, value_type),
+        _two_annotations(heard),
+        _directives(rows, value_type),
     )
 
 
@@ -151,16 +151,18 @@ def _interval(values: Sequence[Value], label: str, *, numeric: bool) -> tuple[fl
     return wilson_interval(sum(value_text(value) == label for value in values), len(values)) or (0.0, 1.0)
 
 
-def _two_voices(heard: Sequence[Heard]) -> Finding:
+def _two_annotations(heard: Sequence[Heard]) -> Finding:
     n = len(heard)
-    several = sum(len({row.source for row in each.voices}) > 1 for each in heard)
+    several = sum(len({row.source for row in each.annotations}) > 1 for each in heard)
     figures = {"cases": several, "n": n, "share": several / n if n else None}
-    text = f"{several} of {n} cases{f' ({several / n:.0%})' if n else ''} have two or more voices"
+    text = f"{several} of {n} cases{f' ({several / n:.0%})' if n else ''} have two or more annotations"
     if n < ENOUGH:
-        return Finding(name="two_voices", level="unknown", text=f"{text}: too few cases to say more", figures=figures)
+        return Finding(
+            name="two_annotations", level="unknown", text=f"{text}: too few cases to say more", figures=figures
+        )
     if not several:
         text += ": nobody can say how far people agree; let two of them speak of some of the same cases"
-    return Finding(name="two_voices", level="fine" if several else "look", text=text, figures=figures)
+    return Finding(name="two_annotations", level="fine" if several else "look", text=text, figures=figures)
 
 
 # -- what is said ----------------------------------------------------------------------------------------------------
@@ -217,25 +219,25 @@ def _words(rows: Sequence[Feedback]) -> Finding:
     return Finding(name="labels_without_words", level=level, text=text, figures=figures)
 
 
-def _orders(rows: Sequence[Feedback], value_type: ValueType | None) -> Finding:
+def _directives(rows: Sequence[Feedback], value_type: ValueType | None) -> Finding:
     """Comments that would be orders to the judge if a rule kept their words: perhaps meant, perhaps an attack."""
     spoken = [row for row in rows if (row.rationale or "").strip()]
-    found = {row.key: why for row in spoken if (why := order_in(row.rationale or "", value_type))}
+    found = {row.key: why for row in spoken if (why := directive_in(row.rationale or "", value_type))}
     figures = {"keys": list(found), "n": len(spoken)}
     if not spoken:
         return Finding(
-            name="orders",
+            name="directives",
             level="unknown",
             text="whether a comment gives orders cannot be said: none is there",
             figures=figures,
         )
     if not found:
         text = f"none of {len(spoken)} comments gives the judge an order instead of a reason"
-        return Finding(name="orders", level="fine", text=text, figures=figures)
+        return Finding(name="directives", level="fine", text=text, figures=figures)
     shown = "; ".join(f"{key}: {why}" for key, why in list(found.items())[:3])
     text = f"{len(found)} of {len(spoken)} comments give the judge an order instead of a reason ({shown}"
     text += f"; {len(found) - 3} more)" if len(found) > 3 else ")"
-    return Finding(name="orders", level="look", text=text, figures=figures)
+    return Finding(name="directives", level="look", text=text, figures=figures)
 
 
 # -- what sways the labels -------------------------------------------------------------------------------------------

@@ -22,10 +22,10 @@ __all__ = ["Checked", "Conflicting", "examine"]
 
 @dataclass(frozen=True, kw_only=True)
 class Conflicting:
-    """One content on which voices differ: the ids, every voice's value by key, and the label that would count."""
+    """One content on which annotations differ: the ids, every annotation's value by key, and the label that would count."""
 
     ids: tuple[str, ...]
-    voices: dict[str, Value]
+    annotations: dict[str, Value]
     label: Value | None
 
 
@@ -89,15 +89,15 @@ def examine(
     authority, policy = (judge.memory.authority, judge.memory.policy) if judge else ((), POLICY)
     heard = [
         Heard(
-            content=next((row.content for row in voices if row.content), {}) or known[voices[0].id].content,
-            voices=tuple(voices),
-            label=policy_label(voices, authority, policy),
+            content=next((row.content for row in annotations if row.content), {}) or known[annotations[0].id].content,
+            annotations=tuple(annotations),
+            label=policy_label(annotations, authority, policy),
         )
-        for voices in by_content.values()
+        for annotations in by_content.values()
     ]
-    pairable = [list(unit.values()) for each in heard if len(unit := _labels_by_source(each.voices)) > 1]
+    pairable = [list(unit.values()) for each in heard if len(unit := _labels_by_source(each.annotations)) > 1]
     labels = _label_counts(rows, value_type)
-    groups = (tuple(dict.fromkeys(row.id for row in each.voices)) for each in heard)
+    groups = (tuple(dict.fromkeys(row.id for row in each.annotations)) for each in heard)
     return Checked(
         rows=len(rows),
         cases=len(heard),
@@ -118,24 +118,24 @@ def examine(
 def _conflicts(heard: Sequence[Heard]) -> tuple[Conflicting, ...]:
     found = []
     for each in heard:
-        said = {row.key: row.value for row in each.voices if row.value is not None}
+        said = {row.key: row.value for row in each.annotations if row.value is not None}
         if len(set(said.values())) > 1:
-            ids = tuple(dict.fromkeys(row.id for row in each.voices))
-            found.append(Conflicting(ids=ids, voices=said, label=each.label))
+            ids = tuple(dict.fromkeys(row.id for row in each.annotations))
+            found.append(Conflicting(ids=ids, annotations=said, label=each.label))
     return tuple(found)
 
 
 def _status(judge: Judge, rows: Sequence[Feedback]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for row in rows:
-        voice = judge.memory.voice(row.key)
-        counts["new" if voice is None else "unchanged" if voice.says(row) else "changed"] += 1
+        annotation = judge.memory.annotation(row.key)
+        counts["new" if annotation is None else "unchanged" if annotation.says(row) else "changed"] += 1
     return dict(counts)
 
 
-def _labels_by_source(voices: Sequence[Feedback]) -> Mapping[str, Value]:
+def _labels_by_source(annotations: Sequence[Feedback]) -> Mapping[str, Value]:
     """One label a person, also where they saw the same content under two ids. An unknown source is a person too."""
-    return {row.source: row.value for row in voices if row.value is not None}
+    return {row.source: row.value for row in annotations if row.value is not None}
 
 
 def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dict[str, int]:

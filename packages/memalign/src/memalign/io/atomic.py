@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["is_device", "target_of", "written_whole"]
+__all__ = ["atomic_write", "is_device", "target_of"]
 
 
 def target_of(path: Path) -> Path:
@@ -27,7 +27,7 @@ def is_device(path: Path) -> bool:
 
 
 @contextmanager
-def written_whole(path: Path, *, beside: Path | None = None) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, *, beside: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write that takes the place of `path` when the block ends; before that, and after a crash, the old one stands.
 
     It is written `beside`, by default under a name that nobody else has. A link stays one, and who may read the old file

@@ -140,7 +140,7 @@ class Examples:
             place = index.place(example.id)
             if place is None or place > expected or example.content_hash != index.content_hash(place):
                 raise self._changed()
-            if place == expected:  # else another voice on a case that was there already
+            if place == expected:  # else another annotation on a case that was there already
                 expected += 1
                 yield example
         if expected < len(index):
@@ -177,7 +177,7 @@ class _Checked:
         self.index = Index()
         self._lines = array("q")  # of each example, the line with its content
         self._spoken = bytearray()  # of each example, whether its first row was somebody's feedback
-        self._voices: set[int] = set()
+        self._annotations: set[int] = set()
         self._without: dict[int, tuple[int, str]] = {}  # line and id of feedback whose content has not come yet
         self._bad: list[RowError] = []
         self._differing: list[
@@ -197,7 +197,7 @@ class _Checked:
 
     def _example_of(self, row: Row) -> Example | None:
         fields = split(row.fields)
-        voice = str(fields.get("source") or UNKNOWN_SOURCE)
+        annotation = str(fields.get("source") or UNKNOWN_SOURCE)
         spoken = any(fields.get(name) is not None for name in ("value", "rationale", "source"))
         example = _example(fields)
         if example is None and not spoken:
@@ -210,14 +210,14 @@ class _Checked:
             if len(self._differing) < InvalidRows.SHOWN:
                 self._differing.append((len(self._bad), self._lines[place], example))
             raise InputError(f"its content differs from that of {example_id!r} on line {self._lines[place]}")
-        voiced = mark_of(f"{example_id}@{voice}") if spoken else 0
+        annotated = mark_of(f"{example_id}@{annotation}") if spoken else 0
         earlier = self._without.get(mark, (0, ""))[0] if place is None else self._lines[place]
         if earlier:
             had = place is None or bool(self._spoken[place])
-            if not spoken or not had or voiced in self._voices:
+            if not spoken or not had or annotated in self._annotations:
                 raise InputError(f"{example_id!r} is on line {earlier} already; an example is judged once")
         if spoken:
-            self._voices.add(voiced)
+            self._annotations.add(annotated)
         if example is None:
             if place is None:
                 self._without.setdefault(mark, (row.line, example_id))

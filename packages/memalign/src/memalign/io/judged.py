@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, Self, overload
 import msgspec
 
 from memalign.errors import InputError
-from memalign.io.atomic import is_device, target_of, written_whole
+from memalign.io.atomic import atomic_write, is_device, target_of
 from memalign.io.examples import Index, mark_of
 from memalign.io.file_lock import lock_file
 from memalign.types import Example, Judgment, json_line
@@ -201,7 +201,7 @@ class JudgmentWriter:
         """Only the lines that count, those of examples first and in their order."""
         begins, others, at = array("q", self._begins), dict(self._others), 0
         # Under one name, which the lock guards: what a run leaves that is killed here, the next one takes away.
-        with written_whole(self._path, beside=self._fresh) as new, self._path.open("rb") as old:
+        with atomic_write(self._path, beside=self._fresh) as new, self._path.open("rb") as old:
             for place, begin in enumerate(begins):
                 if begin >= 0:
                     begins[place], at = at, at + _copy(old, begin, new)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
 from memalign.io import Examples, JudgmentWriter
-from memalign.judge.spend_limit import Ceiling, Tab
+from memalign.judge.spend_limit import RunSpend, SpendLimit
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.resolve import resolve
 from memalign.prompts import prompts_hash
@@ -48,7 +48,7 @@ async def judge_many(
     concurrency: int | None,
     out: str | Path | None,
     progress: Progress | None = None,
-    max_cost: float | Ceiling | None = None,
+    max_cost: float | SpendLimit | None = None,
     on_judgment: OnJudgment | None = None,
 ) -> Sequence[Judgment]:
     """See `Judge.ajudge_many`; a Ceiling may be that of other runs too."""
@@ -58,7 +58,7 @@ async def judge_many(
         raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
     if isinstance(examples, Example | Mapping) or not isinstance(examples, Examples | Iterable | str | Path):
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
-    ceiling = max_cost if max_cost is None or isinstance(max_cost, Ceiling) else Ceiling(max_cost)
+    spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
@@ -68,7 +68,7 @@ async def judge_many(
         judge,
         source,
         limit=concurrency or model.limits.concurrency,
-        tab=None if ceiling is None else ceiling.tab(),
+        run_spend=None if spend_limit is None else spend_limit.run_spend(),
         progress=progress,
         on_judgment=on_judgment,
     )
@@ -105,14 +105,14 @@ class _Run:
         source: Examples,
         *,
         limit: int,
-        tab: Tab | None,
+        run_spend: RunSpend | None,
         progress: Progress | None,
         on_judgment: OnJudgment | None,
     ) -> None:
         self._judge = judge
         self._source = source
         self._limit = limit
-        self._tab = tab
+        self._run_spend = run_spend
         self._progress = progress
         self._on_judgment = on_judgment
         self._finished = self._failed_in_a_row = 0
@@ -121,7 +121,7 @@ class _Run:
 
     def not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
-        spent = "" if self._tab is None else f" (${self._tab.ceiling.spent:.4g} spent)"
+        spent = "" if self._run_spend is None else f" (${self._run_spend.spend_limit.spent:.4g} spent)"
         hint = "run it again with the same `out` (-o) to go on from there"
         return Judgment(error=f"{NOT_JUDGED}{self._stopped}{spent}; {hint}", memory_hash=self._judge.memory.hash)
 
@@ -157,9 +157,9 @@ class _Run:
             return True
 
         async def work(number: int) -> None:
-            if self._tab is not None and number > 0:
+            if self._run_spend is not None and number > 0:
                 await first_is_known.wait()
-            elif self._tab is not None:
+            elif self._run_spend is not None:
                 await self._make_first_calls(step)
                 first_is_known.set()
             while await step():
@@ -169,19 +169,21 @@ class _Run:
 
     async def _make_first_calls(self, step: Callable[[], Awaitable[bool]]) -> None:
         """One item after the other, until it is known what one costs: what fails for free does not tell."""
-        while self._tab is not None and not self._tab.known:
-            async with self._tab.ceiling.first:  # for one item at a time: a run whose model is down holds up no other
+        while self._run_spend is not None and not self._run_spend.known:
+            async with (
+                self._run_spend.spend_limit.first
+            ):  # for one item at a time: a run whose model is down holds up no other
                 if not await step():
                     return
 
     def _may_go_on(self) -> bool:
-        if self._tab is not None and not self._tab.room():
-            self._stopped = self._stopped or f"one more would pass the ceiling of ${self._tab.ceiling.most:g}"
+        if self._run_spend is not None and not self._run_spend.room():
+            self._stopped = self._stopped or f"one more would pass the ceiling of ${self._run_spend.spend_limit.most:g}"
         return not self._stopped
 
     async def _judged(self, example: Example, *, again: bool) -> Judgment:
-        if self._tab is not None:
-            self._tab.begin()
+        if self._run_spend is not None:
+            self._run_spend.begin()
         try:
             judgment = await self._judge.ajudge(example)
         except (ModelError, InputError) as error:
@@ -198,16 +200,16 @@ class _Run:
         """Give up where nothing works: a server that is down would cost every item all its attempts."""
         self._failed_in_a_row += 1
         silent = time.monotonic() - self._last_answer
-        side_by_side = 1 if self._tab is not None and not self._tab.known else self._limit
+        side_by_side = 1 if self._run_spend is not None and not self._run_spend.known else self._limit
         if self._failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
             self._stopped = self._stopped or f"{self._failed_in_a_row} items in a row failed, the last with {reason}"
 
     def _check(self, judgment: Judgment) -> None:
         """Count the cost of a judgment that is kept. Raises ConfigurationError when a ceiling cannot hold."""
-        if self._tab is None:
+        if self._run_spend is None:
             return
         cost = judgment.usage.cost
-        self._tab.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
+        self._run_spend.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
         if cost is None:
             raise ConfigurationError(
                 f"max_cost cannot hold: what a call of {judgment.model or self._judge.model_name} costs is not known (the "

@@ -1,6 +1,6 @@
 """A head: a small regression from the judge's verdict and plain features to what this memory's experts would say.
 
-Fitted on the memory's own cases, with the verdicts that the judge gave before it learned from them (their probes). It is
+Fitted on the memory's own cases, with the verdicts that the judge gave before it learned from them (their pre-alignment verdicts). It is
 a pure function of the memory, so it is refitted, exactly, whenever feedback comes or goes. A weak judge has habits (one
 label nearly always) and its task has tells (a convincing argument is longer); with fifty labels such a regression is
 worth as much as the judge, and the two together more than either (docs/decisions/0012-verdict.md).
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from memalign.judge.judge import Judge
     from memalign.models.base import Limits
 
-__all__ = ["FEWEST", "MOST", "Head", "Worth", "calibrate", "calibrates", "fit_head", "head_worth"]
+__all__ = ["FEWEST", "MOST", "Calibrator", "Worth", "calibrate", "calibrates", "calibrator_worth", "fit_calibrator"]
 
 FEWEST, MOST = 30, 2000
-"""Labelled cases with a probe: below, there is no head; above, a fixed sample of them is enough."""
+"""Labelled cases with a pre-alignment verdict: below, there is no head; above, a fixed sample of them is enough."""
 MOST_LABELS = 10
 """Labels above which there is no head: a fit takes their number to the sixth (forty: a quarter of an hour)."""
 FOLDS = 10
@@ -41,7 +41,7 @@ RIDGE = 1.0
 STEPS = 30
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
     """A logistic regression on standardised features: (features,) means and scales, (features + 1, labels) weights."""
 
     labels: tuple[Value, ...]
@@ -67,7 +67,7 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
 
     n: int
     judge: int
-    head: int
+    calibrator: int
     fixed: int
     broken: int
 
@@ -87,20 +87,20 @@ def calibrates(judge: Judge, limits: Limits) -> bool:
 
 async def calibrate(judge: Judge, example: Example, verdict: Value) -> dict[Value, float] | None:
     """What the judge's head makes of a verdict: each label's probability. None where there are too few cases for one."""
-    head = await fit_head(judge)
-    if head is None:
+    calibrator = await fit_calibrator(judge)
+    if calibrator is None:
         return None
     # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
-    return head.chances((await plain_features([example], resolve_embedding(None)))[0], verdict)
+    return calibrator.chances((await plain_features([example], resolve_embedding(None)))[0], verdict)
 
 
-async def fit_head(judge: Judge) -> Head | None:
-    """The head of the judge's memory; None below 30 cases with a label and a probe, for one label only, or above ten.
+async def fit_calibrator(judge: Judge) -> Calibrator | None:
+    """The head of the judge's memory; None below 30 cases with a label and a pre-alignment verdict, for one label only, or above ten.
 
-    Only for bool and choices: a score's distance was not measured to be worth it. A stale probe does not count (the habits of
+    Only for bool and choices: a score's distance was not measured to be worth it. A stale pre-alignment verdict does not count (the habits of
     another model or of other instructions are not this judge's), nor does a label that the judge cannot give.
     """
-    kept: dict[str, Head | None] = judge.memory.__dict__.setdefault("_heads", {})
+    kept: dict[str, Calibrator | None] = judge.memory.__dict__.setdefault("_calibrators", {})
     key = judge.base_fingerprint
     if key not in kept:
         known = await _known(judge)
@@ -108,7 +108,7 @@ async def fit_head(judge: Judge) -> Head | None:
     return kept[key]
 
 
-async def head_worth(judge: Judge) -> Worth | None:
+async def calibrator_worth(judge: Judge) -> Worth | None:
     """What a head would be worth, by the memory's own cases alone; no model is asked. None where there is no head.
 
     Ten-fold: each tenth of the cases is answered by a head that the other nine taught.
@@ -121,16 +121,16 @@ async def head_worth(judge: Judge) -> Worth | None:
     right: list[tuple[bool, bool]] = []
     for fold in range(FOLDS):
         apart = np.arange(len(known.answers)) % FOLDS == fold
-        head = _fit(known.of(~apart), judge)
+        calibrator = _fit(known.of(~apart), judge)
         for plain, verdict, answer in zip(*known.of(apart), strict=True):
-            chances = head.chances(plain, verdict)
+            chances = calibrator.chances(plain, verdict)
             right.append((verdict == answer, max(chances, key=lambda label: chances[label]) == answer))
     return Worth(
         n=len(right),
         judge=sum(judge for judge, _ in right),
-        head=sum(head for _, head in right),
-        fixed=sum(head and not judge for judge, head in right),
-        broken=sum(judge and not head for judge, head in right),
+        calibrator=sum(calibrator for _, calibrator in right),
+        fixed=sum(calibrator and not judge for judge, calibrator in right),
+        broken=sum(judge and not calibrator for judge, calibrator in right),
     )
 
 
@@ -159,19 +159,19 @@ async def _known(judge: Judge, *, most: int = MOST) -> _Known | None:
     if len(allowed) > MOST_LABELS:
         return None
     for case in memory.cases:
-        if case.probe is not None and case.probe.judge == made_by and memory.label(case) in allowed:
+        if case.pre_alignment is not None and case.pre_alignment.judge == made_by and memory.label(case) in allowed:
             known.setdefault(case.example.content_hash, case)
     # By hash: as good as drawn, and the same whatever came first.
     cases = [known[content] for content in sorted(known)[:most]]
     answers = [label for case in cases if (label := memory.label(case)) is not None]
-    verdicts = [case.probe.value for case in cases if case.probe is not None]
+    verdicts = [case.pre_alignment.value for case in cases if case.pre_alignment is not None]
     if len(cases) < FEWEST or len(set(answers)) < 2:
         return None
     plain = await plain_features([case.example for case in cases], resolve_embedding(None))
     return _Known(plain, verdicts, answers)
 
 
-def _fit(known: _Known, judge: Judge) -> Head:
+def _fit(known: _Known, judge: Judge) -> Calibrator:
     import numpy as np
 
     labels = tuple(label for label in judge.value_type.labels if label in known.answers)
@@ -181,7 +181,7 @@ def _fit(known: _Known, judge: Judge) -> Head:
     scales[scales == 0] = 1.0
     codes = np.array([labels.index(answer) for answer in known.answers])
     weights = regression((rows - means) / scales, codes, len(labels))
-    return Head(labels=labels, verdicts=given, means=means, scales=scales, weights=weights)
+    return Calibrator(labels=labels, verdicts=given, means=means, scales=scales, weights=weights)
 
 
 def _row(plain: NDArray[np.float64], verdict: Value, verdicts: tuple[Value, ...]) -> NDArray[np.float64]:

@@ -131,7 +131,7 @@ class Judge:
     def replace(self, **changes: Any) -> Judge:
         """A judge with other settings and the same memory.
 
-        What was measured with the old model or instructions is stale from then on: see `stale_probes`.
+        What was measured with the old model or instructions is stale from then on: see `stale_pre_alignment`.
         """
         return replace(self, **changes)
 
@@ -141,7 +141,7 @@ class Judge:
 
     @property
     def base_fingerprint(self) -> str:
-        """16 hex digits over instructions, value type, model and parameters: what a probe was made with."""
+        """16 hex digits over instructions, value type, model and parameters: what a pre-alignment verdict was made with."""
         made_with = {key: value for key, value in self.parameters.items() if key not in SAID_BESIDE}
         return self.replace(memory=Memory(), parameters=made_with).fingerprint  # whose label counts is no part of it
 
@@ -152,10 +152,12 @@ class Judge:
         missing = next((name for name in self.fields if name not in content), None)
         return f"the judge's instructions name {{{{ {missing} }}}}, and the row has none" if missing else None
 
-    def stale_probes(self) -> tuple[str, ...]:
-        """Ids of cases whose probe was made with other instructions, another model or other parameters."""
+    def stale_pre_alignment(self) -> tuple[str, ...]:
+        """Ids of cases whose pre-alignment verdict was made with other instructions, another model or other parameters."""
         current = self.base_fingerprint
-        return tuple(case.id for case in self.memory.cases if case.probe and case.probe.judge != current)
+        return tuple(
+            case.id for case in self.memory.cases if case.pre_alignment and case.pre_alignment.judge != current
+        )
 
     # -- judging -------------------------------------------------------------------------------------------------
 
@@ -273,7 +275,7 @@ class Judge:
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
     ) -> AlignResult:
-        """Forget feedback and all that came from it: all voices on `t-17`, one `t-17@ana`, or all of a `source`."""
+        """Forget feedback and all that came from it: all annotations on `t-17`, one `t-17@ana`, or all of a `source`."""
         return aio.run(self._optimizer(optimizer).unalign(self, *keys, source=source, progress=progress))
 
     def _optimizer(self, optimizer: MemAlign | None) -> MemAlign:

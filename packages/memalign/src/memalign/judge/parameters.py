@@ -19,13 +19,13 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "seed": (True, -(2**63), 2**63),
     "timeout": (False, 0, 10**6),
     "samples": (True, 1, 100),
-    "looks": (True, 0, 100),
+    "tool_calls": (True, 0, 100),
     "abstain_below": (False, 0, 1),
 }
 _SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False), "calibrate": (True, False)}
 
 SAID_BESIDE = frozenset({"abstain_below", "calibrate"})
-"""Parameters that change nothing of the verdict itself: a probe made without them is as good."""
+"""Parameters that change nothing of the verdict itself: a pre-alignment verdict made without them is as good."""
 
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:

@@ -29,7 +29,7 @@ __all__ = ["Prepared", "budget_of", "prepare"]
 
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
 
-CALLED_FROM = 8
+RETRIEVED_FROM = 8
 """Nearest cases whose demoted guidelines are shown beside those in force."""
 
 
@@ -55,15 +55,15 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     budget = budget_of(judge, limits)
     stable = _stable(judge, limits, budget)
     k = _wanted_examples(judge, limits)
-    calls = bool(memory.demoted) and budget.called > 0
-    reach = max(k, CALLED_FROM if calls else 0)
+    calls = bool(memory.demoted) and budget.retrieved > 0
+    reach = max(k, RETRIEVED_FROM if calls else 0)
     vector, notes = await _embed(judge, example, reach)
     embedded = time.perf_counter()
     around = Neighbourhood(memory, example, vector, value_type)
     hits = around.hits(k)
-    called = memory.called_for(hit.case for hit in around.hits(reach)) if calls else ()
-    retrieved = time.perf_counter()
-    working = assemble(memory, hits, called, content=example.content, fields=judge.fields, budget=budget)
+    retrieved = memory.retrieved_for(hit.case for hit in around.hits(reach)) if calls else ()
+    searched = time.perf_counter()
+    working = assemble(memory, hits, retrieved, content=example.content, fields=judge.fields, budget=budget)
     samples = judge.parameters.get("samples", 1)
     request = ChatRequest(
         system=stable.system,
@@ -83,8 +83,8 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
         notes=(*notes, *working.notes, *stable.notes),
         seconds={
             "embed": embedded - started,
-            "retrieve": retrieved - embedded,
-            "assemble": time.perf_counter() - retrieved,
+            "retrieve": searched - embedded,
+            "assemble": time.perf_counter() - searched,
         },
         unread=working.unread,
     )

@@ -18,12 +18,12 @@ import msgspec
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError
 from memalign.io import Examples
-from memalign.io.atomic import written_whole
+from memalign.io.atomic import atomic_write
 from memalign.judge.batch import NOT_JUDGED, Progress, judge_many
 from memalign.judge.judge import Judge
-from memalign.judge.spend_limit import Ceiling
+from memalign.judge.spend_limit import SpendLimit
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits
-from memalign.models.concurrency import Slots
+from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.resolve import resolve, resolve_embedding
 from memalign.types import Example, Judgment, Usage
 from memalign.values import Value, value_text
@@ -166,7 +166,7 @@ async def ascore(
     `Judge.ajudge_many` raises.
     """
     named = _named(judges)
-    ceiling = None if max_cost is None else Ceiling(max_cost)
+    spend_limit = None if max_cost is None else SpendLimit(max_cost)
     # All judges go through the cases, each at its own pace: what can be read only once must be kept.
     source = Examples.of(examples if isinstance(examples, str | Path) else list(examples))
     ids = [example.id for example in source]  # checks everything, once for all
@@ -189,7 +189,7 @@ async def ascore(
             concurrency=concurrency,
             out=None if folder is None else folder / "judges" / f"{file_name(name)}.jsonl",
             progress=counted(name),
-            max_cost=ceiling,
+            max_cost=spend_limit,
         )
         for name, judge in sharing.items()
     )
@@ -260,7 +260,7 @@ def _totals(name: str, column: Sequence[Judgment], kind: str) -> Totals:
 
 def _write(path: Path, card: Scorecard) -> None:
     try:
-        with written_whole(path) as file:
+        with atomic_write(path) as file:
             for row in card:
                 errors = {"errors": row.errors} if row.errors else {}
                 file.write(msgspec.json.encode({"id": row.id, "values": row.values} | errors) + b"\n")
@@ -302,7 +302,7 @@ class _Limited:
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
-        self._slots = Slots(model.limits.concurrency)
+        self._limiter = ConcurrencyLimiter(model.limits.concurrency)
 
     @property
     def name(self) -> str:
@@ -313,7 +313,7 @@ class _Limited:
         return self._model.limits
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        async with self._slots:
+        async with self._limiter:
             return await self._model.complete(request)
 
 

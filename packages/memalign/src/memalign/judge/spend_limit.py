@@ -7,10 +7,10 @@ import math
 
 from memalign.errors import InputError
 
-__all__ = ["Ceiling", "Tab"]
+__all__ = ["RunSpend", "SpendLimit"]
 
 
-class Ceiling:
+class SpendLimit:
     """Dollars that one or several runs may spend together. Raises InputError where `most` is no amount above 0."""
 
     def __init__(self, most: float) -> None:
@@ -21,35 +21,35 @@ class Ceiling:
         """Whether one more call would have passed it: then all runs stop, those of cheaper judges too."""
         self.first = asyncio.Lock()
         """Held by a run while it makes its first call: what that costs must be known before others are made."""
-        self._tabs: list[Tab] = []
+        self._run_spends: list[RunSpend] = []
 
     @property
     def spent(self) -> float:
         """Dollars, of all calls that came back."""
-        return sum(tab.spent for tab in self._tabs)
+        return sum(run_spend.spent for run_spend in self._run_spends)
 
-    def tab(self) -> Tab:
+    def run_spend(self) -> RunSpend:
         """What one run under this ceiling spends."""
-        tab = Tab(self)
-        self._tabs.append(tab)
-        return tab
+        run_spend = RunSpend(self)
+        self._run_spends.append(run_spend)
+        return run_spend
 
-    def check(self, tab: Tab) -> None:
-        """Note whether one more call of `tab` would pass the ceiling; a call in flight counts with the mean of its run."""
-        dearest = max(each.mean for each in self._tabs)
-        expected = sum(each.in_flight * each.mean for each in self._tabs)
-        one_more = tab.mean if tab.known else dearest
+    def check(self, run_spend: RunSpend) -> None:
+        """Note whether one more call of `run_spend` would pass the ceiling; a call in flight counts with the mean of its run."""
+        dearest = max(each.mean for each in self._run_spends)
+        expected = sum(each.in_flight * each.mean for each in self._run_spends)
+        one_more = run_spend.mean if run_spend.known else dearest
         self.reached = self.reached or self.spent + expected + one_more > self.most
 
 
-class Tab:
+class RunSpend:
     """What one run has spent, in dollars, of how many calls that is known, and how many are in flight.
 
     A call that failed before any model answered cost nothing, and says nothing of what the next one will cost.
     """
 
-    def __init__(self, ceiling: Ceiling) -> None:
-        self.ceiling = ceiling
+    def __init__(self, spend_limit: SpendLimit) -> None:
+        self.spend_limit = spend_limit
         self.spent = 0.0
         self.known = self.in_flight = 0
 
@@ -60,8 +60,8 @@ class Tab:
 
     def room(self) -> bool:
         """Whether one more may be asked for."""
-        self.ceiling.check(self)
-        return not self.ceiling.reached
+        self.spend_limit.check(self)
+        return not self.spend_limit.reached
 
     def begin(self) -> None:
         """A call goes out."""

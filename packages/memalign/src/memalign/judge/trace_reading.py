@@ -15,20 +15,20 @@ import msgspec
 
 from memalign.content import SpanTree, span_tree
 from memalign.errors import InvalidOutput, ModelError
-from memalign.judge.trace_tools import Look, look_of, look_schema, show
+from memalign.judge.trace_tools import ToolCall, show, tool_call_of, tool_call_schema
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts.tokens import estimate_tokens
-from memalign.prompts.trace_tools_prompts import render_cue, render_intro, render_look
+from memalign.prompts.trace_tools_prompts import render_cue, render_intro, render_tool_call
 from memalign.types import Example, Usage
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
     from memalign.judge.prepare import Prepared
 
-__all__ = ["LOOKS", "explored", "with_looks"]
+__all__ = ["MOST_TOOL_CALLS", "explored", "with_tool_calls"]
 
-LOOKS = 10
-"""How many looks a judgment may take, unless the judge's parameter `looks` says otherwise."""
+MOST_TOOL_CALLS = 10
+"""How many looks a judgment may take, unless the judge's parameter `tool_calls` says otherwise."""
 
 LEAST_ROOM = 60
 """Tokens below which a look could show next to nothing."""
@@ -42,21 +42,21 @@ async def explored(judge: Judge, example: Example, prepared: Prepared, model: Ch
     Unchanged, without any call, where the trace is shown whole or there is none. The notes name every look. A model
     whose answer is no look ends the looking; any other failure of it raises its ModelError.
     """
-    most = int(judge.parameters.get("looks", LOOKS))
+    most = int(judge.parameters.get("tool_calls", MOST_TOOL_CALLS))
     tree = span_tree(example.trace) if prepared.unread and most else None
     if tree is None:
         return prepared, Usage()
     started = time.perf_counter()
-    looks: list[Look] = []
+    tool_calls: list[ToolCall] = []
     usage, ended = Usage(), "every look that is allowed was taken"
     view = _View(prepared, tree, most)
-    while len(looks) < most:
+    while len(tool_calls) < most:
         if view.room < LEAST_ROOM:
             ended = "no room for more"
             break
         try:
             reply = await model.complete(
-                _asking(judge, prepared, view, look_schema(brief=model.limits.brief), left=most - len(looks))
+                _asking(judge, prepared, view, tool_call_schema(brief=model.limits.brief), left=most - len(tool_calls))
             )
         except InvalidOutput as error:
             usage += error.usage or Usage()
@@ -66,25 +66,28 @@ async def explored(judge: Judge, example: Example, prepared: Prepared, model: Ch
             error.usage = usage + (error.usage or Usage())
             raise
         usage += reply.usage
-        look = look_of(reply.data)
-        if look is None or look in looks:
-            ended = "the judge had seen enough" if look is None else "it asked for the same again"
+        tool_call = tool_call_of(reply.data)
+        if tool_call is None or tool_call in tool_calls:
+            ended = "the judge had seen enough" if tool_call is None else "it asked for the same again"
             break
-        looks.append(look)
-        view.add(look)
-    notes = [*(f"look {number}: {look}" for number, look in enumerate(looks, 1)), f"looks into the trace: {ended}"]
+        tool_calls.append(tool_call)
+        view.add(tool_call)
+    notes = [
+        *(f"look {number}: {tool_call}" for number, tool_call in enumerate(tool_calls, 1)),
+        f"looks into the trace: {ended}",
+    ]
     changed = _final(prepared, view, notes)
-    return changed, usage + Usage(seconds={"look": time.perf_counter() - started})
+    return changed, usage + Usage(seconds={"tool_call": time.perf_counter() - started})
 
 
-def with_looks(judge: Judge, example: Example, prepared: Prepared, looks: Sequence[Look]) -> Prepared:
-    """`prepared` as it was asked after these looks (see `looks_in`), put together again without any call."""
+def with_tool_calls(judge: Judge, example: Example, prepared: Prepared, tool_calls: Sequence[ToolCall]) -> Prepared:
+    """`prepared` as it was asked after these looks (see `tool_calls_in`), put together again without any call."""
     tree = span_tree(example.trace) if prepared.unread else None
     if tree is None:
         return prepared
-    view = _View(prepared, tree, int(judge.parameters.get("looks", LOOKS)))
-    for look in looks:
-        view.add(look)
+    view = _View(prepared, tree, int(judge.parameters.get("tool_calls", MOST_TOOL_CALLS)))
+    for tool_call in tool_calls:
+        view.add(tool_call)
     return _final(prepared, view, [])
 
 
@@ -103,9 +106,9 @@ class _View:
         """Tokens that the next look may take."""
         return min(self._left, self._most)
 
-    def add(self, look: Look) -> None:
+    def add(self, tool_call: ToolCall) -> None:
         """Show what the look shows."""
-        part = render_look(len(self._parts) - 1, str(look), show(self._tree, look, self.room))
+        part = render_tool_call(len(self._parts) - 1, str(tool_call), show(self._tree, tool_call, self.room))
         self._left -= estimate_tokens(part)
         self._parts.append(part)
 
@@ -121,7 +124,7 @@ def _asking(judge: Judge, prepared: Prepared, view: _View, schema: dict[str, Any
         prepared.request,
         user=view.text(left),
         schema=schema,
-        schema_name="look",
+        schema_name="tool_call",
         max_tokens=ANSWER_TOKENS,
         temperature=judge.parameters.get("temperature", 0.0),
         labels=(),

@@ -14,12 +14,12 @@ from memalign.prompts import encode
 from memalign.prompts.tokens import BYTES_PER_TOKEN, estimate_tokens
 from memalign.prompts.truncate import shown_span, span_line, span_parts, span_size
 
-__all__ = ["LOOKED", "SWAPPED", "Look", "look_of", "look_schema", "looks_in", "show"]
+__all__ = ["SWAPPED", "TOOL_CALLED", "ToolCall", "show", "tool_call_of", "tool_call_schema", "tool_calls_in"]
 
 SWAPPED = "swapped: "
 """How a note begins that is of the item with its sides swapped only."""
 
-LOOKED = "look"
+TOOL_CALLED = "tool_call"
 """How every note begins that is of looks."""
 
 MOST_SPANS = 8
@@ -28,7 +28,7 @@ AROUND = 80
 """Characters shown on each side of what was searched for."""
 
 
-def look_schema(*, brief: bool) -> dict[str, Any]:
+def tool_call_schema(*, brief: bool) -> dict[str, Any]:
     """The JSON schema of a look; a weak model (`brief`), which would write on and on, gets bounds on its texts."""
 
     def text(most: int) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def look_schema(*, brief: bool) -> dict[str, Any]:
 
     properties = {
         "why": text(160),
-        "look": {"type": "string", "enum": ["read", "search", "children", "enough"]},
+        "tool_call": {"type": "string", "enum": ["read", "search", "children", "enough"]},
         "spans": text(40),
         "part": {"type": "integer"},
         "text": text(80),
@@ -53,7 +53,7 @@ _ID = re.compile(r"(?<![A-Za-z0-9])[Ss](\d{1,9})(?![A-Za-z0-9])")
 _NOTE = re.compile(r"look \d+: (read|children)((?: S\d+,?)*)(?: part (\d+))?$|look \d+: search (\".*\")$")
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """One look: all that some spans hold, where a text occurs, or what is below a span."""
 
     kind: Literal["read", "search", "children"]
@@ -69,20 +69,20 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind} {', '.join(self.spans)}".rstrip() + part
 
 
-def look_of(data: dict[str, Any]) -> Look | None:
+def tool_call_of(data: dict[str, Any]) -> ToolCall | None:
     """The look that a model asks for, whatever it wrote; None when it has seen enough."""
-    kind, part = data.get("look"), data.get("part")
+    kind, part = data.get("tool_call"), data.get("part")
     if kind not in ("read", "search", "children"):
         return None
     if kind == "search":
-        return Look(kind="search", text=" ".join(str(data.get("text") or "").split())[:MOST_TEXT])
+        return ToolCall(kind="search", text=" ".join(str(data.get("text") or "").split())[:MOST_TEXT])
     named = dict.fromkeys(f"S{int(number)}" for number in _ID.findall(str(data.get("spans") or "")))
     number = part if isinstance(part, int) and not isinstance(part, bool) else 1
     most = MOST_SPANS if kind == "read" else 1
-    return Look(kind=kind, spans=tuple(named)[:most], part=min(max(number, 1), 10**6))
+    return ToolCall(kind=kind, spans=tuple(named)[:most], part=min(max(number, 1), 10**6))
 
 
-def looks_in(notes: Sequence[str], *, swapped: bool = False) -> tuple[Look, ...]:
+def tool_calls_in(notes: Sequence[str], *, swapped: bool = False) -> tuple[ToolCall, ...]:
     """The looks that a judgment's notes name, so that its last prompt can be put together again.
 
     With `swapped` those into the item with its sides swapped.
@@ -91,26 +91,28 @@ def looks_in(notes: Sequence[str], *, swapped: bool = False) -> tuple[Look, ...]
     for note in notes:
         match = _NOTE.match(note.removeprefix(SWAPPED)) if note.startswith(SWAPPED) == swapped else None
         if match and match[4]:
-            found.append(Look(kind="search", text=str(json.loads(match[4]))))
+            found.append(ToolCall(kind="search", text=str(json.loads(match[4]))))
         elif match:
             spans = tuple(part.strip() for part in match[2].split(",") if part.strip())
-            found.append(Look(kind="read" if match[1] == "read" else "children", spans=spans, part=int(match[3] or 1)))
+            found.append(
+                ToolCall(kind="read" if match[1] == "read" else "children", spans=spans, part=int(match[3] or 1))
+            )
     return tuple(found)
 
 
-def show(tree: SpanTree, look: Look, tokens: int) -> str:
+def show(tree: SpanTree, tool_call: ToolCall, tokens: int) -> str:
     """What the look shows in about `tokens`; a look at what is not there shows what is wrong with it."""
-    if look.kind == "search":
-        return _search(tree, look.text, tokens)
-    unknown = [name for name in look.spans if tree.span(name) is None]
+    if tool_call.kind == "search":
+        return _search(tree, tool_call.text, tokens)
+    unknown = [name for name in tool_call.spans if tree.span(name) is None]
     if unknown:
         return f"there is no span {', '.join(unknown)}; spans are S1 to S{len(tree.spans)}"
-    if look.kind == "children":
-        return _children(tree, look, tokens)
-    spans = [span for name in look.spans if (span := tree.span(name)) is not None]
+    if tool_call.kind == "children":
+        return _children(tree, tool_call, tokens)
+    spans = [span for name in tool_call.spans if (span := tree.span(name)) is not None]
     if not spans:
         return 'no span is named: "spans" holds ids such as S3'
-    return _read(spans, look.part, tokens)
+    return _read(spans, tool_call.part, tokens)
 
 
 def _read(spans: Sequence[Span], part: int, tokens: int) -> str:
@@ -179,10 +181,10 @@ def _around(sought: re.Pattern[str], held: str) -> str | None:
     return f"{'…' if start else ''}{held[start:end]}{'…' if end < len(held) else ''}"
 
 
-def _children(tree: SpanTree, look: Look, tokens: int) -> str:
-    below = tree.children(look.spans[0] if look.spans else None)
+def _children(tree: SpanTree, tool_call: ToolCall, tokens: int) -> str:
+    below = tree.children(tool_call.spans[0] if tool_call.spans else None)
     if not below:
-        return f"{look.spans[0] if look.spans else 'the trace'} has nothing below it"
+        return f"{tool_call.spans[0] if tool_call.spans else 'the trace'} has nothing below it"
     pages: list[list[str]] = [[]]
     used = 30
     for span in below:
@@ -193,9 +195,9 @@ def _children(tree: SpanTree, look: Look, tokens: int) -> str:
             used = 30 + estimate_tokens(line)
         pages[-1].append(line)
     count = len(pages)
-    if look.part > count:
+    if tool_call.part > count:
         return f"there {'is 1 part' if count == 1 else f'are {count} parts'}"
-    return "\n".join([f"{len(below)} spans, part {look.part} of {count}", *pages[look.part - 1]])
+    return "\n".join([f"{len(below)} spans, part {tool_call.part} of {count}", *pages[tool_call.part - 1]])
 
 
 def _plain(value: object) -> str:

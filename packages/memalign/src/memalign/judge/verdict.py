@@ -12,9 +12,9 @@ import msgspec
 from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.calibrator import calibrate, calibrates
 from memalign.judge.prepare import Prepared, prepare
-from memalign.judge.samples import Ballot, count, label_texts
+from memalign.judge.samples import Sample, count, label_texts
 from memalign.judge.trace_reading import explored
-from memalign.judge.trace_tools import LOOKED, SWAPPED
+from memalign.judge.trace_tools import SWAPPED, TOOL_CALLED
 from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
 from memalign.types import Example, Judgment, Usage
@@ -27,7 +27,7 @@ __all__ = ["decide", "sides_of", "swapped"]
 
 
 class _Answered(msgspec.Struct, frozen=True):
-    ballot: Ballot
+    sample: Sample
     usage: Usage
 
 
@@ -51,7 +51,7 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     samples = settings.get("samples", 1)
     questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
     answered = await _all(questions, spent=looked)
-    outcome = count([each.ballot for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
+    outcome = count([each.sample for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
     calibrated = await calibrate(judge, example, outcome.value) if calibrates(judge, model.limits) else None
     confidence, least = outcome.confidence, settings.get("abstain_below", 0)
     unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
@@ -74,7 +74,7 @@ async def decide(judge: Judge, example: Example) -> Judgment:
 
 def _both(one: Prepared, other: Prepared) -> Prepared:
     """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
-    own = (note for note in other.notes if note not in one.notes or note.startswith(LOOKED))
+    own = (note for note in other.notes if note not in one.notes or note.startswith(TOOL_CALLED))
     return msgspec.structs.replace(
         one,
         guideline_ids=tuple(dict.fromkeys((*one.guideline_ids, *other.guideline_ids))),
@@ -98,9 +98,9 @@ async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, names: Mappin
             f"{model.name} answered outside the value type; allowed: {allowed}", usage=reply.usage
         ) from error
     rationale = str(reply.data.get("rationale") or "").strip() or None
-    ballot = Ballot(value=value, rationale=rationale, chances=_chances(judge, reply))
+    sample = Sample(value=value, rationale=rationale, chances=_chances(judge, reply))
     usage = reply.usage + Usage(seconds={"model": time.perf_counter() - started})
-    return _Answered(ballot.renamed(names), usage)
+    return _Answered(sample.renamed(names), usage)
 
 
 def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:

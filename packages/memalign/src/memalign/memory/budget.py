@@ -24,7 +24,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that each part of a judge's prompt may take."""
 
     guidelines: int
-    called: int
+    retrieved: int
     example: int
     examples: int
     item: int
@@ -35,13 +35,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
         A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well
         a model follows instructions falls with their number (IFScale, arXiv 2507.11538). It is shown no demoted ones:
-        called for by similar cases, they misled it as those did (docs/decisions/0009-stages.md).
+        retrieved by similar cases, they misled it as those did (docs/decisions/0009-stages.md).
         """
         free = max(context_tokens - system_tokens - answer_tokens - 64, 256)
         guidelines = min(context_tokens // 8, 500 if brief else 4000)
         return cls(
             guidelines=guidelines,
-            called=0 if brief else guidelines // 4,
+            retrieved=0 if brief else guidelines // 4,
             example=min(200 if brief else 1500, free // 6),
             examples=min(600, free // 3) if brief else free // 3,
             item=free // 2,

@@ -14,7 +14,7 @@ from memalign.memory.guard import tidy
 from memalign.prompts import encode
 from memalign.values import ValueType
 
-__all__ = ["order_in"]
+__all__ = ["directive_in"]
 
 # The imperative only: an expert may well say of a reply that it ignores the instructions.
 _ASIDE = re.compile(
@@ -40,7 +40,7 @@ _YES_NO = ("true", "false", "yes", "no", "pass", "fail")
 _FEW = 5
 
 
-def order_in(text: str, value_type: ValueType | None = None) -> str | None:
+def directive_in(text: str, value_type: ValueType | None = None) -> str | None:
     """What makes `text` an order rather than a rule, or None; labels are those of `value_type` (None: of yes or no).
 
     It knows the words of English, Portuguese and Spanish.

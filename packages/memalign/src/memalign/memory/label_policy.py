@@ -1,7 +1,7 @@
 """Several people on one case: which label counts.
 
 A judge's policy is an order of rules: by default authority, then majority, then recency. The canonical order of sources
-comes last, so that the answer never depends on the order in which voices arrived.
+comes last, so that the answer never depends on the order in which annotations arrived.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from memalign.values import Value
 
 __all__ = [
     "POLICY",
-    "LabelledVoice",
+    "LabelledAnnotation",
     "Rule",
     "checked_authority",
     "checked_policy",
@@ -43,8 +43,8 @@ def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(authority))
 
 
-class LabelledVoice(Protocol):
-    """What the policy needs of a voice; Feedback and Voice both have it."""
+class LabelledAnnotation(Protocol):
+    """What the policy needs of an annotation; Feedback and Annotation both have it."""
 
     @property
     def source(self) -> str:
@@ -60,21 +60,21 @@ class LabelledVoice(Protocol):
 
 
 def policy_label(
-    voices: Sequence[LabelledVoice], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
+    annotations: Sequence[LabelledAnnotation], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
 ) -> Value | None:
     """The effective label of one case, or None when nobody gave one.
 
     Under `authority` the label of the first of these sources that spoke; under `majority` the most frequent one; under
-    `recency` the one given last (a voice without a time counts as the oldest). A rule that leaves several labels hands
+    `recency` the one given last (an annotation without a time counts as the oldest). A rule that leaves several labels hands
     them on to the next.
     """
-    labelled = [voice for voice in voices if voice.value is not None]
+    labelled = [annotation for annotation in annotations if annotation.value is not None]
     if len(labelled) == 1:
         return labelled[0].value  # nearly all cases, and asked of every case again and again
-    by_label: dict[tuple[str, Value | None], list[LabelledVoice]] = {}
-    for voice in labelled:
+    by_label: dict[tuple[str, Value | None], list[LabelledAnnotation]] = {}
+    for annotation in labelled:
         # A bool and an int of equal value never meet in one judge; the type keeps them apart all the same.
-        by_label.setdefault((type(voice.value).__name__, voice.value), []).append(voice)
+        by_label.setdefault((type(annotation.value).__name__, annotation.value), []).append(annotation)
     if not by_label:
         return None
     best = max(by_label.values(), key=lambda said: (policy_strength(said, authority, policy), max(map(_recency, said))))
@@ -82,21 +82,23 @@ def policy_label(
 
 
 def policy_strength(
-    voices: Sequence[LabelledVoice], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
+    annotations: Sequence[LabelledAnnotation], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
 ) -> tuple[Any, ...]:
     """How much one side of a question weighs under a policy, as a tuple: the larger one counts.
 
-    `authority`: the rank of its best source; `majority`: its voices; `recency`: its last word.
+    `authority`: the rank of its best source; `majority`: its annotations; `recency`: its last word.
     """
     ranks = {source: -place for place, source in enumerate(authority)}
     weights = {
-        "authority": max((ranks.get(voice.source, -len(ranks)) for voice in voices), default=-len(ranks)),
-        "majority": len(voices),
-        "recency": max((voice.created_at or "" for voice in voices), default=""),
+        "authority": max(
+            (ranks.get(annotation.source, -len(ranks)) for annotation in annotations), default=-len(ranks)
+        ),
+        "majority": len(annotations),
+        "recency": max((annotation.created_at or "" for annotation in annotations), default=""),
     }
     return tuple(weights[rule] for rule in policy)
 
 
-def _recency(voice: LabelledVoice) -> tuple[str, str, str]:
+def _recency(annotation: LabelledAnnotation) -> tuple[str, str, str]:
     # created_at is normalised to UTC ISO 8601 by Feedback, so text order is time order.
-    return (voice.created_at or "", voice.source, str(voice.value))
+    return (annotation.created_at or "", annotation.source, str(annotation.value))

@@ -1,6 +1,6 @@
 """Memory: everything a judge has learned, as one immutable value.
 
-Episodic memory is the cases, each with every voice on it and the judge's own verdict before learning (its probe).
+Episodic memory is the cases, each with every annotation on it and the judge's own verdict before learning (its pre-alignment verdict).
 Semantic memory is the guidelines. Shards say which pieces of feedback are distilled together, and so bound what a
 guideline can be exposed to. Withdrawn feedback leaves only its key behind.
 """
@@ -16,7 +16,7 @@ import msgspec
 
 from memalign.errors import UnknownKey
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_strength
-from memalign.memory.precedence import Relation, standing
+from memalign.memory.precedence import Relation, precedence
 from memalign.memory.text_search import Finder
 from memalign.types import Example, Feedback, Guideline, LedgerState, canonical_json, feedback_key
 from memalign.values import Value
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Case", "LedgerEntry", "Memory", "Probe", "Shard", "Tombstone", "Voice"]
+__all__ = ["Annotation", "Case", "LedgerEntry", "Memory", "PreAlignmentVerdict", "Shard", "Tombstone"]
 
 
-class Voice(msgspec.Struct, frozen=True, kw_only=True):
+class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     """One person's feedback on one case, and what became of it."""
 
     id: str
@@ -41,8 +41,8 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
     @classmethod
-    def of(cls, feedback: Feedback) -> Voice:
-        """A new voice whose lesson is still to be learned."""
+    def of(cls, feedback: Feedback) -> Annotation:
+        """A new annotation whose lesson is still to be learned."""
         return cls(
             id=feedback.id,
             source=feedback.source,
@@ -59,16 +59,16 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
         return feedback_key(self.id, self.source)
 
     def says(self, feedback: Feedback) -> bool:
-        """Whether `feedback` says just what this voice says already; a new time alone is nothing new."""
+        """Whether `feedback` says just what this annotation says already; a new time alone is nothing new."""
         return (self.value, self.rationale) == (feedback.value, (feedback.rationale or "").strip() or None)
 
 
-class Probe(msgspec.Struct, frozen=True, kw_only=True):
+class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The judge's own verdict on a case, before it learned from it.
 
     `rationale` is kept only when the judge's memory was empty: words written with guidelines in view would carry them
-    into later prompts and forgetting would no longer be exact. `judge` fingerprints the judge that was probed; a
-    probe of another one is stale.
+    into later prompts and forgetting would no longer be exact. `judge` fingerprints the judge that was asked before learning; a
+    pre-alignment verdict of another one is stale.
     """
 
     value: Value
@@ -77,11 +77,11 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One case of episodic memory: the example, all voices on it, the probe, and the example's embedding (float32)."""
+    """One case of episodic memory: the example, all annotations on it, the pre-alignment verdict, and the example's embedding (float32)."""
 
     example: Example
-    voices: tuple[Voice, ...]
-    probe: Probe | None = None
+    annotations: tuple[Annotation, ...]
+    pre_alignment: PreAlignmentVerdict | None = None
     vector: bytes | None = None
 
     @property
@@ -151,7 +151,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def __len__(self) -> int:
         """How many pieces of feedback are in memory, whatever their state."""
-        return sum(len(case.voices) for case in self.cases)
+        return sum(len(case.annotations) for case in self.cases)
 
     def __bool__(self) -> bool:
         return bool(self.cases or self.guidelines)
@@ -171,48 +171,50 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The case of that id, or None."""
         return self._cases_by_id.get(example_id)
 
-    def twins(self, example: Example) -> tuple[Case, ...]:
+    def duplicates(self, example: Example) -> tuple[Case, ...]:
         """The cases of the same content as `example`, by id."""
         return self._groups.get(example.content_hash, ())
 
-    def voices_on(self, case: Case) -> tuple[Voice, ...]:
-        """All voices on the case's content: identical content under two ids is one case."""
-        return tuple(voice for twin in self._groups[case.example.content_hash] for voice in twin.voices)
+    def annotations_on(self, case: Case) -> tuple[Annotation, ...]:
+        """All annotations on the case's content: identical content under two ids is one case."""
+        return tuple(
+            annotation for duplicate in self._groups[case.example.content_hash] for annotation in duplicate.annotations
+        )
 
     def label(self, case: Case) -> Value | None:
         """The case's effective label under the policy, or None when there are only comments."""
-        return policy_label(self.voices_on(case), self.authority, self.policy)
+        return policy_label(self.annotations_on(case), self.authority, self.policy)
 
     # -- what alignment and the registry use ---------------------------------------------------------------------
 
-    def voices(self) -> Iterator[Voice]:
-        """Every voice, in canonical order: by id, then by source."""
+    def annotations(self) -> Iterator[Annotation]:
+        """Every annotation, in canonical order: by id, then by source."""
         for case in self.cases:
-            yield from case.voices
+            yield from case.annotations
 
     @cached_property
-    def _voices_by_key(self) -> Mapping[str, Voice]:
-        return {voice.key: voice for voice in self.voices()}
+    def _annotations_by_key(self) -> Mapping[str, Annotation]:
+        return {annotation.key: annotation for annotation in self.annotations()}
 
-    def voice(self, key: str) -> Voice | None:
-        """The voice of that key, or None."""
-        return self._voices_by_key.get(key)
+    def annotation(self, key: str) -> Annotation | None:
+        """The annotation of that key, or None."""
+        return self._annotations_by_key.get(key)
 
     def keys(self, *selectors: str, source: str | None = None) -> tuple[str, ...]:
-        """The keys that `selectors` name: `t-17` all voices on t-17, `t-17@ana` one; all of `source` when given.
+        """The keys that `selectors` name: `t-17` all annotations on t-17, `t-17@ana` one; all of `source` when given.
 
         With selectors and a source, both must match. Raises UnknownKey for a selector that names nothing here.
         """
-        known = [voice for voice in self.voices() if source is None or voice.source == source]
+        known = [annotation for annotation in self.annotations() if source is None or annotation.source == source]
         if not selectors:
             if source is None:
                 raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
             if not known:
                 raise UnknownKey(f"no feedback of source {source!r}; sources: {self._named_sources()}")
-            return tuple(voice.key for voice in known)
+            return tuple(annotation.key for annotation in known)
         chosen: dict[str, None] = {}
         for selector in selectors:
-            found = [voice.key for voice in known if selector in (voice.id, voice.key)]
+            found = [annotation.key for annotation in known if selector in (annotation.id, annotation.key)]
             if not found:
                 where = f" of source {source!r}" if source is not None else ""
                 raise UnknownKey(f"no feedback {selector!r}{where}; `memalign ledger` lists every key")
@@ -222,11 +224,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def matching(self, text: str, *, source: str | None = None) -> dict[str, tuple[str, ...]]:
         """Key → the fields that hold `text`, for all feedback (of `source`) whose case or words do; see `Finder`."""
         finder = Finder(text)
-        found = ((voice.key, finder.places(case.example, voice)) for case in self.cases for voice in case.voices)
+        found = (
+            (annotation.key, finder.places(case.example, annotation))
+            for case in self.cases
+            for annotation in case.annotations
+        )
         return {key: places for key, places in found if places and source in (None, key.rpartition("@")[2])}
 
     def _named_sources(self) -> str:
-        return ", ".join(sorted({voice.source for voice in self.voices()})) or "none"
+        return ", ".join(sorted({annotation.source for annotation in self.annotations()})) or "none"
 
     def guideline(self, guideline_id: str) -> Guideline:
         """The guideline of that id, whatever its status. Raises UnknownKey."""
@@ -238,7 +244,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def sources_of(self, guideline: Guideline) -> tuple[str, ...]:
         """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
-        behind = [other for other in self.guidelines if other.shown_by == guideline.id]
+        behind = [other for other in self.guidelines if other.superseded_by == guideline.id]
         return tuple(dict.fromkeys(key for member in (guideline, *behind) for key in member.supported_by))
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
@@ -246,15 +252,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         carried: dict[str, list[str]] = {}
         for guideline in self.guidelines:
             for key in guideline.supported_by:
-                carried.setdefault(key, []).append(guideline.shown_by or guideline.id)
+                carried.setdefault(key, []).append(guideline.superseded_by or guideline.id)
         live = [
             LedgerEntry(
-                key=voice.key,
-                state=voice.state,
-                reason=voice.reason,
-                guideline_ids=tuple(dict.fromkeys(carried.get(voice.key, ()))),
+                key=annotation.key,
+                state=annotation.state,
+                reason=annotation.reason,
+                guideline_ids=tuple(dict.fromkeys(carried.get(annotation.key, ()))),
             )
-            for voice in self.voices()
+            for annotation in self.annotations()
         ]
         gone = [LedgerEntry(key=stone.key, state=stone.state, reason=stone.reason) for stone in self.tombstones]
         return tuple(sorted((*live, *gone), key=lambda entry: entry.key))
@@ -262,10 +268,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def hiding(self, example_ids: Collection[str]) -> Memory:
         """This memory as if it had never met these cases, without any model call: for leave-one-out.
 
-        Hides the cases, their twins of identical content, and every guideline exposed to a voice on one of them.
+        Hides the cases, their duplicates of identical content, and every guideline exposed to an annotation on one of them.
         """
         contents = {case.example.content_hash for case in self.cases if case.id in example_ids}
-        hidden = {voice.key for content in contents for case in self._groups[content] for voice in case.voices}
+        hidden = {
+            annotation.key for content in contents for case in self._groups[content] for annotation in case.annotations
+        }
         left = (g for g in self.guidelines if hidden.isdisjoint((*g.exposed_to, *g.supported_by)))
         rest = msgspec.structs.replace(
             self,
@@ -290,8 +298,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     # -- what is in force ----------------------------------------------------------------------------------------
 
     def settled(self) -> Memory:
-        """This memory with every guideline in the status that it has beside the others; see `standing`."""
-        guidelines = standing(
+        """This memory with every guideline in the status that it has beside the others; see `precedence`."""
+        guidelines = precedence(
             self.guidelines,
             relations=self.relations,
             strength=self._strength,
@@ -302,17 +310,19 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self if guidelines == self.guidelines else msgspec.structs.replace(self, guidelines=guidelines)
 
     def _strength(self, keys: Collection[str]) -> tuple[Any, ...]:
-        voices = [voice for key in sorted(keys) if (voice := self.voice(key))]
-        return policy_strength(voices, self.authority, self.policy)
+        annotations = [annotation for key in sorted(keys) if (annotation := self.annotation(key))]
+        return policy_strength(annotations, self.authority, self.policy)
 
     @cached_property
     def corrective(self) -> frozenset[str]:
         """The keys of all feedback on cases of which the judge, before it learned, had said something else."""
         return frozenset(
-            voice.key
+            annotation.key
             for case in self.cases
-            if case.probe is not None and (label := self.label(case)) is not None and label != case.probe.value
-            for voice in case.voices
+            if case.pre_alignment is not None
+            and (label := self.label(case)) is not None
+            and label != case.pre_alignment.value
+            for annotation in case.annotations
         )
 
     def topics(self, guidelines: Sequence[Guideline]) -> NDArray[np.float32] | None:
@@ -324,7 +334,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         if not self.matrix.shape[1]:
             return None
-        place = {voice.key: n for n, case in enumerate(self.cases) for voice in case.voices}
+        place = {annotation.key: n for n, case in enumerate(self.cases) for annotation in case.annotations}
         found = np.zeros((len(guidelines), self.matrix.shape[1]), dtype=np.float32)
         for n, guideline in enumerate(guidelines):
             cases = sorted({place[key] for key in guideline.supported_by if key in place})
@@ -338,9 +348,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The guidelines beyond the budget, which a judgment sees only where a similar case calls for them."""
         return tuple(guideline for guideline in self.guidelines if guideline.status == "demoted")
 
-    def called_for(self, cases: Iterable[Case]) -> tuple[Guideline, ...]:
+    def retrieved_for(self, cases: Iterable[Case]) -> tuple[Guideline, ...]:
         """The demoted guidelines that stem from feedback on `cases`, the first case's first."""
-        found = {g.id: g for case in cases for voice in case.voices for g in self._demoted_by_key.get(voice.key, ())}
+        found = {
+            g.id: g
+            for case in cases
+            for annotation in case.annotations
+            for g in self._demoted_by_key.get(annotation.key, ())
+        }
         return tuple(found.values())
 
     @cached_property
@@ -348,7 +363,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         faces = {guideline.id: guideline for guideline in self.demoted}
         found: dict[str, list[Guideline]] = {}
         for guideline in self.guidelines:
-            face = faces.get(guideline.shown_by or guideline.id)
+            face = faces.get(guideline.superseded_by or guideline.id)
             if face is not None:
                 for key in guideline.supported_by:
                     found.setdefault(key, []).append(face)
@@ -372,8 +387,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 {
                     "id": case.id,
                     "content": case.example.content_hash,
-                    "voices": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.voices],
-                    "probe": msgspec.to_builtins(case.probe),
+                    "annotations": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
+                    "pre_alignment": msgspec.to_builtins(case.pre_alignment),
                 }
                 for case in self.cases
             ],

@@ -25,9 +25,9 @@ __all__ = [
     "groups",
     "left_out",
     "left_out_by",
+    "precedence",
     "replacing",
     "revised",
-    "standing",
     "with_relations",
 ]
 
@@ -69,7 +69,7 @@ def with_relations(relations: Iterable[Relation], more: Iterable[Relation]) -> t
     return tuple(found[pair] for pair in sorted(found, key=lambda pair: [guideline_number(name) for name in pair]))
 
 
-def standing(
+def precedence(
     guidelines: Iterable[Guideline],
     *,
     relations: Sequence[Relation] = (),
@@ -82,7 +82,7 @@ def standing(
 
     Of those that say the same, in words or by a verdict, one is active: a pinned one before others, then a person's,
     then the oldest; the others are superseded by it. Where two contradict each other the weaker is superseded,
-    `outvoted_by` the stronger: `strength` weighs the feedback behind each side, a larger tuple wins; two pinned ones
+    `overridden_by` the stronger: `strength` weighs the feedback behind each side, a larger tuple wins; two pinned ones
     both stand. Beyond `tokens` the least useful are demoted. What a person retired, and what was revised, stays: what a
     model writes that says the same as a retired one is superseded by it.
     """
@@ -91,7 +91,7 @@ def standing(
     stood = {guideline.id: _released(guideline) for guideline in known}
     for loser, winner in _replaced(known, relations).items():
         if stood[loser].status == "active":
-            stood[loser] = replace(stood[loser], status="superseded", shown_by=winner)
+            stood[loser] = replace(stood[loser], status="superseded", superseded_by=winner)
     retired = {group[g.id]: g.id for g in reversed(known) if g.status == "retired" and not left_out(g)}
     members: dict[str, list[Guideline]] = {}
     for guideline in stood.values():
@@ -99,16 +99,16 @@ def standing(
             continue
         if guideline.origin == "distilled" and not guideline.pinned and group[guideline.id] in retired:
             # What a person retired does not come back because a later distillation writes it again.
-            stood[guideline.id] = replace(guideline, status="superseded", shown_by=retired[group[guideline.id]])
+            stood[guideline.id] = replace(guideline, status="superseded", superseded_by=retired[group[guideline.id]])
         else:
             members.setdefault(group[guideline.id], []).append(guideline)
     shown = {root: min(several, key=_rank) for root, several in members.items()}
     for root, several in members.items():
         for guideline in several:
             if guideline is not shown[root]:
-                stood[guideline.id] = replace(guideline, status="superseded", shown_by=shown[root].id)
-    for loser, winner in _outvoted(shown, members, group, relations, strength):
-        stood[loser] = replace(stood[loser], status="superseded", outvoted_by=winner)
+                stood[guideline.id] = replace(guideline, status="superseded", superseded_by=shown[root].id)
+    for loser, winner in _overridden(shown, members, group, relations, strength):
+        stood[loser] = replace(stood[loser], status="superseded", overridden_by=winner)
     if tokens is not None:
         active = [guideline for guideline in stood.values() if guideline.status == "active"]
         for name in fit_guidelines(active, tokens, corrective=corrective, topics=topics)[1]:
@@ -140,7 +140,7 @@ def _released(guideline: Guideline) -> Guideline:
     """Free of what earlier decisions said of it."""
     if guideline.status not in ("superseded", "demoted"):
         return guideline
-    return replace(guideline, status="active", shown_by=None, outvoted_by=None)
+    return replace(guideline, status="active", superseded_by=None, overridden_by=None)
 
 
 def left_out(guideline: Guideline) -> bool:
@@ -176,7 +176,7 @@ def _rank(guideline: Guideline) -> tuple[bool, bool, int]:
     return (not guideline.pinned, guideline.origin == "distilled", guideline.number)
 
 
-def _outvoted(
+def _overridden(
     shown: Mapping[str, Guideline],
     members: Mapping[str, Sequence[Guideline]],
     group: Mapping[str, str],

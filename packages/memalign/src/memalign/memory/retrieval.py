@@ -66,12 +66,12 @@ def embedding_text(example: Example) -> str:
 def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
     """Whether the judge, before learning, gave another verdict on the case than its experts.
 
-    False where there is no label or no probe to compare, and for free text, where two right answers differ.
+    False where there is no label or no pre-alignment verdict to compare, and for free text, where two right answers differ.
     """
-    label, probe = memory.label(case), case.probe
-    if label is None or probe is None or not value_type.closed:
+    label, pre_alignment = memory.label(case), case.pre_alignment
+    if label is None or pre_alignment is None or not value_type.closed:
         return False
-    return not value_type.agree(label, probe.value)
+    return not value_type.agree(label, pre_alignment.value)
 
 
 def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[str]:
@@ -80,7 +80,7 @@ def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[str]:
     kept: dict[str, frozenset[str]] = memory.__dict__.setdefault("_misjudged_keys", {})
     if value_type.spec not in kept:
         stumbles = (case for case in memory.cases if stumbled(memory, case, value_type))
-        kept[value_type.spec] = frozenset(voice.key for case in stumbles for voice in case.voices)
+        kept[value_type.spec] = frozenset(annotation.key for case in stumbles for annotation in case.annotations)
     return kept[value_type.spec]
 
 
@@ -110,7 +110,9 @@ class Neighbourhood:
         id, so the result is deterministic.
         """
         if k == 0:
-            return tuple(self._hit(twin, 1.0, identical=True) for twin in self._memory.twins(self._example)[:1])
+            return tuple(
+                self._hit(duplicate, 1.0, identical=True) for duplicate in self._memory.duplicates(self._example)[:1]
+            )
         reach = k * CANDIDATES_PER_SLOT
         self._hits += islice(self._more, max(reach - len(self._hits), 0))
         hits = sorted(self._hits[:reach], key=_rank)
@@ -122,9 +124,9 @@ class Neighbourhood:
     def _distinct(self) -> Iterator[Hit]:
         """An identical case, then the nearest; of cases of identical content the first."""
         seen: set[str] = set()
-        for twin in self._memory.twins(self._example)[:1]:
-            seen.add(twin.example.content_hash)
-            yield self._hit(twin, 1.0, identical=True)
+        for duplicate in self._memory.duplicates(self._example)[:1]:
+            seen.add(duplicate.example.content_hash)
+            yield self._hit(duplicate, 1.0, identical=True)
         for case, similarity in self._nearest():
             if case.example.content_hash not in seen:
                 seen.add(case.example.content_hash)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.memory.model import Voice
+    from memalign.memory.model import Annotation
     from memalign.types import Example
 
 __all__ = ["Finder"]
@@ -20,7 +20,7 @@ _INVISIBLE = re.compile("[\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2
 
 
 class Finder:
-    """Finds one text in cases and voices: case-folded, Unicode-normalised (NFKC), white space and invisible marks apart.
+    """Finds one text in cases and annotations: case-folded, Unicode-normalised (NFKC), white space and invisible marks apart.
 
     Content is searched as people read it: decoded, and a field that is JSON text of its own once more. Raises InputError
     for a text without a letter, digit or sign.
@@ -31,10 +31,15 @@ class Finder:
         if not self._wanted:
             raise InputError("give the text to look for: this one is empty")
 
-    def places(self, example: Example | None, voice: Voice) -> tuple[str, ...]:
-        """The fields of a voice and of its case that hold the text, such as `outputs` and `rationale`; () for none."""
-        own = {"id": voice.id, "value": voice.value, "rationale": voice.rationale, "meta": voice.meta}
-        case = {} if example is None else {**example.content, "meta": [example.meta, voice.meta]}
+    def places(self, example: Example | None, annotation: Annotation) -> tuple[str, ...]:
+        """The fields of an annotation and of its case that hold the text, such as `outputs` and `rationale`; () for none."""
+        own = {
+            "id": annotation.id,
+            "value": annotation.value,
+            "rationale": annotation.rationale,
+            "meta": annotation.meta,
+        }
+        case = {} if example is None else {**example.content, "meta": [example.meta, annotation.meta]}
         return tuple(name for name, value in {**own, **case}.items() if self._in(value))
 
     def holds(self, text: str) -> bool:

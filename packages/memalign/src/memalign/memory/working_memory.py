@@ -39,7 +39,7 @@ class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
 def assemble(
     memory: Memory,
     hits: Sequence[Hit],
-    called: Sequence[Guideline] = (),
+    retrieved: Sequence[Guideline] = (),
     *,
     content: Mapping[str, object],
     fields: Sequence[str],
@@ -47,7 +47,7 @@ def assemble(
 ) -> WorkingMemory:
     """Encode the item's `fields` and the retrieved cases, each cut to its budget; the most useful example comes last.
 
-    Of the `called` guidelines, the most useful first, as many as fit are shown.
+    Of the `retrieved` guidelines, the most useful first, as many as fit are shown.
 
     Last, next to the item, is where models weigh an example most (Lu et al. 2022, arXiv 2104.08786).
     """
@@ -70,17 +70,17 @@ def assemble(
     return WorkingMemory(
         examples=tuple(example for _, example in shown),
         example_ids=tuple(example_id for example_id, _ in shown),
-        guidelines=_affordable(called, budget.called),
+        guidelines=_affordable(retrieved, budget.retrieved),
         fields=item,
         notes=(*notes, *missing),
         unread=max(budget.item - used, 1) if outlined else 0,
     )
 
 
-def _affordable(called: Sequence[Guideline], tokens: int) -> tuple[Guideline, ...]:
+def _affordable(retrieved: Sequence[Guideline], tokens: int) -> tuple[Guideline, ...]:
     """The first of them that fit, in their own order: what is left out stays demoted, as the memory has it."""
     kept, used = [], 0
-    for guideline in called:
+    for guideline in retrieved:
         used += estimate_tokens(guideline.text) + 2
         if used > tokens:
             break
@@ -104,10 +104,10 @@ def _shown(memory: Memory, case: Case, fields: tuple[str, ...], tokens: int) -> 
 
 
 def _show(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tuple[ShownExample, list[str]]:
-    """The case as the judge sees it, with the words of a voice that holds the effective label."""
+    """The case as the judge sees it, with the words of an annotation that holds the effective label."""
     label = memory.label(case)
-    voices = memory.voices_on(case)
-    agreeing = [v.rationale for v in voices if v.rationale and (v.value is None or v.value == label)]
+    annotations = memory.annotations_on(case)
+    agreeing = [v.rationale for v in annotations if v.rationale and (v.value is None or v.value == label)]
     words = " ".join(agreeing)
     # By bytes, as the budget counts: letters of other scripts take two or three.
     kept = words.encode("utf-8", "ignore")[: tokens * 4].decode("utf-8", "ignore")

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from types import TracebackType
 
-__all__ = ["Slots"]
+__all__ = ["ConcurrencyLimiter"]
 
 _LEAST = 1 / 256
 _AWAY = 1 / 4  # slots that stay while nothing is answered
@@ -27,7 +27,7 @@ _NOTED = 1 / 50  # how fast the share of accidents is learned, by an answer
 _FEWER = 1 / 8  # of the slots may have been taken away until a refused call is answered, for that to be no reason
 
 
-class Slots:
+class ConcurrencyLimiter:
     """`async with slots:` waits for one of the slots, first come first served.
 
     There are `count` of them at first. With `most` above that, their number follows what the provider takes. It doubles

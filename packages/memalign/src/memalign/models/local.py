@@ -25,7 +25,7 @@ from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.gguf import closed, locate, physical_cores, whole_number, words_only
 from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens
 from memalign.models.provider_errors import PromptTooLong
-from memalign.models.shared_prefix import MARK, Heads
+from memalign.models.shared_prefix import MARK, SharedPrefixes
 from memalign.types import Usage
 
 __all__ = ["LocalChatModel"]
@@ -61,7 +61,7 @@ class LocalChatModel:
         self._context = context_tokens
         self._threads = threads
         self._server: Any = None  # only touched in the worker thread, as what is known of its cache
-        self._heads = Heads()
+        self._prefixes = SharedPrefixes()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
 
     @classmethod
@@ -151,7 +151,7 @@ class LocalChatModel:
 
     def _unload(self) -> None:
         self._server = None
-        self._heads = Heads()
+        self._prefixes = SharedPrefixes()
 
     def _ready(self, given_up: threading.Event) -> None:
         if given_up.is_set():
@@ -163,10 +163,10 @@ class LocalChatModel:
         self._ready(given_up)
         usage = Usage()
         started = time.monotonic()
-        cached = self._read_head(request, started, given_up)
+        cached = self._read_prefix(request, started, given_up)
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
             answer = self._ask(_body(request, max_tokens), request.timeout, given_up, started)
-            self._heads.read(request, answer.usage, head_apart=cached is not None)
+            self._prefixes.read(request, answer.usage, prefix_apart=cached is not None)
             known = answer.usage.cached_tokens if cached is None else min(cached, answer.usage.cached_tokens)
             usage += replace(answer.usage, cached_tokens=known)
             started, cached = time.monotonic(), None
@@ -188,17 +188,17 @@ class LocalChatModel:
             usage=usage,
         )
 
-    def _read_head(self, request: ChatRequest, started: float, given_up: threading.Event) -> int | None:
-        """Have the cache hold the head of `request`, see `head`; how much of it was there, None where that is no use."""
-        goes_on, look = self._heads.goes_on(request), self._heads.may_be_cached(request)
-        self._heads.lose()
-        if goes_on or self._heads.never_kept(request):
+    def _read_prefix(self, request: ChatRequest, started: float, given_up: threading.Event) -> int | None:
+        """Have the cache hold the head of `request`, see `prefix`; how much of it was there, None where that is no use."""
+        goes_on, look = self._prefixes.goes_on(request), self._prefixes.may_be_cached(request)
+        self._prefixes.lose()
+        if goes_on or self._prefixes.never_kept(request):
             return None
         body = {"messages": [_system(request), {"role": "user", "content": MARK}], "max_tokens": 0, **_STREAMED}
         try:
             if look:
                 found = self._ask(body, request.timeout, given_up, started).usage.cached_tokens
-                if self._heads.is_whole(request, found):
+                if self._prefixes.is_whole(request, found):
                     return found
             self._ask({**body, "cache_prompt": False}, request.timeout, given_up, started)
         except PromptTooLong:
@@ -207,7 +207,7 @@ class LocalChatModel:
 
     def _raw(self, body: dict[str, Any], given_up: threading.Event) -> dict[str, Any]:
         self._ready(given_up)
-        self._heads.lose()
+        self._prefixes.lose()
         started = time.perf_counter()
         answers = []
         for number in range(body.get("n") or 1):

@@ -24,7 +24,7 @@ import msgspec
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, misfit
 from memalign.models.base import ChatReply, ChatRequest, Limits
-from memalign.models.concurrency import Slots
+from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.list_prices import list_price
 from memalign.models.probabilities import ALTERNATIVES, FEWER, label_probabilities, read_tokens
 from memalign.models.provider_client import LoopClients, open_chat
@@ -120,7 +120,7 @@ class ProviderChatModel:
         self._limits = limits or Limits()
         self._look_up_context = look_up_context
         most = ceiling or self._limits.concurrency
-        self._slots = Slots(min(FIRST_IN_FLIGHT, most), most=most)
+        self._limiter = ConcurrencyLimiter(min(FIRST_IN_FLIGHT, most), most=most)
         self._clients = LoopClients(lambda: open_chat(target))
         # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
         self._habits = _Habits(old_max_tokens=target.provider == "openai" and target.base_url is not None)
@@ -147,7 +147,7 @@ class ProviderChatModel:
         Raises ConfigurationError when the provider cannot be opened, otherwise a ModelError whose `usage` holds what
         was spent: ModelUnavailable or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
         """
-        async with self._slots:
+        async with self._limiter:
             model = await self._clients.get()
             modes = _modes(model, self._habits.mode)
             trial = self._trial()
@@ -210,14 +210,14 @@ class ProviderChatModel:
                         response = await model_request(
                             model, [message], model_settings=settings, model_request_parameters=parameters
                         )
-                    self._slots.succeeded(began=began, refused_at=refused_at)
+                    self._limiter.succeeded(began=began, refused_at=refused_at)
                     self._keep(trial)
                     return response
                 except Exception as error:
                     if (failed := failure_of(error, subject)) is None:
                         raise
                     if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in _OVERLOAD):
-                        refused_at = self._slots.overloaded(began=began, refused_at=refused_at)
+                        refused_at = self._limiter.overloaded(began=began, refused_at=refused_at)
                     text = told(error)
                     if _learn_of_logprobs(trial, text, settings, status_of(error)):
                         continue

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memalign.errors import InvalidOutput, ModelRejected
-from memalign.models.concurrency import Slots
+from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.provider_client import LoopClients, open_embedding
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
 from memalign.models.providers import Target
@@ -47,7 +47,7 @@ class ProviderEmbedding:
         self._dimensions = dimensions
         self._retry = retry or Retry()
         self._subject = Subject(model=target.name, base_url=target.base_url, key_name=target.key_name, timeout=timeout)
-        self._slots = Slots(concurrency)
+        self._limiter = ConcurrencyLimiter(concurrency)
         self._clients = LoopClients(lambda: open_embedding(target))
 
     @property
@@ -83,7 +83,7 @@ class ProviderEmbedding:
 
     async def _batch(self, texts: Sequence[str]) -> list[Sequence[float]]:
         try:
-            async with self._slots:
+            async with self._limiter:
                 return await self._request(texts)
         except PromptTooLong:
             pass  # one of the texts is: find it, and cut only that one

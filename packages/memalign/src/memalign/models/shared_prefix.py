@@ -15,7 +15,7 @@ from collections import OrderedDict
 from memalign.models.base import ChatRequest
 from memalign.types import Usage
 
-__all__ = ["MARK", "Heads"]
+__all__ = ["MARK", "SharedPrefixes"]
 
 MARK = "\u241e"
 """What is read behind a head: a control picture, which no message begins with."""
@@ -29,7 +29,7 @@ _RESTORED = 0.25
 _KEPT = 64  # heads whose length is remembered
 
 
-class Heads:
+class SharedPrefixes:
     """What is known of the heads that one llama.cpp has read. Not safe for several threads."""
 
     def __init__(self) -> None:
@@ -53,18 +53,18 @@ class Heads:
         """Whether the head of `request` is worth looking for in the cache: what is found in part is read twice."""
         if request.system not in self._known:
             return False
-        head, prompt = self._known[request.system]
+        prefix, prompt = self._known[request.system]
         same = self._last is not None and self._last.system == request.system
-        return same or head >= _RESTORED * prompt
+        return same or prefix >= _RESTORED * prompt
 
     def is_whole(self, request: ChatRequest, cached_tokens: int) -> bool:
         """Whether so many tokens from the cache are all of the head; if fewer, the rest was cut somewhere else."""
         return request.system in self._known and cached_tokens >= self._known[request.system][0]
 
-    def read(self, request: ChatRequest, usage: Usage, *, head_apart: bool) -> None:
+    def read(self, request: ChatRequest, usage: Usage, *, prefix_apart: bool) -> None:
         """`request` was answered; where its head was read apart, what it found in the cache is the head."""
-        head = usage.cached_tokens if head_apart else self._known[request.system][0]
-        self._known[request.system] = (head, usage.input_tokens + usage.output_tokens)
+        prefix = usage.cached_tokens if prefix_apart else self._known[request.system][0]
+        self._known[request.system] = (prefix, usage.input_tokens + usage.output_tokens)
         self._known.move_to_end(request.system)
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)

@@ -2,7 +2,7 @@
 
 from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
-from memalign.registry.lineage import Step, Trail
+from memalign.registry.lineage import Lineage, Step
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.registry import Registry
 from memalign.registry.versions import JudgeSummary, VersionInfo
@@ -11,13 +11,13 @@ __all__ = [
     "FeedbackChange",
     "GuidelineChange",
     "JudgeSummary",
+    "Lineage",
     "MemoryDiff",
     "Receipt",
     "RedactedVersion",
     "Registry",
     "SettingChange",
     "Step",
-    "Trail",
     "VersionInfo",
     "load_bundle",
     "write_bundle",

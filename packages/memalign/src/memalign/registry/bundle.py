@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from memalign.errors import InputError
-from memalign.io.atomic import written_whole
+from memalign.io.atomic import atomic_write
 from memalign.judge import Judge
-from memalign.memory import Case, Memory, Probe, Relation, Shard, Tombstone, Voice
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
 from memalign.memory.guard import guideline_fault
 from memalign.memory.label_policy import Rule
 from memalign.memory.precedence import left_out
@@ -61,8 +61,8 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
             "cases": [
                 {
                     "example": _plain(case.example),
-                    "voices": [_plain(voice) for voice in case.voices],
-                    "probe": None if case.probe is None else _plain(case.probe),
+                    "annotations": [_plain(annotation) for annotation in case.annotations],
+                    "pre_alignment": None if case.pre_alignment is None else _plain(case.pre_alignment),
                     "vector": None if case.vector is None else base64.b64encode(case.vector).decode(),
                 }
                 for case in memory.cases
@@ -84,7 +84,7 @@ def write_bundle(source: Judge | Mapping[str, Any], path: str | Path) -> dict[st
         data = (json.dumps(document, indent=1) + "\n").encode()
     path = Path(path)
     try:
-        with written_whole(path) as file:
+        with atomic_write(path) as file:
             file.write(data)
     except OSError as error:
         raise InputError(f"cannot write the bundle {path}: {error.strerror}") from None
@@ -166,8 +166,8 @@ def _judge(document: Mapping[str, Any]) -> Judge:
             cases=tuple(
                 Case(
                     example=msgspec.convert(case["example"], Example),
-                    voices=msgspec.convert(case["voices"], tuple[Voice, ...]),
-                    probe=msgspec.convert(case["probe"], Probe | None),
+                    annotations=msgspec.convert(case["annotations"], tuple[Annotation, ...]),
+                    pre_alignment=msgspec.convert(case["pre_alignment"], PreAlignmentVerdict | None),
                     vector=None if case["vector"] is None else base64.b64decode(case["vector"], validate=True),
                 )
                 for case in memory["cases"]

@@ -48,24 +48,24 @@ def commit(
     codec = Codec()
     with database.write() as connection:
         try:
-            number, head = versions.find(connection, judge.name)
+            number, latest = versions.find(connection, judge.name)
         except JudgeNotFound:
             if parent is not None:
                 raise
-            number, head = versions.add_judge(connection, judge.name), 0
-        if new and head:
+            number, latest = versions.add_judge(connection, judge.name), 0
+        if new and latest:
             raise JudgeExists(
                 f"a judge {judge.name!r} is in the registry already; save or edit it, or take another name"
             )
-        if parent is not None and parent != head:
-            raise VersionConflict(f"judge {judge.name!r} is at version {head}, no longer at {parent}; load it again")
-        before: Contents = versions.read(connection, number, head, name=judge.name) if head else {}
+        if parent is not None and parent != latest:
+            raise VersionConflict(f"judge {judge.name!r} is at version {latest}, no longer at {parent}; load it again")
+        before: Contents = versions.read(connection, number, latest, name=judge.name) if latest else {}
         if before and action in _FOREIGN:
             judge, moved = _numbered(connection, number, judge, before)
             note = "; ".join(filter(None, (note, moved))) or None
         after = codec.contents(judge, before)
         if after == before:
-            return head
+            return latest
         erased = erasures_of(database, connection, None if erased_anywhere else number)
         if allow_erased:
             erasures_of(database, connection, number).readmit(connection, judge.memory)
@@ -75,7 +75,7 @@ def commit(
         return versions.add_version(
             connection,
             number,
-            parent=head,
+            parent=latest,
             before=before,
             after=after,
             memory=judge.memory,
@@ -116,12 +116,12 @@ def _same(guideline: Guideline, other: Guideline) -> bool:
 
 def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:
     def renamed(guideline: Guideline) -> Guideline:
-        shown, outvoted = guideline.shown_by, guideline.outvoted_by
+        shown, overridden = guideline.superseded_by, guideline.overridden_by
         return replace(
             guideline,
             id=names.get(guideline.id, guideline.id),
-            shown_by=names.get(shown, shown) if shown else None,
-            outvoted_by=names.get(outvoted, outvoted) if outvoted else None,
+            superseded_by=names.get(shown, shown) if shown else None,
+            overridden_by=names.get(overridden, overridden) if overridden else None,
         )
 
     def related(relation: Relation) -> Relation:

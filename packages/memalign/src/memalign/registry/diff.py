@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from memalign.judge import Judge
-from memalign.memory import Voice
+from memalign.memory import Annotation
 from memalign.registry.store import Contents, settings_of
 from memalign.types import Guideline, guideline_number
 from memalign.values import Value
@@ -35,8 +35,8 @@ class FeedbackChange:
     """One piece of feedback before and after; None where it was not there."""
 
     key: str
-    before: Voice | None
-    after: Voice | None
+    before: Annotation | None
+    after: Annotation | None
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -84,9 +84,11 @@ class MemoryDiff:
             lines += _guideline_lines(guideline)
         for mark, changes in (("+", self.added), ("-", self.removed)):
             for change in changes:
-                voice = change.after or change.before
-                if voice is not None:
-                    lines.append(f"  {mark} {change.key}: {_said(voice.value, voice.rationale)} [{voice.state}]")
+                annotation = change.after or change.before
+                if annotation is not None:
+                    lines.append(
+                        f"  {mark} {change.key}: {_said(annotation.value, annotation.rationale)} [{annotation.state}]"
+                    )
         for change in self.reworded:
             if change.before is not None and change.after is not None:
                 lines.append(f"  ~ {change.key}: {_said(change.before.value, change.before.rationale)}")
@@ -126,11 +128,11 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
     """What changed from one judge to another."""
     old, new = _settings(before), _settings(after)
     rules = {g.id: g for g in before.memory.guidelines}, {g.id: g for g in after.memory.guidelines}
-    voices = {v.key: v for v in before.memory.voices()}, {v.key: v for v in after.memory.voices()}
+    annotations = {v.key: v for v in before.memory.annotations()}, {v.key: v for v in after.memory.annotations()}
     both = [
-        FeedbackChange(key=key, before=voices[0][key], after=voices[1][key])
-        for key in sorted(voices[0].keys() & voices[1].keys())
-        if voices[0][key] != voices[1][key]
+        FeedbackChange(key=key, before=annotations[0][key], after=annotations[1][key])
+        for key in sorted(annotations[0].keys() & annotations[1].keys())
+        if annotations[0][key] != annotations[1][key]
     ]
     said = {change.key: bool({"value", "rationale", "meta"} & set(change.fields)) for change in both}
     return MemoryDiff(
@@ -144,10 +146,12 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
             if rules[0].get(name) != rules[1].get(name)
         ),
         added=tuple(
-            FeedbackChange(key=k, before=None, after=voices[1][k]) for k in sorted(voices[1].keys() - voices[0])
+            FeedbackChange(key=k, before=None, after=annotations[1][k])
+            for k in sorted(annotations[1].keys() - annotations[0])
         ),
         removed=tuple(
-            FeedbackChange(key=k, before=voices[0][k], after=None) for k in sorted(voices[0].keys() - voices[1])
+            FeedbackChange(key=k, before=annotations[0][k], after=None)
+            for k in sorted(annotations[0].keys() - annotations[1])
         ),
         reworded=tuple(change for change in both if said[change.key]),
         states=tuple(change for change in both if not said[change.key]),
@@ -172,7 +176,7 @@ def summary(before: Contents, after: Contents) -> str:
     ]
     if not before:
         parts = []
-    for kind, what in (("voice", "feedback"), ("guideline", "guideline")):
+    for kind, what in (("annotation", "feedback"), ("guideline", "guideline")):
         old = {key: body for (of, key), body in before.items() if of == kind}
         new = {key: body for (of, key), body in after.items() if of == kind}
         for verb, names in (

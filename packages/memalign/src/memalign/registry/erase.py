@@ -16,14 +16,14 @@ from sqlalchemy import Connection, delete, insert, select, update
 from memalign.align.consolidate import consolidate
 from memalign.align.forget import forget
 from memalign.align.ingest import settle
-from memalign.memory import Memory, Voice
+from memalign.memory import Annotation, Memory
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.ledger import Erasures
 from memalign.registry.receipt import Receipt, RedactedVersion
-from memalign.registry.removed import Change, Lost, words_of
-from memalign.registry.residue import Traces
+from memalign.registry.removed import Change, Removed, words_of
+from memalign.registry.residue import Residue
 from memalign.registry.schema import judges, rows
 from memalign.registry.schema import versions as versions_table
 from memalign.registry.search import found_in, selected
@@ -33,7 +33,7 @@ from memalign.types import guideline_number
 __all__ = ["Erasure", "erase_feedback"]
 
 _NOTHING = "(erased)"
-_WORDED = ("case", "voice", "probe", "judge", "tombstone")
+_WORDED = ("case", "annotation", "pre_alignment", "judge", "tombstone")
 """Kinds of rows whose words are people's own, or the judged system's: what they share with the erased is no trace."""
 
 
@@ -43,7 +43,7 @@ class Erasure:
 
     judge: int
     receipt: Receipt
-    traces: Traces = field(default_factory=Traces)
+    residue: Residue = field(default_factory=Residue)
 
 
 class _DryRun(Exception):  # a way out of the transaction, no error
@@ -65,11 +65,11 @@ def erase_feedback(
     """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, InputError, JudgeNotFound."""
     try:
         with database.write() as connection:
-            judge, head = versions.find(connection, name)
+            judge, latest = versions.find(connection, name)
             erased = Erasures(connection, database.meta(connection, "secret"), judge)
-            outcome = _Eraser(connection, name, judge, head, erased).erase(selectors, source, matching)
+            outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
             if dry_run:
-                raise _DryRun(replace(outcome, receipt=replace(outcome.receipt, head=None, dry_run=True)))  # noqa: TRY301  # undoes it
+                raise _DryRun(replace(outcome, receipt=replace(outcome.receipt, latest=None, dry_run=True)))  # noqa: TRY301  # undoes it
     except _DryRun as done:
         return done.outcome
     return outcome
@@ -87,75 +87,79 @@ class _Without:
 class _Eraser:
     """One erasure, inside one transaction."""
 
-    def __init__(self, connection: Connection, name: str, judge: int, head: int, erased: Erasures) -> None:
-        self.connection, self.name, self.judge, self.head, self.erased = connection, name, judge, head, erased
+    def __init__(self, connection: Connection, name: str, judge: int, latest: int, erased: Erasures) -> None:
+        self.connection, self.name, self.judge, self.latest, self.erased = connection, name, judge, latest, erased
         self.codec = Codec()
         query = select(rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body).where(rows.c.judge == judge)
         self.timeline: dict[RowKey, list[tuple[int, int, bytes]]] = {}
         for kind, key, since, until, body in connection.execute(query):
-            self.timeline.setdefault((kind, key), []).append((since, until or head + 1, body))
+            self.timeline.setdefault((kind, key), []).append((since, until or latest + 1, body))
 
     def erase(self, selectors: tuple[str, ...], source: str | None, matching: str | None) -> Erasure:
-        there = [key for kind, key in self.timeline if kind in ("voice", "tombstone")]
+        there = [key for kind, key in self.timeline if kind in ("annotation", "tombstone")]
         if matching is not None:
             holding = found_in(self.timeline, Finder(matching), self.codec)
             there = [key for key in there if key in holding]
         keys = selected(self.name, there, selectors, source=source, searched=matching is not None, erased=self.erased)
-        done = self._forgotten(self._touched(keys), keys, Traces(keys=keys))
-        lost = Lost.of(self.codec, done.changes, keys, self._body)
-        traces, elsewhere = self._traces(lost, done.changes, keys)
+        done = self._forgotten(self._touched(keys), keys, Residue(keys=keys))
+        removed = Removed.of(self.codec, done.changes, keys, self._body)
+        residue, elsewhere = self._residue(removed, done.changes, keys)
         # A guideline may repeat the words without having been learned from them: a person wrote it, or a model chanced.
-        copied = self._copies(traces, keys)
-        quoting = self._quoting(traces)
-        if copied or quoting or any(map(traces.in_sentence, done.reasons)):
-            done = self._forgotten(sorted(quoting.union(self._touched(keys, copied))), keys, traces, copied)
-            lost = Lost.of(self.codec, done.changes, keys, self._body)
+        copied = self._copies(residue, keys)
+        quoting = self._quoting(residue)
+        if copied or quoting or any(map(residue.in_sentence, done.reasons)):
+            done = self._forgotten(sorted(quoting.union(self._touched(keys, copied))), keys, residue, copied)
+            removed = Removed.of(self.codec, done.changes, keys, self._body)
         changes = done.changes
-        learned = Traces(lost.guidelines.values())
+        learned = Residue(removed.guidelines.values())
         learned.share(self._surviving(changes, (*_WORDED, "guideline")))
         self._rewrite(changes)
-        self._redact(done, traces)
-        head = self._head(changes)
-        if head is not None:
-            self._commit(head, len(keys))
-        self._remember(lost, keys, changes)
-        pending = {voice.key for voice in head.voices() if voice.state == "pending"} if head is not None else set()
+        self._redact(done, residue)
+        latest = self._latest(changes)
+        if latest is not None:
+            self._commit(latest, len(keys))
+        self._remember(removed, keys, changes)
+        pending = (
+            {annotation.key for annotation in latest.annotations() if annotation.state == "pending"}
+            if latest is not None
+            else set()
+        )
         receipt = Receipt(
             judge=self.name,
             keys=keys,
-            cases=tuple(sorted({example.id for example in lost.examples})),
-            guidelines=tuple(sorted(lost.guideline_ids, key=guideline_number)),
+            cases=tuple(sorted({example.id for example in removed.examples})),
+            guidelines=tuple(sorted(removed.guideline_ids, key=guideline_number)),
             copied=tuple(sorted(copied, key=guideline_number)),
             versions=tuple(_redacted(number, changes[number]) for number in sorted(changes)),
-            head=None if head is None else self.head + 1,
+            latest=None if latest is None else self.latest + 1,
             pending=tuple(sorted(pending)),
             elsewhere=elsewhere,
         )
-        return Erasure(judge=self.judge, receipt=receipt, traces=traces | learned)
+        return Erasure(judge=self.judge, receipt=receipt, residue=residue | learned)
 
     # -- which -------------------------------------------------------------------------------------------------------
 
     def _touched(self, keys: Collection[str], copied: Collection[str] = ()) -> list[int]:
         """The versions that hold anything of `keys`, or a guideline of `copied`."""
-        wanted, found = Traces(keys=keys), set[int]()
+        wanted, found = Residue(keys=keys), set[int]()
         for (kind, key), spans in self.timeline.items():
             for since, until, body in spans:
                 if self._tainted(kind, key, body, wanted) or (kind == "guideline" and key in copied):
                     found.update(range(since, until))
         return sorted(found)
 
-    def _quoting(self, traces: Traces) -> set[int]:
+    def _quoting(self, residue: Residue) -> set[int]:
         """The versions in which what became of other feedback is told in erased words."""
         found = set[int]()
         for (kind, _), spans in self.timeline.items():
-            for since, until, body in spans if kind in ("voice", "tombstone") else ():
-                if traces.in_sentence(self.codec.decode(kind, body).reason):
+            for since, until, body in spans if kind in ("annotation", "tombstone") else ():
+                if residue.in_sentence(self.codec.decode(kind, body).reason):
                     found.update(range(since, until))
         return found
 
-    def _tainted(self, kind: str, key: str, body: bytes, named: Traces) -> bool:
+    def _tainted(self, kind: str, key: str, body: bytes, named: Residue) -> bool:
         match kind:
-            case "voice" | "tombstone":
+            case "annotation" | "tombstone":
                 return key in named.keys or named.in_sentence(self.codec.decode(kind, body).reason)
             case "guideline":
                 guideline = self.codec.decode(kind, body)
@@ -164,14 +168,14 @@ class _Eraser:
                 return not named.keys.isdisjoint(self.codec.decode(kind, body))
         return False
 
-    def _copies(self, traces: Traces, keys: Collection[str]) -> frozenset[str]:
-        named = Traces(keys=keys)
+    def _copies(self, residue: Residue, keys: Collection[str]) -> frozenset[str]:
+        named = Residue(keys=keys)
         return frozenset(
             key
             for (kind, key), spans in self.timeline.items()
             if kind == "guideline"
             for _, _, body in spans
-            if traces.copied(self.codec.decode(kind, body).text) and not self._tainted(kind, key, body, named)
+            if residue.copied(self.codec.decode(kind, body).text) and not self._tainted(kind, key, body, named)
         )
 
     # -- what a version is without it ------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ class _Eraser:
         }
 
     def _forgotten(
-        self, numbers: Collection[int], keys: Collection[str], traces: Traces, copied: Collection[str] = ()
+        self, numbers: Collection[int], keys: Collection[str], residue: Residue, copied: Collection[str] = ()
     ) -> _Without:
         """What these versions become. One at a time, and only what differs is kept: all of them may be gigabytes."""
         changes: dict[int, Change] = {}
@@ -190,18 +194,18 @@ class _Eraser:
         reasons: set[str] = set()
         for number in numbers:
             contents = self._at(number)
-            memory = self._without(contents, keys, traces, copied)
+            memory = self._without(contents, keys, residue, copied)
             wanted = self.codec.memory_contents(memory, contents)
             change: Change = {r: (contents[r], None) for r in contents if r[0] != "judge" and r not in wanted}
             change |= {r: (contents.get(r), body) for r, body in wanted.items() if contents.get(r) != body}
             changes[number] = change
             counts[number] = versions.counts(memory)
-            reasons.update(voice.reason for voice in memory.voices())
+            reasons.update(annotation.reason for annotation in memory.annotations())
             reasons.update(stone.reason for stone in memory.tombstones)
         return _Without(changes=changes, counts=counts, reasons=frozenset(reasons))
 
     def _without(
-        self, contents: Contents, keys: Collection[str], traces: Traces, copied: Collection[str] = ()
+        self, contents: Contents, keys: Collection[str], residue: Residue, copied: Collection[str] = ()
     ) -> Memory:
         """The version's memory after forgetting, by the rules that an unalign follows, and without a tombstone."""
         gone = frozenset(keys)
@@ -211,14 +215,14 @@ class _Eraser:
             guidelines=tuple(g for g in memory.guidelines if g.id not in copied and gone.isdisjoint(g.exposed_to)),
             tombstones=tuple(stone for stone in memory.tombstones if stone.key not in gone),
         )
-        return _silent(consolidate(settle(memory)), traces)
+        return _silent(consolidate(settle(memory)), residue)
 
-    def _head(self, changes: dict[int, Change]) -> Memory | None:
+    def _latest(self, changes: dict[int, Change]) -> Memory | None:
         """The head's memory as it will be, or None where it holds nothing of what goes."""
-        if self.head not in changes:
+        if self.latest not in changes:
             return None
-        contents = self._at(self.head)
-        for row, (_, body) in changes[self.head].items():
+        contents = self._at(self.latest)
+        for row, (_, body) in changes[self.latest].items():
             contents.pop(row, None)
             if body is not None:
                 contents[row] = body
@@ -247,11 +251,13 @@ class _Eraser:
         for kind, key, body in self._rows_left(changes, kinds):
             yield from words_of(self.codec, kind, key, body)
 
-    def _traces(self, lost: Lost, changes: dict[int, Change], keys: Collection[str]) -> tuple[Traces, tuple[str, ...]]:
+    def _residue(
+        self, removed: Removed, changes: dict[int, Change], keys: Collection[str]
+    ) -> tuple[Residue, tuple[str, ...]]:
         """What to search for, and the other judges that hold some of it and keep it."""
-        traces = Traces(lost.texts, keys)
+        residue = Residue(removed.texts, keys)
         elsewhere = set()
-        whole = Traces(lost.texts, keys)
+        whole = Residue(removed.texts, keys)
         query = (
             select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body)
             .join(judges, judges.c.id == rows.c.judge)
@@ -261,9 +267,9 @@ class _Eraser:
             texts = [key, *words_of(self.codec, kind, key, body)]
             if name not in elsewhere and any(map(whole.is_trace, texts)):
                 elsewhere.add(name)
-            traces.share(texts)
-        traces.share(self._surviving(changes, _WORDED))
-        return traces, tuple(sorted(elsewhere))
+            residue.share(texts)
+        residue.share(self._surviving(changes, _WORDED))
+        return residue, tuple(sorted(elsewhere))
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -275,7 +281,7 @@ class _Eraser:
                 delete(rows).where(rows.c.judge == self.judge, rows.c.kind == kind, rows.c.key == key)
             )
             spans: list[tuple[int, int, bytes]] = []
-            for number in range(1, self.head + 1):
+            for number in range(1, self.latest + 1):
                 change = changes.get(number, {}).get((kind, key))
                 body = self._body(kind, key, number) if change is None else change[1]
                 if body is None:
@@ -290,7 +296,7 @@ class _Eraser:
                     "kind": kind,
                     "key": key,
                     "since": since,
-                    "until": None if until == self.head + 1 else until,
+                    "until": None if until == self.latest + 1 else until,
                     "body": body,
                 }
                 for since, until, body in spans
@@ -302,7 +308,7 @@ class _Eraser:
         spans = self.timeline.get((kind, key), ())
         return next((body for since, until, body in spans if since <= number < until), None)
 
-    def _redact(self, done: _Without, traces: Traces) -> None:
+    def _redact(self, done: _Without, residue: Residue) -> None:
         table = versions_table
         for number, counts in done.counts.items():
             self.connection.execute(
@@ -311,7 +317,7 @@ class _Eraser:
                 .values(redacted=True, memory_hash="", **counts)
             )
         for version in versions.history(self.connection, self.judge):
-            if version.note and traces.in_sentence(version.note):
+            if version.note and residue.in_sentence(version.note):
                 self.connection.execute(
                     update(table)
                     .where(table.c.judge == self.judge, table.c.number == version.number)
@@ -323,7 +329,7 @@ class _Eraser:
         versions.add_version(
             self.connection,
             self.judge,
-            parent=self.head,
+            parent=self.latest,
             before={},
             after={},
             memory=memory,
@@ -331,40 +337,46 @@ class _Eraser:
             line=f"{count} feedback erased from all versions",
         )
 
-    def _remember(self, lost: Lost, keys: Iterable[str], changes: dict[int, Change]) -> None:
+    def _remember(self, removed: Removed, keys: Iterable[str], changes: dict[int, Change]) -> None:
         left = self._rows_left(changes, ("case",))
-        kept = {self.codec.decode(kind, body).content_hash for kind, _, body in left} if lost.examples else set()
+        kept = {self.codec.decode(kind, body).content_hash for kind, _, body in left} if removed.examples else set()
         self.erased.remember(
             self.connection,
             keys=keys,
-            voices=lost.voices,
-            examples=[example for example in lost.examples if example.content_hash not in kept],
+            annotations=removed.annotations,
+            examples=[example for example in removed.examples if example.content_hash not in kept],
             at=versions.now(),
         )
 
 
-def _silent(memory: Memory, traces: Traces) -> Memory:
+def _silent(memory: Memory, residue: Residue) -> Memory:
     """`memory` without a reason that names or repeats what was erased."""
 
-    def silent(voice: Voice) -> Voice:
-        return msgspec.structs.replace(voice, reason=_NOTHING) if traces.in_sentence(voice.reason) else voice
+    def silent(annotation: Annotation) -> Annotation:
+        return (
+            msgspec.structs.replace(annotation, reason=_NOTHING)
+            if residue.in_sentence(annotation.reason)
+            else annotation
+        )
 
-    if not any(traces.in_sentence(reason) for reason in {voice.reason for voice in memory.voices()}):
+    if not any(residue.in_sentence(reason) for reason in {annotation.reason for annotation in memory.annotations()}):
         cases = memory.cases
     else:
-        cases = tuple(msgspec.structs.replace(c, voices=tuple(map(silent, c.voices))) for c in memory.cases)
+        cases = tuple(msgspec.structs.replace(c, annotations=tuple(map(silent, c.annotations))) for c in memory.cases)
     return msgspec.structs.replace(
         memory,
         cases=cases,
         tombstones=tuple(
-            msgspec.structs.replace(stone, reason=_NOTHING) if traces.in_sentence(stone.reason) else stone
+            msgspec.structs.replace(stone, reason=_NOTHING) if residue.in_sentence(stone.reason) else stone
             for stone in memory.tombstones
         ),
     )
 
 
 def _redacted(number: int, change: Change) -> RedactedVersion:
-    def lost(kind: str) -> int:
+    def removed(kind: str) -> int:
         return sum(of == kind and body is None for (of, _), (_, body) in change.items())
 
-    return RedactedVersion(number=number, feedback=lost("voice"), cases=lost("case"), guidelines=lost("guideline"))
+    return RedactedVersion(
+        number=number, feedback=removed("annotation"), cases=removed("case"), guidelines=removed("guideline")
+    )

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
-from memalign.memory import LedgerEntry, Memory, Voice
+from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.schema import erasures
 from memalign.types import Example
 
@@ -68,12 +68,12 @@ class Erasures:
             return ()
         found: dict[str, Refusal] = {}
         for case in memory.cases:
-            for voice in case.voices:
-                known = before.voice(voice.key) if before else None
-                if known is None or known.rationale != voice.rationale:
-                    refused = self.refusal(voice.key, case.example.content_hash, voice.rationale)
+            for annotation in case.annotations:
+                known = before.annotation(annotation.key) if before else None
+                if known is None or known.rationale != annotation.rationale:
+                    refused = self.refusal(annotation.key, case.example.content_hash, annotation.rationale)
                     if refused is not None:
-                        found[voice.key] = refused
+                        found[annotation.key] = refused
         named = set(_named(memory)) - (set(_named(before)) if before else set())
         for key in sorted(named - found.keys()):
             if (refused := self.refusal(key)) is not None:
@@ -85,14 +85,16 @@ class Erasures:
         connection: Connection,
         *,
         keys: Iterable[str],
-        voices: Iterable[tuple[str | None, Voice]],
+        annotations: Iterable[tuple[str | None, Annotation]],
         examples: Iterable[Example],
         at: str,
     ) -> None:
-        """Keep hashes of erased keys, of voices with the content hash of their case, and of cases that went."""
+        """Keep hashes of erased keys, of annotations with the content hash of their case, and of cases that went."""
         wanted = [("key", key) for key in keys]
         wanted += [("case", example.content_hash) for example in examples]
-        wanted += [("words", text) for content, voice in voices if (text := _words(content, voice.rationale))]
+        wanted += [
+            ("words", text) for content, annotation in annotations if (text := _words(content, annotation.rationale))
+        ]
         new = {(kind, self.digest(kind, text)) for kind, text in wanted} - self._known.keys()
         if new:
             connection.execute(
@@ -103,11 +105,13 @@ class Erasures:
 
     def readmit(self, connection: Connection, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
-        texts = {("key", voice.key) for voice in memory.voices()}
+        texts = {("key", annotation.key) for annotation in memory.annotations()}
         for case in memory.cases:
             content = case.example.content_hash
             texts.add(("case", content))
-            texts |= {("words", text) for voice in case.voices if (text := _words(content, voice.rationale))}
+            texts |= {
+                ("words", text) for annotation in case.annotations if (text := _words(content, annotation.rationale))
+            }
         for kind, digest in {(kind, self.digest(kind, text)) for kind, text in texts} & self._known.keys():
             connection.execute(
                 delete(erasures).where(
@@ -134,7 +138,7 @@ def _words(content: str | None, rationale: str | None) -> str | None:
 
 
 def _named(memory: Memory) -> Iterable[str]:
-    yield from (voice.key for voice in memory.voices())
+    yield from (annotation.key for annotation in memory.annotations())
     yield from (stone.key for stone in memory.tombstones)
     for guideline in memory.guidelines:
         yield from guideline.exposed_to

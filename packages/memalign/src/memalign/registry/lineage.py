@@ -9,7 +9,7 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from memalign.errors import UnknownKey
-from memalign.memory import Voice
+from memalign.memory import Annotation
 from memalign.registry import versions
 from memalign.registry.ledger import Erasures
 from memalign.registry.schema import rows
@@ -17,7 +17,7 @@ from memalign.registry.store import Codec, decoded
 from memalign.types import Guideline, LedgerState
 from memalign.values import Value
 
-__all__ = ["Step", "Trail", "trails"]
+__all__ = ["Lineage", "Step", "lineages"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trail:
+class Lineage:
     """What became of one piece of feedback, as of a version: the answer to "what did it learn from me".
 
     `state` and `reason` are the ledger's; `value` and `rationale` what is kept of the words. `guidelines` carry it: those
@@ -63,12 +63,12 @@ class Trail:
         }
 
 
-def trails(
+def lineages(
     connection: Connection, judge: int, selector: str, *, name: str, version: int, erased: Erasures
-) -> tuple[Trail, ...]:
-    """The trail of a key (`t-17@ana`), or of all voices on a case (`t-17`), up to a version. Raises UnknownKey."""
+) -> tuple[Lineage, ...]:
+    """The trail of a key (`t-17@ana`), or of all annotations on a case (`t-17`), up to a version. Raises UnknownKey."""
     query = select(rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body).where(
-        rows.c.judge == judge, rows.c.kind.in_(("voice", "tombstone", "guideline")), rows.c.since <= version
+        rows.c.judge == judge, rows.c.kind.in_(("annotation", "tombstone", "guideline")), rows.c.since <= version
     )
     codec = Codec()
     spans = [
@@ -84,7 +84,7 @@ def trails(
             raise UnknownKey(
                 f"version {version} of {name!r} never held feedback {selector!r}; `memalign ledger` lists all"
             )
-        return (Trail(key=selector, version=version, state="erased", reason=f"erased on {day}"),)
+        return (Lineage(key=selector, version=version, state="erased", reason=f"erased on {day}"),)
     made = {each.number: each for each in versions.history(connection, judge)}
     found = []
     for key in keys:
@@ -100,7 +100,7 @@ def trails(
         last = steps[-1]
         day = erased.erased_on(key)
         found.append(
-            Trail(
+            Lineage(
                 key=key,
                 version=version,
                 state=last.state or ("erased" if day else "withdrawn"),
@@ -117,12 +117,12 @@ def trails(
 def _carrying(key: str, there: dict[str, Guideline]) -> tuple[Guideline, ...]:
     """The guidelines that state the feedback, and those that stand before them in prompts."""
     own = [rule for rule in there.values() if key in rule.supported_by]
-    faces = [there[rule.shown_by] for rule in own if rule.shown_by in there]
+    faces = [there[rule.superseded_by] for rule in own if rule.superseded_by in there]
     return tuple(sorted({rule.id: rule for rule in (*own, *faces)}.values(), key=lambda rule: rule.number))
 
 
 def _step(row: Any, carry: tuple[Guideline, ...], made: versions.VersionInfo) -> Step:
-    said = row if isinstance(row, Voice) else None
+    said = row if isinstance(row, Annotation) else None
     return Step(
         version=made.number,
         action=made.action,

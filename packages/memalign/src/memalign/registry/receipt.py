@@ -31,7 +31,7 @@ class RedactedVersion:
 class Receipt:
     """What an erasure did; kept nowhere by memalign, for it names what was erased.
 
-    `keys` are the erased pieces of feedback; `versions` what each version lost; `head` the new version without them
+    `keys` are the erased pieces of feedback; `versions` what each version lost; `latest` the new version without them
     (None when the head never held them, or in a dry run). `guidelines` went from any version; `copied` of these were
     not learned from the feedback, but repeated its words. `pending` waits to be distilled again, `problem` says why;
     `rederived` are the guidelines written since. `searched` says what was searched for traces, and `elsewhere` names
@@ -44,7 +44,7 @@ class Receipt:
     guidelines: tuple[str, ...]
     copied: tuple[str, ...]
     versions: tuple[RedactedVersion, ...]
-    head: int | None
+    latest: int | None
     pending: tuple[str, ...] = ()
     rederived: tuple[str, ...] = ()
     problem: str = ""
@@ -76,8 +76,8 @@ class Receipt:
             f"  version {v.number}: {v.feedback} feedback, {v.cases} cases, {v.guidelines} guidelines"
             for v in self.versions
         ]
-        if self.head is not None:
-            lines.append(f"  head: version {self.head}")
+        if self.latest is not None:
+            lines.append(f"  head: version {self.latest}")
         if self.rederived:
             lines.append(f"  derived again without them: {_some(self.rederived)}")
         if self.pending:

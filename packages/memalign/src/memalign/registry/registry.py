@@ -20,7 +20,7 @@ from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback
 from memalign.registry.ledger import Erasures
-from memalign.registry.lineage import Trail, trails
+from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
 from memalign.registry.reimport import screened
 from memalign.registry.search import matching
@@ -116,8 +116,8 @@ class Registry:
         """
         # Read and written in one transaction: an erase in between would otherwise be undone.
         with self._database.write() as connection:
-            judge, head = versions.find(connection, name)
-            before, after = (versions.read(connection, judge, number, name=name) for number in (head, to))
+            judge, latest = versions.find(connection, name)
+            before, after = (versions.read(connection, judge, number, name=name) for number in (latest, to))
             number = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
             after[number] = max(before[number], after[number], key=int)
             restored = judge_of(name, after, models=self._models)
@@ -125,7 +125,7 @@ class Registry:
                 versions.add_version(
                     connection,
                     judge,
-                    parent=head,
+                    parent=latest,
                     before=before,
                     after=after,
                     memory=restored.memory,
@@ -136,21 +136,21 @@ class Registry:
 
     def ledger(self, name: str, version: int | None = None) -> tuple[LedgerEntry, ...]:
         """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
-        with self._reading(name) as (connection, judge, head):
-            contents = versions.read(connection, judge, version or head, name=name)
+        with self._reading(name) as (connection, judge, latest):
+            contents = versions.read(connection, judge, version or latest, name=name)
             return memory_of(contents).ledger() + erasures_of(self._database, connection, judge).entries()
 
-    def trail(self, name: str, key: str, version: int | None = None) -> tuple[Trail, ...]:
+    def lineage(self, name: str, key: str, version: int | None = None) -> tuple[Lineage, ...]:
         """What became of one piece of feedback (`t-17@ana`), or of all on a case (`t-17`), through all versions.
 
         Answers "what did it learn from me": the guidelines that carry it, with their texts. Raises UnknownKey.
         """
-        with self._reading(name) as (connection, judge, head):
-            number = version or head
-            if not 1 <= number <= head:
+        with self._reading(name) as (connection, judge, latest):
+            number = version or latest
+            if not 1 <= number <= latest:
                 versions.read(connection, judge, number, name=name)  # raises, with the versions that there are
             erased = erasures_of(self._database, connection, judge)
-            return trails(connection, judge, key, name=name, version=number, erased=erased)
+            return lineages(connection, judge, key, name=name, version=number, erased=erased)
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
@@ -220,12 +220,12 @@ class Registry:
         note: str | None = None,
         attempts: int = 5,
     ) -> Judge:
-        """Commit `function(head)` as the next version, again with the new head when somebody was quicker; returns it."""
+        """Commit `function(latest)` as the next version, again with the new head when somebody was quicker; returns it."""
         for _ in range(attempts):
-            head, judge = self._load(name, None)
+            latest, judge = self._load(name, None)
             changed = function(judge)
             try:
-                self._commit(changed, action=action, note=note, parent=head)
+                self._commit(changed, action=action, note=note, parent=latest)
             except VersionConflict:
                 continue
             return changed
@@ -246,13 +246,13 @@ class Registry:
     ) -> AlignResult:
         for _ in range(attempts):
             # In a thread: waiting for a lock must not stop the loop on which everybody's judgments run.
-            head, judge = await asyncio.to_thread(self._load, name, None)
+            latest, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge)
             if not result.changed and settings_of(result.judge) == settings_of(judge):
                 return result
             try:
                 await asyncio.to_thread(
-                    self._commit, result.judge, action=action, parent=head, allow_erased=allow_erased
+                    self._commit, result.judge, action=action, parent=latest, allow_erased=allow_erased
                 )
             except VersionConflict:
                 continue
@@ -275,7 +275,7 @@ class Registry:
     ) -> Receipt:
         """Take feedback out of every version, for good, and return the receipt.
 
-        `selectors` are ids (all voices) or keys (one), of any version; `source` all feedback of one person; `matching` all
+        `selectors` are ids (all annotations) or keys (one), of any version; `source` all feedback of one person; `matching` all
         whose case or words hold a text. Of several, all must hold. Older versions lose what was learned from it and
         are marked redacted; the head is a new version without it, and what survives beside it is distilled again when
         a model answers (`rederive`), else pending. With `dry_run` nothing happens, and the receipt says what would.
@@ -292,8 +292,8 @@ class Registry:
 
     def matching(self, name: str, text: str) -> dict[str, tuple[str, ...]]:
         """Key → the fields that hold `text`, for every piece of feedback of any version whose case or words do."""
-        with self._reading(name) as (connection, judge, head):
-            return matching(connection, judge, head, text)
+        with self._reading(name) as (connection, judge, latest):
+            return matching(connection, judge, latest, text)
 
     def compact(self) -> None:
         """Rewrite the file without its free pages; `erase` does it by itself."""
@@ -343,12 +343,12 @@ class Registry:
     @contextmanager
     def _reading(self, name: str) -> Iterator[tuple[Connection, int, int]]:
         with self._database.read() as connection:
-            judge, head = versions.find(connection, name)
-            yield connection, judge, head
+            judge, latest = versions.find(connection, name)
+            yield connection, judge, latest
 
     def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
-        with self._reading(name) as (connection, judge, head):
-            number = head if version is None else version
+        with self._reading(name) as (connection, judge, latest):
+            number = latest if version is None else version
             contents = versions.read(connection, judge, number, name=name)
         return number, judge_of(name, contents, models=self._models)
 

@@ -68,9 +68,13 @@ def screened(judge: Judge, feedback: Given, erased: Erasures | None, *, skip_inv
     refused: list[RowError] = []
     kept: list[tuple[int, Feedback]] = []
     for line, row in zip(file.lines, file.rows, strict=True):
-        voice = judge.memory.voice(row.key)
+        annotation = judge.memory.annotation(row.key)
         content = row.content_hash if row.content else known.get(row.id)
-        reason = None if voice and voice.says(row) else erased.refusal(row.key, content, (row.rationale or "").strip())
+        reason = (
+            None
+            if annotation and annotation.says(row)
+            else erased.refusal(row.key, content, (row.rationale or "").strip())
+        )
         if reason is None:
             kept.append((line, row))
         else:

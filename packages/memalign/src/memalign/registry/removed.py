@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from memalign.memory import Voice
+from memalign.memory import Annotation
 from memalign.registry.residue import strings
 from memalign.registry.store import Codec, RowKey
 from memalign.types import Example
 
-__all__ = ["Change", "Lost", "words_of"]
+__all__ = ["Change", "Removed", "words_of"]
 
 Change = dict[RowKey, tuple[bytes | None, bytes | None]]
 """What becomes of one version's rows: those that differ, each before and after."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lost:
-    """Everything that no longer stands where it stood: voices with the content hash of their case, cases, guidelines."""
+class Removed:
+    """Everything that no longer stands where it stood: annotations with the content hash of their case, cases, guidelines."""
 
-    voices: list[tuple[str | None, Voice]]
+    annotations: list[tuple[str | None, Annotation]]
     examples: list[Example]
     guidelines: dict[bytes, str]
     guideline_ids: set[str]
@@ -33,10 +33,10 @@ class Lost:
         changes: Mapping[int, Change],
         keys: Collection[str],
         body_of: Callable[[str, str, int], bytes | None],
-    ) -> Lost:
+    ) -> Removed:
         """What `changes` of versions take away; `body_of` gives a row's body by kind, key and version, as it was."""
         wanted = frozenset(keys)
-        voices: dict[bytes, tuple[str | None, Voice]] = {}
+        annotations: dict[bytes, tuple[str | None, Annotation]] = {}
         examples: dict[bytes, Example] = {}
         guidelines: dict[bytes, str] = {}
         ids: set[str] = set()
@@ -45,24 +45,24 @@ class Lost:
             for (kind, key), (body, after) in change.items():
                 if body is None:
                     continue
-                if kind == "voice" and key in wanted:
-                    voice = codec.decode(kind, body)
-                    case = body_of("case", voice.id, number)
+                if kind == "annotation" and key in wanted:
+                    annotation = codec.decode(kind, body)
+                    case = body_of("case", annotation.id, number)
                     content = None if case is None else codec.decode("case", case).content_hash
-                    voices[body] = (content, voice)
+                    annotations[body] = (content, annotation)
                     texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
                 elif after is not None:
                     continue
                 elif kind == "case":
                     examples[body] = codec.decode(kind, body)
                     texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
-                elif kind == "probe":
+                elif kind == "pre_alignment":
                     texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
                 elif kind == "guideline":
                     guidelines[body] = codec.decode(kind, body).text
                     ids.add(key)
         return cls(
-            voices=list(voices.values()),
+            annotations=list(annotations.values()),
             examples=list(examples.values()),
             guidelines=guidelines,
             guideline_ids=ids,
@@ -78,14 +78,14 @@ def words_of(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
     if isinstance(value, Example):
         yield value.id
         yield from strings([*value.content.values(), value.meta])
-    elif isinstance(value, Voice):
+    elif isinstance(value, Annotation):
         yield value.id
         # A label of one word or two may be a choice of the judge's type; a longer one is free text.
         label = value.value if isinstance(value.value, str) and len(value.value.split()) > 2 else None
         yield from strings([value.rationale, label, value.meta])
     elif kind == "guideline":
         yield value.text
-    elif kind == "probe":
+    elif kind == "pre_alignment":
         yield from strings([value.rationale])
     elif kind == "judge":
         yield from strings(value)

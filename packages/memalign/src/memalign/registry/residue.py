@@ -16,7 +16,7 @@ from typing import Any
 
 from memalign.memory.guard import UNSPACED, normalised
 
-__all__ = ["Traces", "strings"]
+__all__ = ["Residue", "strings"]
 
 RUN = 8
 _BLOCK = 8 << 20
@@ -30,7 +30,7 @@ _WIDE_BYTES = re.compile(rb"(?:[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{
 _NOT_BEFORE, _NOT_AFTER = re.compile(r"[\w@.:/-]$"), re.compile(r"^[\w@-]")
 
 
-class Traces:
+class Residue:
     """What to look for: runs of words, short texts as whole fields, and keys of feedback."""
 
     def __init__(self, texts: Iterable[str] = (), keys: Iterable[str] = ()) -> None:
@@ -51,8 +51,8 @@ class Traces:
         self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
         self._finder = _Keys(self.keys)
 
-    def __or__(self, other: Traces) -> Traces:
-        both = Traces(keys=self.keys | other.keys)
+    def __or__(self, other: Residue) -> Residue:
+        both = Residue(keys=self.keys | other.keys)
         both.runs, both.short = self.runs | other.runs, self.short | other.short
         both._long, both._phrases = self._long + other._long, self._phrases | other._phrases
         both._anchors = self._anchors | other._anchors

@@ -1,6 +1,6 @@
 """The registry's tables: judges, their versions, and rows of memory that are valid for a range of versions.
 
-A row of memory is one case's content, one voice, one guideline, …; it belongs to every version from `since` up to, not
+A row of memory is one case's content, one annotation, one guideline, …; it belongs to every version from `since` up to, not
 including, `until` (NULL: still). So a version costs as much as it changed, no version is ever rewritten by a later one,
 and erasing is deleting rows. See docs/decisions/0003-registry-rows.md.
 """
@@ -40,7 +40,7 @@ judges = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False),
-    Column("head", Integer, nullable=False),
+    Column("latest", Integer, nullable=False),
     UniqueConstraint("name", name="memalign_judges_name"),
 )
 

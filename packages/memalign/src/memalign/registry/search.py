@@ -18,32 +18,32 @@ Timeline = Mapping[RowKey, Sequence[tuple[int, int, bytes]]]
 """What every row was from one version up to another (exclusive)."""
 
 
-def matching(connection: Connection, judge: int, head: int, text: str) -> dict[str, tuple[str, ...]]:
+def matching(connection: Connection, judge: int, latest: int, text: str) -> dict[str, tuple[str, ...]]:
     """Key → the fields that hold `text`, for every piece of feedback of any version. Raises InputError."""
     query = select(rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body).where(
-        rows.c.judge == judge, rows.c.kind.in_(("case", "voice"))
+        rows.c.judge == judge, rows.c.kind.in_(("case", "annotation"))
     )
     timeline: dict[RowKey, list[tuple[int, int, bytes]]] = {}
     for kind, key, since, until, body in connection.execute(query):
-        timeline.setdefault((kind, key), []).append((since, until or head + 1, body))
+        timeline.setdefault((kind, key), []).append((since, until or latest + 1, body))
     return found_in(timeline, Finder(text), Codec())
 
 
 def found_in(timeline: Timeline, finder: Finder, codec: Codec) -> dict[str, tuple[str, ...]]:
-    """The same in a judge's rows; a voice is found by a case that it once stood beside, also by an older one."""
+    """The same in a judge's rows; an annotation is found by a case that it once stood beside, also by an older one."""
     found: dict[str, dict[str, None]] = {}
     for (kind, key), spans in sorted(timeline.items()):
-        if kind != "voice":
+        if kind != "annotation":
             continue
         for since, until, body in spans:
-            voice = codec.decode("voice", body)
+            annotation = codec.decode("annotation", body)
             beside = [
                 codec.decode("case", case)
-                for start, end, case in timeline.get(("case", voice.id), ())
+                for start, end, case in timeline.get(("case", annotation.id), ())
                 if start < until and since < end
             ]
             for example in beside or [None]:
-                if places := finder.places(example, voice):
+                if places := finder.places(example, annotation):
                     found.setdefault(key, {}).update(dict.fromkeys(places))
     return {key: tuple(places) for key, places in found.items()}
 

@@ -13,7 +13,7 @@ import msgspec
 
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
-from memalign.memory import Case, Memory, Probe, Relation, Shard, Tombstone, Voice
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.types import Example, Guideline, guideline_number
@@ -38,8 +38,8 @@ Contents = dict[RowKey, bytes]
 
 _TYPES: dict[str, Any] = {
     "case": Example,
-    "voice": Voice,
-    "probe": Probe,
+    "annotation": Annotation,
+    "pre_alignment": PreAlignmentVerdict,
     "guideline": Guideline,
     "tombstone": Tombstone,
     "shard": tuple[str, ...],
@@ -89,10 +89,10 @@ class Codec:
         contents: Contents = {("memory", name): _encode(getattr(memory, name)) for name in _STATE}
         for case in memory.cases:
             contents["case", _key(case.id)] = self.encode(case.example)
-            for voice in case.voices:
-                contents["voice", _key(voice.key)] = self.encode(voice)
-            if case.probe is not None:
-                contents["probe", case.id] = self.encode(case.probe)
+            for annotation in case.annotations:
+                contents["annotation", _key(annotation.key)] = self.encode(annotation)
+            if case.pre_alignment is not None:
+                contents["pre_alignment", case.id] = self.encode(case.pre_alignment)
             if case.vector is not None:
                 contents["vector", case.id] = case.vector
         for guideline in memory.guidelines:
@@ -139,15 +139,15 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
     def of(kind: str) -> dict[str, Any]:
         return values(kind, bodies[kind]) if kind in bodies else {}
 
-    voices: dict[str, list[Voice]] = {}
-    for voice in of("voice").values():
-        voices.setdefault(voice.id, []).append(voice)
-    probes, vectors, state = of("probe"), bodies.get("vector", {}), of("memory")
+    annotations: dict[str, list[Annotation]] = {}
+    for annotation in of("annotation").values():
+        annotations.setdefault(annotation.id, []).append(annotation)
+    pre_alignment_verdicts, vectors, state = of("pre_alignment"), bodies.get("vector", {}), of("memory")
     cases = (
         Case(
             example=example,
-            voices=tuple(sorted(voices.get(name, ()), key=lambda voice: voice.source)),
-            probe=probes.get(name),
+            annotations=tuple(sorted(annotations.get(name, ()), key=lambda annotation: annotation.source)),
+            pre_alignment=pre_alignment_verdicts.get(name),
             vector=vectors.get(name),
         )
         for name, example in sorted(of("case").items())

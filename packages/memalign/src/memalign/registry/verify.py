@@ -11,7 +11,7 @@ from memalign.registry.database import Database
 from memalign.registry.erase import Erasure
 from memalign.registry.receipt import Receipt
 from memalign.registry.removed import words_of
-from memalign.registry.residue import Traces
+from memalign.registry.residue import Residue
 from memalign.registry.schema import judges, rows
 from memalign.registry.schema import versions as versions_table
 from memalign.registry.store import Codec
@@ -33,17 +33,17 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
         for judge, kind, key, body in connection.execute(select(rows.c.judge, rows.c.kind, rows.c.key, rows.c.body)):
             searched += 1
             live += [key.encode(), body]
-            if judge == erasure.judge and _traced(erasure.traces, codec, kind, key, body):
+            if judge == erasure.judge and _traced(erasure.residue, codec, kind, key, body):
                 found.append(f"{kind} {key}")
         for version in connection.execute(select(versions_table)):
             notes = [text for text in (version.summary, version.note) if text]
             live += [text.encode() for text in notes]
-            if version.judge == erasure.judge and any(erasure.traces.in_sentence(text) for text in notes):
+            if version.judge == erasure.judge and any(erasure.residue.in_sentence(text) for text in notes):
                 found.append(f"the note of version {version.number}")
         live += [name.encode() for name in connection.execute(select(judges.c.name)).scalars()]
         live += database.definitions(connection)
         # Before the transaction ends: nobody writes to the file as long as it lasts.
-        size, in_bytes = erasure.traces.in_files(database.files, live)
+        size, in_bytes = erasure.residue.in_files(database.files, live)
     if found or in_bytes:
         raise RegistryError(
             f"the erasure of {len(erasure.receipt.keys)} pieces of feedback is committed, but traces are left: "
@@ -55,16 +55,16 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
     )
 
 
-def _traced(traces: Traces, codec: Codec, kind: str, key: str, body: bytes) -> bool:
+def _traced(residue: Residue, codec: Codec, kind: str, key: str, body: bytes) -> bool:
     """Whether a row still names or repeats what was erased. Names of our own fields are nobody's words."""
-    if key in traces.keys or any(map(traces.copied, words_of(codec, kind, key, body))):
+    if key in residue.keys or any(map(residue.copied, words_of(codec, kind, key, body))):
         return True
     match kind:
-        case "voice" | "tombstone":
-            return traces.in_sentence(codec.decode(kind, body).reason)
+        case "annotation" | "tombstone":
+            return residue.in_sentence(codec.decode(kind, body).reason)
         case "guideline":
             guideline = codec.decode(kind, body)
-            return not traces.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
+            return not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
         case "shard":
-            return not traces.keys.isdisjoint(codec.decode(kind, body))
+            return not residue.keys.isdisjoint(codec.decode(kind, body))
     return False

@@ -40,7 +40,7 @@ class JudgeSummary:
 
     name: str
     versions: int
-    head: int
+    latest: int
     value_type: str
     model: str | None
     cases: int
@@ -87,18 +87,18 @@ def now() -> str:
 
 def find(connection: Connection, name: str) -> tuple[int, int]:
     """Id and head of a judge. Raises JudgeNotFound with the names that there are."""
-    query = select(judges.c.id, judges.c.head).where(judges.c.name == name)
+    query = select(judges.c.id, judges.c.latest).where(judges.c.name == name)
     row = connection.execute(query).one_or_none() if is_unicode(name) else None
     if row is None:
         known = connection.execute(select(judges.c.name).order_by(judges.c.name)).scalars().all()
         listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
         raise JudgeNotFound(f"no judge {name!r} in the registry; judges: {listed or 'none yet'}")
-    return row.id, row.head
+    return row.id, row.latest
 
 
 def read(connection: Connection, judge: int, number: int, *, name: str) -> Contents:
     """All rows of a version. Raises JudgeNotFound with the versions that there are."""
-    highest = connection.execute(select(judges.c.head).where(judges.c.id == judge)).scalar_one()
+    highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
     if not 1 <= number <= highest:
         there = "version 1" if highest == 1 else f"versions 1 to {highest}"
         raise JudgeNotFound(f"judge {name!r} has no version {number}; it has {there}")
@@ -112,7 +112,7 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
 
 def add_judge(connection: Connection, name: str) -> int:
     """A judge without a version yet; `add_version` must follow in the same transaction. Returns its id."""
-    return int(connection.execute(insert(judges).values(name=name, head=0).returning(judges.c.id)).scalar_one())
+    return int(connection.execute(insert(judges).values(name=name, latest=0).returning(judges.c.id)).scalar_one())
 
 
 def add_version(
@@ -137,7 +137,7 @@ def add_version(
             raise InputError(f"the {what} {text!r} is not valid Unicode; write it anew")
     number = parent + 1
     moved = connection.execute(
-        update(judges).where(judges.c.id == judge, judges.c.head == parent).values(head=number)
+        update(judges).where(judges.c.id == judge, judges.c.latest == parent).values(latest=number)
     ).rowcount
     if moved != 1:
         raise VersionConflict("somebody else committed a version in the meantime")
@@ -185,7 +185,7 @@ def counts(memory: Memory) -> dict[str, int]:
         "cases": len(memory.cases),
         "feedback": len(memory),
         "guidelines": len(memory.semantic),
-        "pending": sum(voice.state == "pending" for voice in memory.voices()),
+        "pending": sum(annotation.state == "pending" for annotation in memory.annotations()),
     }
 
 
@@ -199,7 +199,7 @@ def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSu
     """Every judge (or one), by name."""
     query = (
         select(judges, versions)
-        .join(versions, (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.head))
+        .join(versions, (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest))
         .order_by(judges.c.name)
     )
     settings = select(rows.c.judge, rows.c.key, rows.c.body).where(
@@ -214,8 +214,8 @@ def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSu
 def _summary(row: Row[Any], known: dict[tuple[int, str], Any]) -> JudgeSummary:
     return JudgeSummary(
         name=row.name,
-        versions=row.head,  # no version is ever taken away
-        head=row.head,
+        versions=row.latest,  # no version is ever taken away
+        latest=row.latest,
         value_type=msgspec.convert(known[row.id, "value_type"], ValueType).spec,
         model=known[row.id, "model"],
         cases=row.cases,

@@ -22,7 +22,7 @@ from tests.support.mlflow_server import teachable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[5] / "examples"
 DEMO, NOTEBOOK = EXAMPLES / "mlflow_demo.py", EXAMPLES / "mlflow_demo.ipynb"
 
 

@@ -160,7 +160,7 @@ def test_progress_names_every_stage(endpoint):
     seen: list[str] = []
     optimizer = MemAlignOptimizer(progress=lambda stage, done, total: seen.append(stage))
     tone_judge().align(fetched(lesson(1)), optimizer)
-    assert {"embed", "probe", "distil"} <= set(seen)
+    assert {"embed", "pre_alignment", "distil"} <= set(seen)
 
 
 def test_a_lesson_that_could_not_be_distilled_waits_and_is_learned_at_the_next_align(endpoint, mind, caplog):

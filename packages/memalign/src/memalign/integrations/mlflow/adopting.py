@@ -14,7 +14,7 @@ from memalign.integrations.mlflow.failures import invalid, translated
 from memalign.integrations.mlflow.scale import Scale, scale_of
 from memalign.integrations.mlflow.settings import Settings
 from memalign.integrations.mlflow.traces import read_feedback
-from memalign.memory import Case, Memory, Shard, Voice
+from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.types import Example, Guideline
 
@@ -35,7 +35,7 @@ def adopt(judge: Any) -> MemAlignJudge:
     """A judge of ours from one that MLflow's own optimizer aligned, or from a registered one whose artifact is gone.
 
     Its guidelines stand for the feedback on the traces that they name; that feedback is read from the traces as they are
-    now, and traces that are gone are named in a warning. No model is asked: vectors and probes follow at the next align.
+    now, and traces that are gone are named in a warning. No model is asked: vectors and pre-alignment verdicts follow at the next align.
     Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
     """
     from memalign.integrations.mlflow.judge import MemAlignJudge
@@ -84,20 +84,20 @@ def _cases(core: memalign.Judge, trace_ids: Iterable[str]) -> tuple[Case, ...]:
             "judge %s: %d traces are gone, and what was said of them: %s", core.name, len(gone), ", ".join(gone[:5])
         )
     found = read_feedback(traces, core.name, core.fields)
-    voices: dict[str, list[Voice]] = {}
+    annotations: dict[str, list[Annotation]] = {}
     for row in found.rows:
         label = None if row.value is None else _label(core, row.value)
         if label is None and row.rationale is None:
             continue
-        voice = Voice.of(msgspec.structs.replace(row, value=label))
-        learned = msgspec.structs.replace(voice, state="learned", reason="adopted from MLflow")
-        voices.setdefault(row.id, []).append(learned)
+        annotation = Annotation.of(msgspec.structs.replace(row, value=label))
+        learned = msgspec.structs.replace(annotation, state="learned", reason="adopted from MLflow")
+        annotations.setdefault(row.id, []).append(learned)
     return tuple(
         Case(
             example=Example(id=name, **{each: found.content[name][each] for each in core.fields}),
-            voices=tuple(sorted(said, key=lambda voice: voice.source)),
+            annotations=tuple(sorted(said, key=lambda annotation: annotation.source)),
         )
-        for name, said in sorted(voices.items())
+        for name, said in sorted(annotations.items())
     )
 
 
@@ -112,7 +112,7 @@ def _label(core: memalign.Judge, value: Any) -> Any:
 
 
 def _memory(cases: Sequence[Case], listed: Iterable[Mapping[str, Any]]) -> Memory:
-    keys = {case.id: tuple(voice.key for voice in case.voices) for case in cases}
+    keys = {case.id: tuple(annotation.key for annotation in case.annotations) for case in cases}
     guidelines: list[Guideline] = []
     for each in listed:
         text = tidy(str(each["guideline_text"]))

@@ -74,7 +74,7 @@ def _shown(memory: Memory, name: str, fields: Sequence[str]) -> ShownExample:
     if case is None:
         raise KeyError(name)
     label = memory.label(case)
-    words = " ".join(v.rationale for v in memory.voices_on(case) if v.rationale and v.value in (None, label))
+    words = " ".join(v.rationale for v in memory.annotations_on(case) if v.rationale and v.value in (None, label))
     share = EXAMPLE_TOKENS // max(len(fields), 1)
     content = [(each, value) for each in fields if (value := case.example.content.get(each)) is not None]
     encoded = tuple((each, _fitted(each, value, share)) for each, value in content)

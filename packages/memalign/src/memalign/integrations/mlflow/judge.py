@@ -163,13 +163,13 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return [
             Episode(
                 trace_id=case.id,
-                source=voice.source,
-                result=self._scale.label(voice.value),
-                rationale=voice.rationale,
+                source=annotation.source,
+                result=self._scale.label(annotation.value),
+                rationale=annotation.rationale,
                 **case.example.content,
             )
             for case in self.memalign_judge.memory.cases
-            for voice in case.voices
+            for annotation in case.annotations
         ]
 
     @property

@@ -230,7 +230,7 @@ def _taken_back(core: memalign.Judge, found: TraceFeedback) -> list[str]:
             continue
         fields = {each: content[each] for each in core.fields if each in content}
         same = fields and Example(id=name, **fields).content_hash == case.example.content_hash
-        gone += [voice.key for voice in case.voices if not same or voice.key not in given]
+        gone += [annotation.key for annotation in case.annotations if not same or annotation.key not in given]
     return gone
 
 
