@@ -18,6 +18,7 @@ from memalign.align import edit_guideline, lock, set_policy
 from memalign.align.forget import forget
 from tests.support import killing
 from tests.support.invariants import check_memory
+from tests.support.keys import keys
 from tests.support.learning import words_in
 from tests.support.registry import (
     Stopped,
@@ -49,7 +50,7 @@ STEPS: dict[str, Callable[[Registry], Any]] = {
 def made(path: Path) -> Path:
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge(MEMORY))
-    registry.save(judge(forget(MEMORY, ["t-1@ana"])), action="unalign")
+    registry.save(judge(forget(MEMORY, keys("t-1@ana"))), action="unalign")
     return path
 
 
@@ -243,7 +244,7 @@ def killed(folder: Path, seeds: range) -> None:
         capture_output=True,
         text=True,
         cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *sys.path])},
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.strip().endswith(f"{len(seeds)} killed, 0 failures")

@@ -27,7 +27,7 @@ from memalign.memory.label_policy import Rule
 from memalign.memory.precedence import left_out
 from memalign.prompts import prompts_hash
 from memalign.registry.store import settings_of
-from memalign.types import Example, Guideline, canonical_json
+from memalign.types import Example, FeedbackKey, Guideline, canonical_json
 from memalign.values import ValueType
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "bundle_of", "load_bundle", "read_bundle", "write_bundle"]
@@ -173,7 +173,9 @@ def _judge(document: Mapping[str, Any]) -> Judge:
                 for case in memory["cases"]
             ),
             guidelines=msgspec.convert(memory["guidelines"], tuple[Guideline, ...]),
-            shards=tuple(Shard(keys=tuple(keys)) for keys in memory["shards"]),
+            shards=tuple(
+                Shard(keys=keys) for keys in msgspec.convert(memory["shards"], tuple[tuple[FeedbackKey, ...], ...])
+            ),
             tombstones=msgspec.convert(memory["tombstones"], tuple[Tombstone, ...]),
             next_guideline=memory["next_guideline"],
             authority=tuple(memory["authority"]),

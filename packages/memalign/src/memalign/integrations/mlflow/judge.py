@@ -20,7 +20,7 @@ from memalign.integrations.mlflow.scale import Scale, annotation_of, scale_of
 from memalign.integrations.mlflow.settings import Settings
 from memalign.models import resolve
 from memalign.models.providers import parse_name
-from memalign.types import Example, Judgment
+from memalign.types import Example, FeedbackKey, Judgment
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
@@ -364,5 +364,5 @@ def _memory_used(guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, A
     return {name: ids for name, ids in used.items() if ids}
 
 
-def _traces_of(keys: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key.rpartition("@")[0] for key in keys))
+def _traces_of(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key.id for key in keys))

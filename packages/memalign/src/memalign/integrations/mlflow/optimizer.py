@@ -21,7 +21,7 @@ from memalign.integrations.mlflow.settings import Settings
 from memalign.integrations.mlflow.traces import TraceFeedback, read_feedback, trace_ids
 from memalign.judge import Progress
 from memalign.models import ChatModel, EmbeddingModel
-from memalign.types import Example, Feedback
+from memalign.types import Example, Feedback, FeedbackKey
 
 __all__ = ["MemAlignOptimizer"]
 
@@ -155,7 +155,11 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
 
 
 async def _aligned(
-    settings: Settings, core: memalign.Judge, rows: list[Feedback], gone: Sequence[str], progress: Progress | None
+    settings: Settings,
+    core: memalign.Judge,
+    rows: list[Feedback],
+    gone: Sequence[FeedbackKey],
+    progress: Progress | None,
 ) -> AlignResult:
     optimizer, forgotten = settings.memalign(), None
     if gone:
@@ -220,7 +224,7 @@ def _check(traces: Any) -> None:
         raise invalid(f"traces must be Trace objects, got {type(strange).__name__}; mlflow.get_trace(ID) gives one")
 
 
-def _taken_back(core: memalign.Judge, found: TraceFeedback) -> list[str]:
+def _taken_back(core: memalign.Judge, found: TraceFeedback) -> list[FeedbackKey]:
     """Keys in memory that the traces no longer have: taken back in MLflow, or said of other content than it is now."""
     given = {row.key for row in found.rows}
     gone = []
@@ -244,7 +248,7 @@ def _rows(core: memalign.Judge, found: TraceFeedback, start: MemAlignJudge) -> l
     return rows
 
 
-def _warn(judge: MemAlignJudge, found: TraceFeedback, gone: Sequence[str]) -> None:
+def _warn(judge: MemAlignJudge, found: TraceFeedback, gone: Sequence[FeedbackKey]) -> None:
     if found.skipped:
         why = next(iter(found.skipped.values()))
         _logger.warning(
@@ -254,7 +258,7 @@ def _warn(judge: MemAlignJudge, found: TraceFeedback, gone: Sequence[str]) -> No
     for note in found.notes:
         _logger.info("judge %s: %s", judge.name, note)
     if gone:
-        _logger.info("judge %s: forgets what is no longer said: %s", judge.name, _few(gone))
+        _logger.info("judge %s: forgets what is no longer said: %s", judge.name, _few([str(key) for key in gone]))
     value_type = judge.memalign_judge.value_type
     if value_type.high == UNBOUNDED:
         _logger.warning(
