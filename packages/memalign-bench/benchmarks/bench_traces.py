@@ -1,4 +1,4 @@
-"""Does a judge find in a long trace what its outline does not show? Right verdicts with looks and without, and their cost.
+"""Does a judge find in a long trace what its outline does not show? Right verdicts with tool calls and without, and their cost.
 
 Each trace is a support agent's run of some eighty spans: the customer asks for a sum back in the root span, and one span
 among them, `payments.refund`, pays a sum. In half of the traces it is another sum. The outline names that span and not
@@ -47,37 +47,37 @@ def trace(number: int, *, spans: int) -> tuple[list[dict[str, Any]], bool]:
 
 
 def main() -> None:
-    """Judge every trace with looks and with its outline alone, and print both beside each other."""
+    """Judge every trace with tool calls and with its outline alone, and print both beside each other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="for example local:qwen2.5-coder-1.5b")
     parser.add_argument("-n", type=int, default=8, help="traces (8); half of them pay what was asked")
     parser.add_argument("--spans", type=int, default=80, help="spans of each (80)")
-    parser.add_argument("--looks", type=int, default=4, help="looks allowed (4)")
+    parser.add_argument("--tool-calls", type=int, default=4, help="tool calls allowed (4)")
     options = parser.parse_args()
     judge = ma.Judge(name="refund", feedback_value_type=bool, model=options.model, instructions=INSTRUCTIONS)
-    for looks in (0, options.looks):
+    for tool_calls in (0, options.tool_calls):
         right = yes = taken = found = tokens = failed = 0
         seconds = 0.0
         for number in range(options.n):
             spans, label = trace(number, spans=options.spans)
-            [judgment] = judge.replace(parameters={"looks": looks}).judge_many(
+            [judgment] = judge.replace(parameters={"trace_tool_calls": tool_calls}).judge_many(
                 [ma.Example(id=f"t{number}", trace=spans)], concurrency=1
             )
-            notes = [note for note in judgment.notes if note.startswith("look ")]
+            notes = [note for note in judgment.notes if note.startswith("tool call ")]
             # In prompts the spans are S1, S2, … in their order.
             at = 1 + next(place for place, span in enumerate(spans) if span["name"] == "payments.refund")
             right, yes = right + (judgment.value is label), yes + (judgment.value is True)
             taken, failed = taken + len(notes), failed + (judgment.error is not None)
             found += any(re.search(rf"\bS{at}\b", note) or "refund" in note for note in notes)
             tokens += judgment.usage.input_tokens
-            seconds += judgment.usage.seconds.get("model", 0.0) + judgment.usage.seconds.get("look", 0.0)
+            seconds += judgment.usage.seconds.get("model", 0.0) + judgment.usage.seconds.get("trace_tools", 0.0)
             print(
-                f"  looks={looks} trace {number}: {judgment.value} (right: {label}) {notes} {judgment.error or ''}",
+                f"  tool_calls={tool_calls} trace {number}: {judgment.value} (right: {label}) {notes} {judgment.error or ''}",
                 flush=True,
             )
         n = options.n
         print(
-            f"looks={looks}: {right} of {n} right, {yes} yes, {failed} failed; {taken / n:.1f} looks, that span looked at in {found}; "
+            f"tool_calls={tool_calls}: {right} of {n} right, {yes} yes, {failed} failed; {taken / n:.1f} tool calls, that span read in {found}; "
             f"{tokens / n:,.0f} prompt tokens and {seconds / n:.1f} s a judgment",
             flush=True,
         )

@@ -129,8 +129,8 @@ async def requests_of(judge: Judge, examples: Iterable[Example], *, like: ChatMo
     for example in examples:
         listener = _Listener(like)
         with contextlib.suppress(ModelRejected):
-            # Without looks: what they show hangs on the answers, and the verdict is what is compared.
-            await judge.replace(model=listener, parameters={**judge.parameters, "looks": 0}).ajudge(example)
+            # Without tool calls: what they show hangs on the answers, and the verdict is what is compared.
+            await judge.replace(model=listener, parameters={**judge.parameters, "trace_tool_calls": 0}).ajudge(example)
         found += [(example.id, request) for request in listener.heard]
     return found
 
