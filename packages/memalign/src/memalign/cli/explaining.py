@@ -171,7 +171,7 @@ def _shown(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt"))
     drawn = judge.parameters.get("samples", 1)
     times = f", asked {drawn} times" if drawn > 1 else ""
-    heading = f"The prompt{times}" if data["same_prompt"] else "The first prompt (the judgment took further looks)"
+    heading = f"The prompt{times}" if data["same_prompt"] else "The first prompt (the judgment made tool calls)"
     parts.append(f"{heading}\n\n{_messages(data['prompt'])}")
     if "swapped_prompt" in data:
         parts.append(f"\nWith the sides swapped{times}\n\n{_messages(data['swapped_prompt'])}")

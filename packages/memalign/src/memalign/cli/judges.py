@@ -41,7 +41,7 @@ Parameters = Annotated[
     typer.Option(
         "--param",
         metavar="KEY=VALUE",
-        help="temperature, max_tokens, seed, timeout (seconds), verdict (reasoned, direct), samples, swap (true), looks, calibrate (true) or abstain_below; may be given several times.",
+        help="temperature, max_tokens, seed, timeout (seconds), verdict (reasoned, direct), samples, swap (true), trace_tool_calls, calibrate (true) or abstain_below; may be given several times.",
     ),
 ]
 

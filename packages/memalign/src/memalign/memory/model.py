@@ -372,7 +372,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def hash(self) -> str:
         """16 hex digits over all that can change a verdict or a later alignment.
 
-        Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts.
+        Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts. Judgment files
+        and other tools name memories by it, so its spelling is that of the first format and must not change.
         """
         state: dict[str, Any] = {
             "authority": self.authority,
@@ -386,13 +387,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 {
                     "id": case.id,
                     "content": case.example.content_hash,
-                    "annotations": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
-                    "pre_alignment": msgspec.to_builtins(case.pre_alignment),
+                    "voices": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
+                    "probe": msgspec.to_builtins(case.pre_alignment),
                 }
                 for case in self.cases
             ],
-            "guidelines": msgspec.to_builtins(self.guidelines),
-            "shards": [shard.keys for shard in self.shards],
+            "guidelines": [_hashed(guideline) for guideline in self.guidelines],
+            "shards": [_hashed_keys(shard.keys) for shard in self.shards],
         }
         return hashlib.sha256(canonical_json(state).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -405,3 +406,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         width = next((row.shape[0] for row in rows if row is not None), 0)
         empty = np.zeros(width, dtype=np.float32)
         return np.stack([row if row is not None else empty for row in rows]) if rows else np.zeros((0, 0), np.float32)
+
+
+def _hashed(guideline: Guideline) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.structs.asdict(guideline)
+    fields |= {name: _hashed_keys(fields[name]) for name in ("supported_by", "exposed_to")}
+    return fields | {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}
+
+
+def _hashed_keys(keys: Iterable[FeedbackKey]) -> list[str | FeedbackKey]:
+    """Texts in order where the first format could name them, with sources without an `@`; then the others."""
+    old = sorted(f"{key.id}@{key.source}" for key in keys if "@" not in key.source)
+    return [*old, *sorted(key for key in keys if "@" in key.source)]
