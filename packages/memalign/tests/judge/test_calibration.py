@@ -79,11 +79,11 @@ def said(number: int, *, long: bool) -> str:
 
 def count_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many cases each calibrator was fitted on; the embedder lets others run, as one that is still loading does."""
-    counted, fit, features = [], calibrator._fit, calibrator.plain_features
+    counted, fit = [], calibrator._fit
 
     async def slowly(*args: Any) -> Any:
         await asyncio.sleep(0.01)
-        return await features(*args)
+        return await plain_features(*args)
 
     def counting(known: Any, judge: Judge) -> Any:
         counted.append(len(known.answers))

@@ -457,7 +457,7 @@ class TestReplace:
         memory = texts("Be kind.")
         plain = judge(memory=memory, embedding_model=None)[0]
         assert judge(memory=memory, embedding_model=usual)[0].fingerprint == plain.fingerprint
-        parts = {
+        parts: dict[str, Any] = {
             "instructions": plain.instructions,
             "value_type": "bool",
             "model": "openai:m",
@@ -505,7 +505,7 @@ class TestReplace:
         for made in (pickle.loads(pickle.dumps(one)), copy.copy(one), copy.deepcopy(one), one.replace()):
             assert (made, hash(made), made.fingerprint) == (one, hash(one), one.fingerprint)
             with pytest.raises(TypeError):
-                made.parameters["seed"] = 1
+                made.parameters["seed"] = 1  # type: ignore[index]  # as above
 
     def test_a_judge_cannot_be_changed_in_place(self) -> None:
         one, _ = judge()
