@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import memalign
-from memalign.integrations.mlflow.embedded import is_embedded
-from memalign.integrations.mlflow.failures import invalid, translated
-from memalign.integrations.mlflow.scale import Scale
+from memalign.integrations.mlflow.in_process_models import is_embedded
+from memalign.integrations.mlflow.label_types import Scale
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.models import ChatModel
 from memalign.models.resolve import configured, resolve
 

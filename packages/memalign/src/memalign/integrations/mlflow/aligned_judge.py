@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,17 @@ from mlflow.genai.judges.base import Judge
 from mlflow.genai.scorers.base import ScorerKind
 
 import memalign
-from memalign.integrations.mlflow import traces as reading
-from memalign.integrations.mlflow.asked import base_of, core_of, runs_here
-from memalign.integrations.mlflow.asking import ask_mlflow, with_guidelines
-from memalign.integrations.mlflow.failures import invalid, translated
-from memalign.integrations.mlflow.scale import Scale, annotation_of, scale_of
-from memalign.integrations.mlflow.settings import Settings
+from memalign.integrations.mlflow import trace_feedback as reading
+from memalign.integrations.mlflow.base_judges import runs_here
+from memalign.integrations.mlflow.label_types import Scale, annotation_of
+from memalign.integrations.mlflow.learning import forget_traces, learn
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.integrations.mlflow.optimizer_settings import Settings
+from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kept, record_of
+from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
 from memalign.models import resolve
 from memalign.models.providers import parse_name
+from memalign.registry.bundle import bundle_of
 from memalign.types import Example, Judgment
 
 if TYPE_CHECKING:
@@ -100,12 +103,20 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         Of a registered judge the memory is fetched at the first use. Raises MlflowException where it is gone.
         """
         if self._core is None:
-            from memalign.integrations.mlflow.records import fetched
-
             with _loading:  # several rows may be judged first, and the memory is fetched once
                 if self._core is None:
                     self._core = fetched(self._base_judge, self._scale, self._settings, self._record or {})
         return self._core
+
+    @property
+    def base_judge(self) -> Any:
+        """The judge of MLflow's that was aligned."""
+        return self._base_judge
+
+    @property
+    def scale(self) -> Scale:
+        """How labels of MLflow's judge become ours."""
+        return self._scale
 
     @property
     def alignment(self) -> AlignResult | None:
@@ -251,7 +262,10 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     def align(self, traces: list[Any], optimizer: Any = None) -> Any:
         """Learn from the feedback in `traces`, with the settings of before unless an optimizer is given."""
         # MLflow's own `align` refuses judges of sessions, and does nothing else beside calling the optimizer.
-        return (optimizer if optimizer is not None else self._optimizer()).align(self, traces)
+        if optimizer is not None:
+            return optimizer.align(self, traces)
+        result = learn(self.memalign_judge, traces, self._settings, base=self._base_judge, scale=self._scale)
+        return self.replaced(result, self._settings) if result.changed else self
 
     def unalign(self, traces: Iterable[Any]) -> MemAlignJudge:
         """A judge without the feedback on `traces` and all that came from it; a trace that is gone goes by its id.
@@ -259,13 +273,15 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         What others taught beside it is distilled again without it. Traces that the judge never learned from are named in
         a warning. Raises MlflowException where no model can be had.
         """
-        unaligned: MemAlignJudge = self._optimizer().unalign(self, traces)
-        return unaligned
+        core, sessions = self.memalign_judge, self.is_session_level_scorer
+        result = forget_traces(core, traces, self._settings, sessions=sessions)
+        return self if result is None else self.replaced(result, self._settings)
 
-    def _optimizer(self) -> Any:
-        from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
-
-        return MemAlignOptimizer._of(self._settings)  # noqa: SLF001  # one piece in two files
+    def replaced(self, result: AlignResult, settings: Settings) -> MemAlignJudge:
+        """The judge that an alignment made of this one."""
+        return MemAlignJudge(
+            base=self._base_judge, scale=self._scale, settings=settings, core=result.judge, alignment=result
+        )
 
     # -- MLflow's registry -----------------------------------------------------------------------------------------
 
@@ -274,16 +290,12 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
 
         Raises MlflowException, and leaves nothing behind, where MLflow refuses it.
         """
-        from memalign.integrations.mlflow.records import kept
-
         with kept(self, name=name, experiment_id=experiment_id) as judge:
             registered: MemAlignJudge = super(MemAlignJudge, judge).register(name=name, experiment_id=experiment_id)
         return registered
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
         """The record that MLflow stores: its own form for aligned judges."""
-        from memalign.integrations.mlflow.records import record_of
-
         return record_of(self)
 
     def _create_copy(self) -> MemAlignJudge:
@@ -294,9 +306,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from memalign.integrations.mlflow.records import packed, unpacked
-
-        return unpacked, packed(self)
+        document = None if self._core is None else bundle_of(self._core)
+        return _unpickled, (self._base_judge, self._scale, self._settings, document, self._record)
 
     def __repr__(self) -> str:
         learned = f"guidelines={len(self._semantic_memory)}, traces={len(self._episodic_trace_ids)}"
@@ -346,17 +357,12 @@ def as_scorer(judge: memalign.Judge) -> MemAlignJudge:
     return MemAlignJudge(base=base, scale=Scale(value_type=judge.value_type), settings=settings, core=judge)
 
 
-def aligned_from(judge: Any, settings: Settings) -> MemAlignJudge:
-    """`judge` as one of ours: itself, or with an empty memory. Raises MlflowException for one that cannot be aligned."""
-    from memalign.integrations.mlflow.adopting import adopt, is_theirs
-
-    if isinstance(judge, MemAlignJudge):
-        return judge
-    if is_theirs(judge):
-        return adopt(judge)
-    base = base_of(judge)
-    scale = scale_of(base.feedback_value_type, settings.value_type)
-    return MemAlignJudge(base=base, scale=scale, settings=settings, core=core_of(base, scale, settings.parameters))
+def _unpickled(
+    base: Any, scale: Scale, settings: Settings, document: Mapping[str, Any] | None, record: dict[str, Any] | None
+) -> MemAlignJudge:
+    """A judge from `pickle`: with its memory where it was there, and without the report that made it."""
+    core = None if document is None else core_of_bundle(document, base, scale, settings)
+    return MemAlignJudge(base=base, scale=scale, settings=settings, core=core, record=record)
 
 
 def _memory_used(guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:

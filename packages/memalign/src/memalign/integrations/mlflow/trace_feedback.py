@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from memalign.integrations.mlflow.failures import invalid
+from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.types import UNKNOWN_SOURCE, Feedback
 
 __all__ = ["TraceFeedback", "content_of", "content_of_session", "plain", "read_feedback", "source_name", "trace_ids"]

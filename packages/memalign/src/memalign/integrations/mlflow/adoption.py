@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 import memalign
-from memalign.integrations.mlflow.asked import base_of, core_of
-from memalign.integrations.mlflow.failures import invalid, translated
-from memalign.integrations.mlflow.scale import Scale, scale_of
-from memalign.integrations.mlflow.settings import Settings
-from memalign.integrations.mlflow.traces import read_feedback
+from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
+from memalign.integrations.mlflow.base_judges import base_of, core_of
+from memalign.integrations.mlflow.label_types import Scale, scale_of
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.integrations.mlflow.optimizer_settings import Settings
+from memalign.integrations.mlflow.trace_feedback import read_feedback
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.types import Example, Guideline
 
-if TYPE_CHECKING:
-    from memalign.integrations.mlflow.judge import MemAlignJudge
-
-__all__ = ["adopt", "adopted", "is_theirs"]
+__all__ = ["adopt", "adopted", "aligned_from"]
 
 _logger = logging.getLogger(__name__)
 
 
-def is_theirs(judge: Any) -> bool:
+def _is_theirs(judge: Any) -> bool:
     """Whether MLflow's own optimizer aligned the judge; its class is not imported, which would need DSPy."""
     return type(judge).__name__ == "MemoryAugmentedJudge" and type(judge).__module__.startswith("mlflow.")
 
@@ -38,21 +36,30 @@ def adopt(judge: Any) -> MemAlignJudge:
     now, and traces that are gone are named in a warning. No model is asked: vectors and pre-alignment verdicts follow at the next align.
     Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
     """
-    from memalign.integrations.mlflow.judge import MemAlignJudge
-
-    if not (is_theirs(judge) or isinstance(judge, MemAlignJudge)):
+    if not (_is_theirs(judge) or isinstance(judge, MemAlignJudge)):
         raise invalid(f"{type(judge).__name__} was never aligned; MemAlignOptimizer().align(judge, traces) does")
     data = judge.model_dump()["memory_augmented_judge_data"]
-    if is_theirs(judge):
+    if _is_theirs(judge):
         data["base_judge"] = judge._base_judge  # noqa: SLF001  # with what its record leaves out: address, headers
     return adopted(data)
+
+
+def aligned_from(judge: Any, settings: Settings) -> MemAlignJudge:
+    """`judge` as one of ours: itself, or with an empty memory. Raises MlflowException for one that cannot be aligned."""
+    if isinstance(judge, MemAlignJudge):
+        return judge
+    if _is_theirs(judge):
+        return adopt(judge)
+    base = base_of(judge)
+    scale = scale_of(base.feedback_value_type, settings.value_type)
+    return MemAlignJudge(base=base, scale=scale, settings=settings, core=core_of(base, scale, settings.parameters))
 
 
 def adopted(data: Mapping[str, Any], *, settings: Settings | None = None, scale: Scale | None = None) -> MemAlignJudge:
     """The judge of such a record; `base_judge` is a judge or its record, the settings are MLflow's where none are given."""
     from mlflow.genai.scorers.base import Scorer
 
-    from memalign.integrations.mlflow.judge import MemAlignJudge
+    from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
 
     base = data["base_judge"]
     base = base_of(Scorer.model_validate(base) if isinstance(base, Mapping) else base)

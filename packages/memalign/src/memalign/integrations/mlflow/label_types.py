@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
-from memalign.integrations.mlflow.failures import invalid, translated
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.values import Value, ValueType
 
 __all__ = ["UNBOUNDED", "Scale", "annotation_of", "scale_of"]

@@ -7,7 +7,6 @@ checksum: a registered judge stays what it was, whatever becomes of its traces.
 
 from __future__ import annotations
 
-import functools
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,15 +18,15 @@ from urllib.parse import urlsplit, urlunsplit
 
 import memalign
 from memalign.errors import MemalignError
-from memalign.integrations.mlflow.asked import core_of, model_of
-from memalign.integrations.mlflow.failures import invalid
-from memalign.integrations.mlflow.scale import Scale, scale_of
-from memalign.integrations.mlflow.settings import Settings
+from memalign.integrations.mlflow.base_judges import core_of, model_of
+from memalign.integrations.mlflow.label_types import Scale
+from memalign.integrations.mlflow.mlflow_errors import invalid
+from memalign.integrations.mlflow.optimizer_settings import Settings
 
 if TYPE_CHECKING:
-    from memalign.integrations.mlflow.judge import MemAlignJudge
+    from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
 
-__all__ = ["ARTIFACT", "fetched", "get_scorer", "kept", "of_record", "packed", "record_of", "teach_mlflow", "unpacked"]
+__all__ = ["ARTIFACT", "FLAGS", "OURS", "core_of_bundle", "fetched", "kept", "record_of"]
 
 OURS = "memalign"
 """Our part of the record; MLflow ignores keys that it does not know."""
@@ -122,53 +121,6 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
         raise
 
 
-def packed(judge: MemAlignJudge) -> tuple[Any, ...]:
-    """The judge for `pickle`: with its memory where it is there, and without the report that made it."""
-    from memalign.registry.bundle import bundle_of
-
-    document = None if judge._core is None else bundle_of(judge._core)  # noqa: SLF001  # one piece in two files
-    return judge._base_judge, judge._scale, judge._settings, document, judge._record  # noqa: SLF001
-
-
-def unpacked(
-    base: Any, scale: Scale, settings: Settings, document: Mapping[str, Any] | None, record: dict[str, Any] | None
-) -> MemAlignJudge:
-    """The judge that was packed."""
-    from memalign.integrations.mlflow.judge import MemAlignJudge
-
-    core = None if document is None else _core_of(document, base, scale, settings)
-    return MemAlignJudge(base=base, scale=scale, settings=settings, core=core, record=record)
-
-
-def of_record(data: Mapping[str, Any], timeout: float | None = None) -> MemAlignJudge:
-    """The judge of a record's `memory_augmented_judge_data`; its memory is fetched at the first use.
-
-    The record of a judge that was never registered names no artifact: such a one is adopted, as MLflow reads its own.
-    """
-    from mlflow.genai.scorers.base import Scorer
-
-    from memalign.integrations.mlflow.adopting import adopted
-    from memalign.integrations.mlflow.judge import MemAlignJudge
-
-    base = Scorer.model_validate(data["base_judge"])
-    base.aggregations = data["base_judge"].get("aggregations")  # MLflow's reader took them only later
-    own = data.get(OURS) or {}
-    for name in FLAGS:
-        if name in own.get("shown", ()):
-            setattr(base, name, True)
-    if own.get("base_url") and hasattr(base, "_base_url"):
-        base._base_url = own["base_url"]  # noqa: SLF001  # MLflow's record of a judge leaves it out
-    if "timeout" in type(base).model_fields:
-        base.timeout = own.get("timeout", timeout)
-    settings = Settings.of_record(own.get("settings") or {})
-    scale = scale_of(base.feedback_value_type)
-    if scale.value_type.spec != own.get("value_type", scale.value_type.spec):
-        scale = scale_of(None, own["value_type"])
-    if "run_id" not in own:
-        return adopted({**data, "base_judge": base}, settings=settings, scale=scale)
-    return MemAlignJudge(base=base, scale=scale, settings=settings, record=dict(data))
-
-
 def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, Any]) -> memalign.Judge:
     """The judge of ours that a record refers to. Raises MlflowException where its artifact is gone or was changed."""
     import mlflow
@@ -187,64 +139,16 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
     if document.get("checksum") != own.get("checksum"):
         raise invalid(f"{lost}: it is not the one that was registered")
     try:
-        return _core_of(document, base, scale, settings)
+        return core_of_bundle(document, base, scale, settings)
     except MemalignError as error:
         raise invalid(f"{lost} ({error})") from error
 
 
-def _core_of(document: Mapping[str, Any], base: Any, scale: Scale, settings: Settings) -> memalign.Judge:
+def core_of_bundle(document: Mapping[str, Any], base: Any, scale: Scale, settings: Settings) -> memalign.Judge:
+    """The judge of ours in a bundle, asked as MLflow's judge `base` is."""
     from memalign.registry.bundle import read_bundle
 
     core, _ = read_bundle(dict(document))
     # What a bundle cannot hold: the address and the settings of the judge's own model.
     wanted = core_of(base, scale, settings.parameters)
     return core.replace(name=base.name, model=model_of(base), parameters=wanted.parameters)
-
-
-def get_scorer(
-    *,
-    name: str,
-    experiment_id: str | None = None,
-    version: int | None = None,
-    extra_headers: Mapping[str, str] | None = None,
-) -> MemAlignJudge:
-    """A registered judge with its whole memory; one that MLflow's own optimizer aligned is adopted.
-
-    As `mlflow.genai.scorers.get_scorer`, and beside it `extra_headers`, which are never stored. Needs no DSPy. Raises
-    MlflowException: INVALID_PARAMETER_VALUE for a scorer that was never aligned.
-    """
-    from mlflow.genai.scorers.base import Scorer
-    from mlflow.tracking._tracking_service.utils import _get_store
-    from mlflow.tracking.fluent import _get_experiment_id
-
-    from memalign.integrations.mlflow.adopting import adopted
-
-    found = _get_store().get_scorer(experiment_id or _get_experiment_id(), name, version)
-    stored = found.serialized_scorer
-    data = stored.memory_augmented_judge_data
-    if data is None:
-        raise invalid(f"scorer {name!r} was never aligned; mlflow.genai.scorers.get_scorer loads it")
-    judge: MemAlignJudge = Scorer.model_validate(stored) if OURS in data else adopted(data)
-    if extra_headers:
-        judge._base_judge._extra_headers = dict(extra_headers)  # noqa: SLF001  # read a moment ago, nobody else has it
-    return judge
-
-
-def teach_mlflow() -> None:
-    """Let `Scorer.model_validate`, through which MLflow reads every record, read ours; all others go on as before."""
-    from mlflow.genai.scorers.base import Scorer
-
-    theirs = Scorer.model_validate.__func__
-    if getattr(theirs, "reads_memalign", False):
-        return
-
-    @functools.wraps(theirs)
-    def model_validate(cls: type[Any], obj: Any, *args: Any, **kwargs: Any) -> Any:
-        whole = obj if isinstance(obj, Mapping) else getattr(obj, "__dict__", {})
-        data = whole.get("memory_augmented_judge_data")
-        if isinstance(data, Mapping) and OURS in data:
-            return of_record(data, timeout=whole.get("timeout"))
-        return theirs(cls, obj, *args, **kwargs)
-
-    model_validate.reads_memalign = True  # type: ignore[attr-defined]
-    Scorer.model_validate = classmethod(model_validate)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench_support import fake_worker
 from bench_support.raw_models import Scripted
 from memalign.errors import ConfigurationError, ModelUnavailable
 from memalign.types import Example, Feedback, Usage
@@ -21,8 +22,8 @@ from memalign_bench.methods.competitor import SETUP, PeerArm
 from memalign_bench.spending import Spending, StoppedError
 from memalign_bench.tasks import Task, cases_of
 
-FAKE = Path(__file__).with_name("fake_worker.py")
-PEERS = Path(__file__).parents[2] / ".peers" / "bin" / "python"
+FAKE = Path(fake_worker.__file__)
+PEERS = Path(__file__).parents[3] / ".competitors" / "bin" / "python"
 
 needs_peers = pytest.mark.skipif(not PEERS.exists(), reason=f"no environment of the peers; set it up with: {SETUP}")
 
@@ -165,7 +166,7 @@ class TestAPeerThatCannotLearn:
         [
             ("cannot_learn", ModelUnavailable, "two rows are too few"),
             ("dies_learning", ModelUnavailable, "the roof fell in"),
-            ("lacks_package", ConfigurationError, r"peerlib.*benchmarks/peers/requirements\.txt"),
+            ("lacks_package", ConfigurationError, r"peerlib.*benchmarks/competitors/requirements\.txt"),
         ],
     )
     async def test_the_reason_is_given(self, tmp_path: Path, name: str, error: type[Exception], says: str) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memalign.align import MemAlign
-from memalign.integrations.mlflow.failures import invalid, translated
-from memalign.integrations.mlflow.scale import scale_of
+from memalign.integrations.mlflow.label_types import scale_of
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
 
 __all__ = ["Settings"]

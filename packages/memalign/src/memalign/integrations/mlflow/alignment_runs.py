@@ -6,7 +6,7 @@ from typing import Any
 
 import memalign
 from memalign.align import AlignResult
-from memalign.integrations.mlflow.settings import Settings
+from memalign.integrations.mlflow.optimizer_settings import Settings
 
 __all__ = ["log_alignment"]
 

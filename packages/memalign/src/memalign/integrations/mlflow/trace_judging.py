@@ -11,7 +11,7 @@ from typing import Any
 
 import memalign
 from memalign import aio
-from memalign.integrations.mlflow.failures import translated
+from memalign.integrations.mlflow.mlflow_errors import translated
 from memalign.memory import Memory
 from memalign.prompts import ShownExample
 from memalign.prompts.render import render_answer
