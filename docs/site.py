@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 STAGED = ROOT / "build" / "docs"
-LEFT_OUT = ("results", "site.py", "__pycache__")
+LEFT_OUT = ("results", "site.py", "structs.py", "__pycache__")
 
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 HEAD = """\
