@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - a script beside the pages, of no package
 """What the Python reference needs to know and cannot read: a griffe extension, named in zensical.toml.
 
 Griffe makes constructors of dataclasses and not of msgspec's structs. And a tree that is drawn in a docstring, as that
@@ -42,11 +43,12 @@ def _is_struct(each: Class) -> bool:
 
 
 def _constructor(each: Class) -> Function:
-    fields: dict[str, Attribute] = {}
-    for one in (*reversed(each.mro()), each):
-        for name, attribute in one.attributes.items():
-            if attribute.annotation is not None and "property" not in attribute.labels and not name.startswith("_"):
-                fields[name] = attribute
+    fields: dict[str, Attribute] = {
+        name: attribute
+        for one in (*reversed(each.mro()), each)
+        for name, attribute in one.attributes.items()
+        if attribute.annotation is not None and "property" not in attribute.labels and not name.startswith("_")
+    }
     needed_first = sorted(fields.items(), key=lambda field: field[1].value is not None)
     parameters = [
         Parameter(name, annotation=field.annotation, default=field.value, kind=ParameterKind.keyword_only)

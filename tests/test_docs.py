@@ -105,7 +105,7 @@ def plain(said: str) -> str:
 
 def sentences(said: str) -> list[str]:
     # A number such as 3.11 or a name such as memalign.db holds no end of a sentence.
-    return [each for each in re.split(r"(?<=[.!?])[\"”’)]*\s+", plain(said)) if each.strip()]
+    return [each for each in re.split(r"(?<=[.!?])[\"”)]*\s+", plain(said)) if each.strip()]
 
 
 def words(sentence: str) -> int:
