@@ -1,0 +1,148 @@
+"""Floors: what needs no language model. A judge below them is not yet worth its cost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memalign.errors import ConfigurationError
+from memalign.judge.features import plain_features
+from memalign.memory.retrieval import embedding_text
+from memalign.models import resolve_embedding
+from memalign.values import Value
+from memalign_bench.methods.base import Fitted, Setting, Verdict
+from memalign_bench.raw import Fit, View
+from memalign_bench.tasks import Case
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+
+__all__ = ["FLOORS", "Floor"]
+
+NEIGHBOURS = 5
+Labels = Sequence[Value]
+Predict = Callable[["Matrix"], Value]
+Rule = Callable[["Matrix", Labels], Predict]
+"""From the taught cases' features (n, d) and their labels to what gives one case's features (d,) a label."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """An arm that fits a rule to features of the cases; learning and judging take milliseconds and no model."""
+
+    name: str
+    features: Callable[[Sequence[Case]], Any]
+    rule: Rule
+    views: frozenset[View] = frozenset({"unseen", "left-out"})
+
+    async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
+        """Fit the rule to the taught cases' features and labels. Raises ConfigurationError where its library is missing."""
+        del setting, before
+        started = time.perf_counter()
+        learned = await self.features(train)
+        labels = [case.label for case in train]
+        predict = self.rule(learned, labels)
+        fit = Fit(id=f"{self.name}-{len(train)}", seconds=time.perf_counter() - started)
+        return _FittedFloor(
+            floor=self, predict=predict, learned=learned, labels=labels, ids=[case.id for case in train], fit=fit
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FittedFloor:
+    floor: Floor
+    predict: Predict
+    learned: Any
+    labels: list[Value]
+    ids: list[str]
+    fit: Fit
+
+    async def judge(self, case: Case, view: View) -> Verdict:
+        """The rule's label; for `left-out` the rule is fitted without the case."""
+        predict = self.predict
+        if view == "left-out":
+            kept = [n for n, name in enumerate(self.ids) if name != case.id]
+            if not kept:
+                return Verdict(value=None, error="without this case nothing was taught")
+            predict = self.floor.rule(self.learned[kept], [self.labels[n] for n in kept])
+        return Verdict(value=predict((await self.floor.features([case]))[0]))
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+# -- features ------------------------------------------------------------------------------------------------------
+
+
+async def _nothing(cases: Sequence[Case]) -> Matrix:
+    import numpy as np
+
+    return np.zeros((len(cases), 1))
+
+
+async def _embeddings(cases: Sequence[Case]) -> Matrix:
+    vectors = await resolve_embedding(None).embed([embedding_text(case.example) for case in cases])
+    return vectors.astype("float64")
+
+
+async def _plain(cases: Sequence[Case]) -> Matrix:
+    return await plain_features([case.example for case in cases], resolve_embedding(None))
+
+
+# -- rules ---------------------------------------------------------------------------------------------------------
+
+
+def _majority(features: Matrix, labels: Labels) -> Predict:
+    del features
+    counts = Counter(labels)
+    most = max(counts.values())
+    label = min((label for label in counts if counts[label] == most), key=str)
+    return lambda _: label
+
+
+def _neighbours(features: Matrix, labels: Labels) -> Predict:
+    import numpy as np
+
+    def vote(point: Matrix) -> Value:
+        nearest = np.argsort(-(features @ point), kind="stable")[:NEIGHBOURS]
+        votes = Counter(labels[int(n)] for n in nearest)
+        most = max(votes.values())
+        # Of equally many votes the nearer one's counts.
+        return next(labels[int(n)] for n in nearest if votes[labels[int(n)]] == most)
+
+    return vote
+
+
+def _regression(features: Matrix, labels: Labels) -> Predict:
+    """Logistic regression on standardised features, scikit-learn's defaults."""
+    try:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.preprocessing import StandardScaler
+    except ImportError as error:
+        raise ConfigurationError(
+            f'the regression floors need scikit-learn: pip install "memalign[bench]" ({error})'
+        ) from error
+    order = sorted(set(labels), key=str)
+    if len(order) < 2:
+        return lambda _: order[0]
+    scaler = StandardScaler().fit(features)
+    codes = [order.index(label) for label in labels]
+    model = LogisticRegression(max_iter=2000).fit(scaler.transform(features), codes)
+    return lambda point: order[int(model.predict(scaler.transform(point.reshape(1, -1)))[0])]
+
+
+FLOORS = {
+    floor.name: floor
+    for floor in (
+        Floor(name="majority", features=_nothing, rule=_majority),
+        Floor(name="neighbours-vote", features=_embeddings, rule=_neighbours),
+        Floor(name="regression-embeddings", features=_embeddings, rule=_regression),
+        Floor(name="regression-features", features=_plain, rule=_regression),
+    )
+}

@@ -1,0 +1,194 @@
+"""`memalign bench`, as a person at a terminal and a program meet it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench_support.world import CONFIG, answer, write_config, write_tasks
+from tests.cli.conftest import Run
+from tests.support.endpoint import Endpoint
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    write_tasks(tmp_path / "tasks")
+    return write_config(tmp_path)
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    with Endpoint(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        yield server
+
+
+def test_a_dry_run_says_what_it_would_take_and_asks_nothing(memalign: Run, config: Path, judge: Endpoint) -> None:
+    ran = memalign("bench", "run", config, "--dry-run")
+    assert ran.code == 0
+    assert "0 of 42 judgments are there" in ran.err
+    for arm in ("majority", "bare", "nearest", "memalign", "all"):
+        assert arm in ran.out
+    assert judge.requests == []
+    assert not (config.parent / "raw").exists()
+
+
+def test_a_run_that_costs_money_asks_first(memalign: Run, config: Path, judge: Endpoint) -> None:
+    ran = memalign("bench", "run", config)
+    assert ran.code == 2
+    assert "--yes" in ran.err
+    assert judge.requests == []
+
+
+def test_a_run_and_its_report(memalign: Run, config: Path, judge: Endpoint) -> None:
+    ran = memalign("bench", "run", config, "--yes", "--memo", config.parent / "memo")
+    assert ran.code == 0, ran.err
+    assert "42 judged, 0 of them failed" in ran.out
+    again = memalign("bench", "run", config, "--yes", "--memo", config.parent / "memo")
+    assert again.code == 0
+    assert "nothing is missing" in again.err
+    report = memalign("bench", "report", config)
+    assert report.code == 0, report.err
+    page = (config.parent / "report.html").read_text("utf-8")
+    assert "tone" in page
+    assert "<script" not in page
+    assert (config.parent / "tables.md").exists()
+
+
+def test_programs_get_one_json_document(memalign: Run, config: Path, judge: Endpoint) -> None:
+    dry = memalign("bench", "run", config, "--dry-run", "--json").json
+    assert (dry["done"], dry["total"], len(dry["left"])) == (0, 42, 4)
+    done = memalign("bench", "run", config, "--yes", "--json", "--memo", config.parent / "memo").json
+    assert done["outcome"]["judged"] == 42
+    assert memalign("bench", "report", config, "--json").json["report"].endswith("report.html")
+
+
+def test_a_run_that_reaches_its_ceiling_says_so_and_is_no_success(memalign: Run, config: Path, judge: Endpoint) -> None:
+    ran = memalign("bench", "run", config, "--yes", "--ceiling", "0.0002", "--memo", config.parent / "memo")
+    assert ran.code == 1
+    assert "the ceiling is $0.0002" in ran.out
+
+
+def test_an_embedded_model_s_engine_is_kept_and_another_one_is_said(memalign: Run, tmp_path: Path) -> None:
+    write_tasks(tmp_path / "tasks")
+    run = tmp_path / "run.toml"
+    run.write_text(
+        'name = "own"\ndata = "tasks"\nmodels = ["local:qwen2.5-coder-0.5b"]\ntasks = ["tone"]\narms = ["bare"]\n'
+        "stages = [0]\ntrain = 2\ntest = 2\n",
+        "utf-8",
+    )
+    ran = memalign("bench", "run", run, "--memo", tmp_path / "memo")
+    assert ran.code == 0, ran.err
+    assert "from here on" not in ran.err
+    facts = tmp_path / "raw" / "tasks.json"
+    (engine,) = json.loads(facts.read_text("utf-8"))["engines"]["local:qwen2.5-coder-0.5b"]
+    assert engine.startswith("xllamacpp ")
+
+    # On another machine: one case is missing there.
+    facts.write_text(facts.read_text("utf-8").replace(engine, "xllamacpp of old"), "utf-8")
+    lines = tmp_path / "raw" / "local-qwen2.5-coder-0.5b" / "tone" / "seed0" / "bare@0.jsonl"
+    lines.write_text(lines.read_text("utf-8").splitlines(keepends=True)[0], "utf-8")
+    again = memalign("bench", "run", run, "--memo", tmp_path / "memo")
+    assert f"judged by xllamacpp of old so far, by {engine} from here on" in " ".join(again.err.split())
+    assert memalign("bench", "report", run).code == 0
+    tables = (tmp_path / "tables.md").read_text("utf-8")
+    assert "computed by xllamacpp of old and by xllamacpp" in tables
+    assert "(judgments that name it: bare 2)" in tables
+
+
+@pytest.mark.parametrize("ceiling", ["0", "nan", "inf"])
+def test_a_ceiling_that_is_none_is_refused_before_anything_is_asked(
+    memalign: Run, config: Path, judge: Endpoint, ceiling: str
+) -> None:
+    ran = memalign("bench", "run", config, "--yes", "--ceiling", ceiling, "--memo", config.parent / "memo")
+    assert ran.code == 2
+    assert "--ceiling" in ran.err
+    assert judge.requests == []
+
+
+def test_a_cost_that_nobody_knows_is_said_to_be_unknown(memalign: Run, config: Path, judge: Endpoint) -> None:
+    config.write_text(CONFIG.partition("[prices]")[0].replace("stages = [0, 4, 8]", "stages = [0]"), "utf-8")
+    ran = memalign("bench", "run", config, "--yes", "--memo", config.parent / "memo")
+    assert "6 judged, 0 of them failed; cost not known" in ran.out
+    again = memalign(
+        "bench", "run", config, "--yes", "--json", "--memo", config.parent / "m", "--out", config.parent / "r"
+    )
+    assert again.json["outcome"]["cost"] is None
+
+
+def test_a_file_where_raw_judgments_should_lie_is_named(memalign: Run, config: Path, judge: Endpoint) -> None:
+    (config.parent / "raw").write_text("something else", "utf-8")
+    for ran in (memalign("bench", "run", config, "--yes"), memalign("bench", "report", config)):
+        assert ran.code == 2
+        assert "raw" in ran.err
+        assert "--out" in ran.err
+    assert judge.requests == []
+
+
+def test_a_report_that_cannot_be_written_says_what_is_in_its_way(memalign: Run, config: Path) -> None:
+    config.write_text(CONFIG.replace('"majority", "bare", "nearest", "memalign"', '"majority"'), "utf-8")
+    assert memalign("bench", "run", config).code == 0
+    (config.parent / "report.html").mkdir()
+    ran = memalign("bench", "report", config)
+    assert ran.code == 2
+    assert "report.html cannot be written" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing.toml"], "no file nothing.toml"),
+        (["run.toml", "--data", "elsewhere"], "tasks.toml"),
+        (["empty.toml"], "name"),
+    ],
+)
+def test_wrong_use_is_one_line(
+    memalign: Run, config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.chdir(config.parent)
+    (config.parent / "empty.toml").write_text("", "utf-8")
+    ran = memalign("bench", "run", *arguments)
+    assert ran.code == 2
+    assert says in ran.err
+
+
+def test_a_run_without_data_says_how_to_give_it(memalign: Run, config: Path) -> None:
+    config.write_text(CONFIG.replace('data = "tasks"\n', ""), "utf-8")
+    ran = memalign("bench", "run", config)
+    assert ran.code == 2
+    assert "--data" in ran.err
+
+
+def test_a_report_without_judgments_says_what_to_run(memalign: Run, config: Path) -> None:
+    ran = memalign("bench", "report", config)
+    assert ran.code == 2
+    assert "memalign bench run" in ran.err
+
+
+def test_a_server_that_is_down_costs_named_failures_and_the_next_run_heals_them(
+    memalign: Run, config: Path, judge: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_bare = CONFIG.replace('arms = ["majority", "bare", "nearest", "memalign"]', 'arms = ["bare"]')
+    config.write_text(only_bare.replace("[0, 4, 8]", "[0]"), "utf-8")
+    address = judge.base_url
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    down = memalign("bench", "run", config, "--yes", "--memo", config.parent / "memo")
+    assert down.code == 1
+    assert "6 of them failed" in down.out
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    up = memalign("bench", "run", config, "--yes", "--memo", config.parent / "memo")
+    assert up.code == 0, up.err
+    assert "6 judged, 0 of them failed" in up.out
+
+
+def test_published_data_may_be_local_copies(memalign: Run, config: Path, tmp_path: Path) -> None:
+    config.write_text(
+        CONFIG.replace('data = "tasks"', 'data = "published"').replace('["tone"]', '["halubench"]'), "utf-8"
+    )
+    ran = memalign("bench", "run", config, "--dry-run", "--data", tmp_path / "tasks")
+    assert ran.code == 2  # nothing is downloaded; the folder lacks the data set's file, and the error names it
+    assert "halubench" in ran.err.lower()
+    assert "tasks" in ran.err

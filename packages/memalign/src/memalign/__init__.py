@@ -1,0 +1,84 @@
+r"""memalign: LLM judges that learn from experts' feedback, in words, in seconds, without touching weights.
+
+    import memalign as ma
+
+    judge = ma.Judge(
+        name="helpfulness",
+        feedback_value_type=bool,
+        model="openai:/gpt-4.1-mini",
+        instructions="Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",
+    )
+    aligned = judge.align("feedback.jsonl").judge
+    aligned(inputs="I was charged twice!", outputs="One charge will be reversed.").value
+
+Names are loaded when they are first used, so that `import memalign` stays fast and pulls in no provider's library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memalign.align import AlignResult, MemAlign
+    from memalign.errors import MemalignError
+    from memalign.evaluation import Comparison, Evaluation, compare, evaluate
+    from memalign.judge import Judge
+    from memalign.judge.scorecard import Scorecard, score
+    from memalign.memory import Memory
+    from memalign.models import ChatModel, EmbeddingModel
+    from memalign.registry import Receipt, Registry
+    from memalign.types import Example, Feedback, Guideline, Judgment, Usage
+    from memalign.values import ValueType
+
+__all__ = [
+    "AlignResult",
+    "ChatModel",
+    "Comparison",
+    "EmbeddingModel",
+    "Evaluation",
+    "Example",
+    "Feedback",
+    "Guideline",
+    "Judge",
+    "Judgment",
+    "MemAlign",
+    "MemalignError",
+    "Memory",
+    "Receipt",
+    "Registry",
+    "Scorecard",
+    "Usage",
+    "ValueType",
+    "compare",
+    "evaluate",
+    "score",
+]
+
+_HOME = {
+    "align": ("AlignResult", "MemAlign"),
+    "errors": ("MemalignError",),
+    "evaluation": ("Comparison", "Evaluation", "compare", "evaluate"),
+    "judge": ("Judge",),
+    "judge.scorecard": ("Scorecard", "score"),
+    "memory": ("Memory",),
+    "models": ("ChatModel", "EmbeddingModel"),
+    "types": ("Example", "Feedback", "Guideline", "Judgment", "Usage"),
+    "registry": ("Receipt", "Registry"),
+    "values": ("ValueType",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":  # not at import: reading the installed metadata takes as long as all the rest
+        return metadata.version("memalign")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'memalign' has no attribute {name!r}")
+    value = getattr(import_module(f"memalign.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,152 @@
+"""What a person changes by hand: a guideline's text, pins, what is retired, locked cases, the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from memalign.align.consolidate import consolidate
+from memalign.align.forget import unbarred
+from memalign.align.ingest import settle
+from memalign.errors import InputError, UnknownKey
+from memalign.judge import Judge
+from memalign.memory.guard import guideline_fault, tidy
+from memalign.memory.label_policy import Rule, checked_authority, checked_policy
+from memalign.memory.precedence import groups, left_out, left_out_by, replacing, with_relations
+from memalign.types import Guideline
+
+__all__ = ["edit_guideline", "lock", "set_policy", "write_guideline"]
+
+replace = msgspec.structs.replace
+
+
+def edit_guideline(
+    judge: Judge,
+    guideline_id: str,
+    *,
+    by: str,
+    text: str | None = None,
+    pinned: bool | None = None,
+    retired: bool | None = None,
+) -> Judge:
+    """A judge whose guideline has another text, is pinned or not, is retired or in force again; `by` says who did it.
+
+    A person's text is never overwritten by later distillation. It keeps what the guideline was exposed to: the person
+    wrote with it in view, so withdrawing that feedback takes the edited text with it. Raises UnknownKey, InputError.
+    """
+    old = judge.memory.guideline(guideline_id)
+    by = _named(by)
+    changes: dict[str, object] = {}
+    if text is not None:
+        changes |= {"text": _checked(text), "origin": by}
+    if pinned is not None:
+        changes |= {"pinned": pinned}
+        if pinned and left_out(old):
+            changes |= {"status": "active"}  # a person's word outweighs the judge's own checks
+        if pinned or not left_out(old):
+            changes |= {"status_by": by}
+    if retired is not None:
+        changes |= {
+            "status": "retired" if retired else "active",
+            "superseded_by": None,
+            "overridden_by": None,
+            "status_by": by,
+        }
+    if not changes:
+        raise InputError("nothing to change: give a text, or pin, or retire")
+    guidelines = tuple(replace(old, **changes) if g.id == guideline_id else g for g in judge.memory.guidelines)
+    relations = judge.memory.relations
+    if text is not None:
+        # With words of its own it stands behind no other, and against no other until they are compared again. What a
+        # model wrote and stood behind the old words must not bring them back: the new ones stand for it.
+        behind = (g.id for g in guidelines if g.superseded_by == old.id and g.origin == "distilled" and not g.pinned)
+        others = (relation for relation in relations if old.id not in relation.pair)
+        relations = with_relations(others, (replacing(old.id, name) for name in behind))
+    if pinned or retired is False:
+        relations = tuple(relation for relation in relations if relation.replaced != old.id)
+    if retired is False:
+        # Another one that says the same and is retired would retire it again.
+        group = groups(guidelines, relations)
+        guidelines = tuple(
+            replace(g, status="active", status_by=by)
+            if g.status == "retired" and group[g.id] == group[guideline_id]
+            else g
+            for g in guidelines
+        )
+    memory = consolidate(replace(judge.memory, guidelines=guidelines, relations=relations))
+    _check_back(judge.memory.guidelines, memory.guidelines)
+    return judge.replace(memory=memory)
+
+
+def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -> Judge:
+    """A judge with one more guideline, written by a person and exposed to no feedback. Raises InputError."""
+    memory = judge.memory
+    new = Guideline(id=f"G{memory.next_guideline}", text=_checked(text), origin=_named(by), pinned=pinned)
+    grown = replace(memory, guidelines=(*memory.guidelines, new), next_guideline=memory.next_guideline + 1)
+    return judge.replace(memory=consolidate(grown))
+
+
+def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
+    """A judge whose corrected cases of these ids no later align may break (or, with `unlock`, may break again).
+
+    A locked case needs a label of an expert, and a value type whose answers can be compared. Raises UnknownKey,
+    InputError.
+    """
+    memory = judge.memory
+    if not ids:
+        raise InputError("name the cases by their ids")
+    if not unlock and not judge.value_type.closed:
+        raise InputError("free text has no right answer to hold on to; lock cases of judges with labels or numbers")
+    for name in ids:
+        case = memory.case(name)
+        if unlock and name not in memory.locks:
+            raise UnknownKey(f"case {name!r} is not locked; locked: {', '.join(memory.locks) or 'none'}")
+        if not unlock and case is None:
+            raise UnknownKey(f"no case {name!r} in memory; `memalign ledger` lists every key, as ID@SOURCE")
+        if not unlock and case is not None and memory.label(case) is None:
+            raise InputError(
+                f"case {name!r} has no label, so nobody can say when it breaks; align a value for it first"
+            )
+    left = set(memory.locks) - set(ids) if unlock else {*memory.locks, *ids}
+    memory = replace(memory, locks=tuple(sorted(left)))
+    if unlock:
+        memory = replace(memory, guidelines=tuple(unbarred(guideline, left) for guideline in memory.guidelines))
+    return judge.replace(memory=consolidate(memory))
+
+
+def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: Sequence[Rule] | None = None) -> Judge:
+    """A judge that weighs several people's labels another way; None leaves a setting as it is.
+
+    Annotations whose label counts now are pending until the next align, those that no longer do are disputed, and what
+    they taught goes. Raises InputError.
+    """
+    memory = judge.memory
+    if policy is not None:
+        memory = replace(memory, policy=checked_policy(policy))
+    if authority is not None:
+        memory = replace(memory, authority=checked_authority(authority))
+    return judge.replace(memory=consolidate(settle(memory)))
+
+
+def _named(by: str) -> str:
+    name = by.strip()
+    if not name or name == "distilled" or left_out_by(name):
+        raise InputError("say who changes a guideline: by='ana'; 'distilled' and 'admission' are what a model did")
+    return name
+
+
+def _check_back(before: Sequence[Guideline], after: Sequence[Guideline]) -> None:
+    """Refuse a text that came in retired, with a judge from a file, where nothing checked it."""
+    retired = {guideline.id for guideline in before if guideline.status == "retired"}
+    for guideline in after:
+        if guideline.id in retired and guideline.status != "retired" and (fault := guideline_fault(guideline.text)):
+            raise InputError(f"{guideline.id} cannot come back as it is: {fault}; give it another text")
+
+
+def _checked(text: str) -> str:
+    line = tidy(text)
+    fault = guideline_fault(line)
+    if fault is not None:
+        raise InputError(f"this text cannot be a guideline: {fault}")
+    return line

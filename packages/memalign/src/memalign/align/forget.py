@@ -1,0 +1,115 @@
+"""Forgetting: pure functions, no model. What was written with a withdrawn word in view goes.
+
+Exposure decides, not similarity: a guideline whose writing prompt held a withdrawn piece of feedback is removed, whether
+or not it seems to say anything of it; the survivors of that prompt become pending, and their lesson is distilled again.
+Retraining only the touched shard is SISA's idea (Bourtoule et al. 2021, arXiv 1912.03817).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+import msgspec
+
+from memalign.memory import Annotation, Memory, Shard, Tombstone
+from memalign.memory.precedence import LOCK
+from memalign.types import Guideline
+
+__all__ = ["forget", "forget_lessons", "unbarred"]
+
+replace = msgspec.structs.replace
+
+
+def forget(
+    memory: Memory, keys: Collection[str], *, state: Literal["withdrawn", "erased"] = "withdrawn", reason: str = ""
+) -> Memory:
+    """`memory` without the feedback of `keys`, without cases that nobody else spoke about, without what they taught.
+
+    Every annotation that loses its guideline is pending afterwards. Tombstones keep the keys, and no word. Keys that are
+    not there are ignored.
+    """
+    live = [annotation for key in keys if (annotation := memory.annotation(key))]
+    gone, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
+    memory = forget_lessons(memory, gone, why="to be derived again without withdrawn feedback")
+    cases = []
+    for case in memory.cases:
+        if case.id not in touched:
+            cases.append(case)
+        elif annotations := tuple(annotation for annotation in case.annotations if annotation.key not in gone):
+            cases.append(replace(case, annotations=annotations))
+    shards = (Shard(keys=tuple(key for key in shard.keys if key not in gone)) for shard in memory.shards)
+    stones = {stone.key: stone for stone in memory.tombstones}
+    stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
+    memory = replace(memory, cases=tuple(cases))
+    # Without a label nobody can say when a case breaks.
+    locked = (memory.case(name) for name in memory.locks)
+    locks = tuple(case.id for case in locked if case is not None and memory.label(case) is not None)
+    return replace(
+        memory,
+        locks=locks,
+        examples=memory.examples if cases else None,
+        guidelines=tuple(unbarred(guideline, locks) for guideline in memory.guidelines),
+        shards=tuple(shard for shard in shards if shard.keys),
+        tombstones=tuple(stones[key] for key in sorted(stones)),
+    )
+
+
+def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory:
+    """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it become pending.
+
+    The annotations of `keys` themselves stay, pending: this is also what happens to an annotation that changed its mind.
+    """
+    lost = frozenset(keys)
+    kept: list[Guideline] = []
+    orphaned: set[str] = set(lost)
+    for guideline in memory.guidelines:
+        if lost.isdisjoint(guideline.exposed_to):
+            supported = tuple(key for key in guideline.supported_by if key not in lost)
+            changed = len(supported) < len(guideline.supported_by)
+            kept.append(replace(guideline, supported_by=supported) if changed else guideline)
+        else:
+            orphaned.update(guideline.supported_by)
+    # A survivor that another guideline still carries has lost nothing.
+    carried = {key for guideline in kept for key in guideline.supported_by}
+    orphaned -= carried
+    # A touched shard is distilled again from its survivors. One from which no rule was drawn may have been found
+    # covered by what is lost now; one that waits does so for a reason that may stem from lost words.
+    beside = {key for shard in memory.shards if not lost.isdisjoint(shard.keys) for key in shard.keys}
+    orphaned |= {
+        key
+        for key in beside
+        if (annotation := memory.annotation(key))
+        and (annotation.state == "pending" or (annotation.state == "learned" and key not in carried))
+    }
+    touched = {annotation.id for key in orphaned if (annotation := memory.annotation(key))}
+    there = {guideline.id for guideline in kept}
+    return replace(
+        memory,
+        guidelines=tuple(kept),
+        relations=tuple(relation for relation in memory.relations if there.issuperset(relation.pair)),
+        cases=tuple(
+            replace(
+                case,
+                annotations=tuple(
+                    _pending(annotation, why) if annotation.key in orphaned else annotation
+                    for annotation in case.annotations
+                ),
+            )
+            if case.id in touched
+            else case
+            for case in memory.cases
+        ),
+    )
+
+
+def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
+    """The guideline in force again if it was left out for a case that is no longer locked."""
+    by = guideline.status_by or ""
+    if not by.startswith(LOCK) or by.removeprefix(LOCK) in locks:
+        return guideline
+    return replace(guideline, status="active", status_by=None)
+
+
+def _pending(annotation: Annotation, why: str) -> Annotation:
+    return replace(annotation, state="pending", reason=why)

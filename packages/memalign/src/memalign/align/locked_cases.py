@@ -1,0 +1,140 @@
+"""Locked cases: what no align may break. A guideline that would is found by halving, and left out alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from memalign import aio
+from memalign.align.consolidate import consolidate
+from memalign.align.distil import with_states
+from memalign.align.result import LockCheck
+from memalign.align.trials import Trials, agrees, leave_out, new_guidelines
+from memalign.judge import Judge, Progress
+from memalign.memory import Case
+from memalign.memory.precedence import LOCK
+from memalign.types import Usage, guideline_number
+
+__all__ = ["keep_locks"]
+
+replace = msgspec.structs.replace
+
+CULPRITS = 4
+"""Guidelines that are looked for one by one for a locked case; if more break it, the other new ones wait."""
+
+
+async def keep_locks(
+    given: Judge, learned: Judge, *, progress: Progress | None = None
+) -> tuple[Judge, tuple[LockCheck, ...], Usage]:
+    """`learned` without the new guidelines that break a locked case, what each locked case came to, and the cost.
+
+    Whenever something was left out for one, all are asked again: what one case needs may be what breaks another.
+    """
+    started = time.perf_counter()
+    locked = [case for name in learned.memory.locks if (case := learned.memory.case(name)) and _labelled(learned, case)]
+    if not locked or given.memory.hash == learned.memory.hash:
+        return learned, (), Usage()
+    trials = Trials(learned, len(locked), progress, phase="locks")
+    checks = {case.id: LockCheck(id=case.id, kept=True) for case in locked}
+    tried: Judge | None = None
+    while tried is not learned:
+        tried = learned
+        open_ones = [case for case in locked if checks[case.id].kept]
+        answers = await aio.together(trials.ask(learned, case) for case in open_ones)
+        for case, (value, fault, _) in zip(open_ones, answers, strict=True):
+            if fault is None and agrees(learned, case, value):
+                continue
+            learned, check = await _mended(given, learned, case, trials, fault)
+            before = checks[case.id].guideline_ids
+            checks[case.id] = replace(check, guideline_ids=tuple(dict.fromkeys((*before, *check.guideline_ids))))
+            if learned is not tried:
+                break  # the other answers are those of a judge that is no more
+    usage = trials.usage + Usage(seconds={"locks": time.perf_counter() - started})
+    return learned, tuple(checks.values()), usage
+
+
+class _UnansweredError(Exception):
+    """A question about a locked case got no answer; the words are the reason."""
+
+
+def _labelled(judge: Judge, case: Case) -> bool:
+    return judge.memory.label(case) is not None
+
+
+def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
+    """The judge without these guidelines, and the lessons behind them pending."""
+    if not ids:
+        return learned
+    memory = learned.memory
+    waiting = {key for g in memory.guidelines if g.id in ids for key in g.supported_by}
+    left = replace(memory, guidelines=tuple(g for g in memory.guidelines if g.id not in ids))
+    waiting -= {key for g in left.guidelines for key in g.supported_by}
+    return learned.replace(memory=consolidate(with_states(left, dict.fromkeys(sorted(waiting), ("pending", why)))))
+
+
+async def _mended(
+    given: Judge, learned: Judge, case: Case, trials: Trials, fault: str | None
+) -> tuple[Judge, LockCheck]:
+    """`learned` without the guidelines that break the locked case, found by halving the new ones.
+
+    `fault` is why the case got no answer, if it got none.
+    """
+    fresh = sorted(new_guidelines(given.memory, learned.memory), key=guideline_number)
+    try:
+        culprits, rest = await _culprits(learned, case, fresh, trials, fault)
+    except _UnansweredError as unanswered:
+        # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
+        # other people's reasons: they outlive its erasure.
+        why = f"a locked case could not be checked: {unanswered}"
+        return _postponed(learned, fresh, why), LockCheck(id=case.id, kept=True, guideline_ids=tuple(fresh), reason=why)
+    if not culprits and not rest:
+        label = learned.memory.label(case)
+        reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"
+        return learned, LockCheck(id=case.id, kept=False, reason=reason)
+    reason = f"{', '.join(culprits)} broke it"
+    if rest:
+        reason += f", and so does something in {', '.join(rest)}, which wait for the next align"
+    learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
+    learned = learned.replace(memory=leave_out(learned.memory, culprits, f"{LOCK}{case.id}"))
+    return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
+
+
+async def _culprits(
+    learned: Judge, case: Case, fresh: Sequence[str], trials: Trials, fault: str | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Which of the guidelines break the locked case, and those that still do beside them and were not looked for.
+
+    Nothing, where the case is broken without all of them as well. Raises _UnansweredError when a question about it had
+    no answer, `fault` being that of the first.
+    """
+    if fault is not None:
+        raise _UnansweredError(fault)
+
+    async def broken(out: Sequence[str]) -> bool:
+        memory = leave_out(learned.memory, out, f"{LOCK}{case.id}")
+        value, fault, _ = await trials.ask(learned.replace(memory=memory), case)
+        if fault is not None:
+            raise _UnansweredError(fault)
+        return not agrees(learned, case, value)
+
+    if not fresh or await broken(fresh):
+        return (), ()
+    culprits: list[str] = []
+    while not culprits or await broken(culprits):
+        rest = [name for name in fresh if name not in culprits]
+        if not rest:
+            break  # it answers otherwise than just now; without all of them it was right, and they are out
+        if len(culprits) == CULPRITS:
+            return tuple(culprits), tuple(rest)
+        # With the first `low` of them in force it is judged right, with the first `high` wrong.
+        low, high = 0, len(rest)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if await broken([*culprits, *rest[middle:]]):
+                high = middle
+            else:
+                low = middle
+        culprits.append(rest[high - 1])
+    return tuple(culprits), ()

@@ -1,0 +1,147 @@
+"""What guidelines of different shards are to each other: the same, contradicting, or unrelated.
+
+A model says so of pairs that are alike, once each; the verdicts stay in memory, and code applies them. The answer holds
+verdicts only, so no word passes from one shard's feedback into another's guidelines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from memalign import aio
+from memalign.align.consolidate import in_canonical_order
+from memalign.errors import ModelError
+from memalign.judge import Judge, Progress
+from memalign.memory import Memory, Relation
+from memalign.memory.guard import normalised
+from memalign.memory.precedence import left_out, revised, with_relations
+from memalign.models import resolve_embedding
+from memalign.models.base import ChatModel, ChatRequest
+from memalign.prompts import render_relate
+from memalign.types import Guideline, Usage, guideline_number
+
+__all__ = ["candidates", "relate", "relations_request", "verdicts_of"]
+
+replace = msgspec.structs.replace
+
+ALIKE = 0.6
+"""Cosine of two texts (in-process embedder) from which on a model is asked what they are to each other."""
+NEIGHBOURS = 8
+"""Of each guideline, so that a thousand cost thousands of comparisons and not a million."""
+PAIRS_PER_CALL = {True: 1, False: 12}  # for a brief model, and for others
+VERDICTS = ("same", "contradicts", "unrelated")
+
+Pair = tuple[Guideline, Guideline]
+
+
+async def relate(
+    judge: Judge, memory: Memory, model: ChatModel, *, progress: Progress | None = None
+) -> tuple[Memory, Usage, tuple[str, ...]]:
+    """`memory` with a verdict on every pair of guidelines that are alike, what that cost, and notes.
+
+    Never raises for a failing model: a pair without a verdict counts as unrelated, a note says so, and the next align
+    asks again.
+    """
+    started = time.perf_counter()
+    pairs = await candidates(memory)
+    if not pairs:
+        return memory, Usage(), ()
+    size = PAIRS_PER_CALL[model.limits.brief]
+    calls = [pairs[first : first + size] for first in range(0, len(pairs), size)]
+    slots = asyncio.Semaphore(model.limits.concurrency)
+    done = 0
+
+    async def one(some: Sequence[Pair]) -> tuple[dict[tuple[str, str], str], str | None, Usage]:
+        nonlocal done
+        async with slots:
+            try:
+                reply = await model.complete(relations_request(judge, some))
+            except ModelError as error:
+                return {}, f"{type(error).__name__}: {error}", error.usage or Usage()
+            finally:
+                done += 1
+                if progress is not None:
+                    progress("consolidate", done, len(calls))
+        return verdicts_of(reply.data, some), None, reply.usage
+
+    answers = await aio.together(one(some) for some in calls)
+    found = {pair: verdict for verdicts, _, _ in answers for pair, verdict in verdicts.items()}
+    news = [Relation(pair=pair, verdict=verdict) for pair, verdict in found.items()]  # type: ignore[arg-type]
+    usage = sum((spent for _, _, spent in answers), Usage())
+    usage += Usage(seconds={"consolidate": time.perf_counter() - started})
+    memory = replace(memory, relations=with_relations(memory.relations, news))
+    return memory, usage, _notes(len(pairs) - len(found), [why for _, why, _ in answers])
+
+
+async def candidates(memory: Memory) -> list[Pair]:
+    """The pairs of guidelines that are alike and of which nothing is known yet, the older one of each first.
+
+    Pairs of one shard are left out: whoever wrote the newer one had the older in view. So is what was revised, what
+    checks left out, and what says the same word for word.
+    """
+    import numpy as np  # see retrieval
+
+    known = {relation.pair for relation in memory.relations}
+    texts = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
+    passed = revised(memory.guidelines, memory.relations)
+    live = [g for g in memory.guidelines if g.id not in passed and not left_out(g)]
+    if len(live) < 2:
+        return []
+    # In process whatever the judge embeds with: guidelines are few, short and need no provider's call each.
+    vectors = await resolve_embedding(None).embed([guideline.text for guideline in live])
+    found: dict[tuple[str, str], Pair] = {}
+    for index, guideline in enumerate(live):
+        similarity = vectors @ vectors[index]
+        similarity[index] = -1.0
+        for other in np.argsort(-similarity, kind="stable")[:NEIGHBOURS]:
+            if similarity[other] < ALIKE:
+                break
+            pair = in_canonical_order(guideline, live[int(other)])
+            name = (pair[0].id, pair[1].id)
+            if name not in known and texts[name[0]] != texts[name[1]] and _apart(*pair):
+                found[name] = pair
+    return [found[name] for name in sorted(found, key=lambda ids: [*map(guideline_number, ids)])]
+
+
+def _apart(one: Guideline, other: Guideline) -> bool:
+    return set(one.exposed_to).isdisjoint(other.exposed_to)
+
+
+def relations_request(judge: Judge, pairs: Sequence[Pair]) -> ChatRequest:
+    """The question what the guidelines of each pair are to each other, for one call."""
+    system, user = render_relate(
+        instructions=judge.instructions,
+        value_type=judge.value_type,
+        # By text, not by age: the same two rules are the same question whichever was learned first.
+        pairs=[(min(a.text, b.text), max(a.text, b.text)) for a, b in pairs],
+    )
+    labels = [f"P{number}" for number in range(1, len(pairs) + 1)]
+    verdicts: dict[str, Any] = {label: {"type": "string", "enum": list(VERDICTS)} for label in labels}
+    schema = {"type": "object", "properties": verdicts, "required": labels, "additionalProperties": False}
+    return ChatRequest(
+        system=system,
+        user=user,
+        schema=schema,
+        schema_name="relations",
+        max_tokens=64 + 12 * len(pairs),
+        temperature=0.0,
+        timeout=judge.parameters.get("timeout"),
+    )
+
+
+def verdicts_of(data: dict[str, Any], pairs: Sequence[Pair]) -> dict[tuple[str, str], str]:
+    """What the answer says of each pair; what is no verdict is left out."""
+    given = {(a.id, b.id): data.get(f"P{number}") for number, (a, b) in enumerate(pairs, 1)}
+    return {pair: verdict for pair, verdict in given.items() if verdict in VERDICTS}
+
+
+def _notes(unknown: int, faults: Sequence[str | None]) -> tuple[str, ...]:
+    if not unknown:
+        return ()
+    why = next((fault for fault in faults if fault), "the answer left them out")
+    return (f"{unknown} pairs of guidelines are not compared yet ({why}); the next align asks again",)

@@ -1,0 +1,210 @@
+"""What an alignment reports: every row, every new guideline, every conflict, and what it cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from memalign.types import Guideline, LedgerState, Usage
+from memalign.values import Value
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+
+__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "RuleConflict", "Trial", "VerdictChange"]
+
+
+class RowReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of feedback: what it was to the judge, and its ledger state now.
+
+    `status` is new, changed, unchanged or invalid; `state` is None for an invalid row, whose `reason` says why.
+    """
+
+    line: int
+    key: str
+    status: Literal["new", "changed", "unchanged", "invalid"]
+    state: LedgerState | None = None
+    reason: str = ""
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True):
+    """People who gave different labels to the same content: every annotation, and the label that counts."""
+
+    ids: tuple[str, ...]
+    annotations: dict[str, Value]
+    label: Value | None
+
+
+class RuleConflict(msgspec.Struct, frozen=True, kw_only=True):
+    """Two guidelines that contradict each other: the one that counts by the judge's policy, and the one that does not.
+
+    `kept` is both where a person pinned both. `memalign guideline NAME GID --pin` or `--retire` settles it.
+    """
+
+    guideline_ids: tuple[str, str]
+    kept: tuple[str, ...]
+
+
+class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A past case of which the judge says something else than before, with the case itself hidden from it.
+
+    `effect` is fixed (right now), broken (was right), or moved (wrong before and after). `guideline_ids` names the new
+    guideline behind it where only one can be.
+    """
+
+    id: str
+    label: Value | None
+    before: Value
+    after: Value
+    effect: Literal["fixed", "broken", "moved"]
+    guideline_ids: tuple[str, ...] = ()
+
+
+class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """A locked case after an align: whether it is still judged right, and which guidelines were left out for it."""
+
+    id: str
+    kept: bool
+    guideline_ids: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """Similar cases on trial: of `checked` verdicts, how many were right with them in the prompt, and without.
+
+    `changed` when the judge is shown them, or none of them, from now on, and was not before.
+    """
+
+    checked: int
+    right_with: int
+    right_without: int
+    changed: bool
+
+
+class Impact(msgspec.Struct, frozen=True, kw_only=True):
+    """What the align changed on past cases: `checked` of them were judged by the judge before and after.
+
+    `failed` could not be asked. `reverted` are the new guidelines that were taken out of force because they broke
+    significantly more than they fixed. `examples` is the trial of similar cases, None where there was none.
+    """
+
+    checked: int = 0
+    failed: int = 0
+    changes: tuple[VerdictChange, ...] = ()
+    reverted: tuple[str, ...] = ()
+    examples: Trial | None = None
+
+    @property
+    def fixed(self) -> int:
+        """How many verdicts are right now and were not."""
+        return sum(change.effect == "fixed" for change in self.changes)
+
+    @property
+    def broken(self) -> int:
+        """How many verdicts were right and are not."""
+        return sum(change.effect == "broken" for change in self.changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignResult:
+    """A complete new judge, and what was learned or forgotten on the way.
+
+    `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
+    `conflicts` are labels of people that differ on one content; `rule_conflicts` guidelines that contradict each other.
+    `impact` is what changed on past cases, None where that was not checked; `locks` what became of each locked case.
+    `notes` say what else waits for the next align.
+    """
+
+    judge: Judge
+    rows: tuple[RowReport, ...] = ()
+    guidelines: tuple[Guideline, ...] = ()
+    forgotten: tuple[Guideline, ...] = ()
+    removed: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    rule_conflicts: tuple[RuleConflict, ...] = ()
+    impact: Impact | None = None
+    locks: tuple[LockCheck, ...] = ()
+    notes: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    changed: bool = True
+
+    @property
+    def pending(self) -> tuple[tuple[str, str], ...]:
+        """Key and reason of every piece of feedback whose lesson still waits."""
+        return tuple((e.key, e.reason) for e in self.judge.memory.ledger() if e.state == "pending")
+
+    def __str__(self) -> str:
+        """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 31 s, $0.004`."""
+        states = Counter(row.state for row in self.rows if row.status in ("new", "changed") and row.state)
+        parts = [f"{states[state]} {state}" for state in ("learned", "merged", "disputed", "rejected") if states[state]]
+        if self.removed:
+            parts.append(f"{len(self.removed)} withdrawn")
+        if unchanged := sum(row.status == "unchanged" for row in self.rows):
+            parts.append(f"{unchanged} unchanged")
+        if invalid := sum(row.status == "invalid" for row in self.rows):
+            parts.append(f"{invalid} invalid")
+        if waiting := self.pending:
+            shown = "; ".join(f"{key}: {reason}" for key, reason in waiting[:3])
+            more = f"; and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            parts.append(f"{len(waiting)} pending ({shown}{more})")
+        if self.forgotten:
+            parts.append(f"forgot {_span(self.forgotten)}")
+        if self.guidelines:
+            parts.append(f"new {_span(self.guidelines)}")
+        if self.impact is not None and self.impact.checked:
+            impact = self.impact
+            parts.append(f"fixed {impact.fixed} and broke {impact.broken} of {impact.checked} checked")
+            if impact.examples is not None and impact.examples.changed:
+                better = impact.examples.right_with > impact.examples.right_without
+                parts.append("similar cases are shown again" if better else "similar cases are shown no more")
+            if impact.reverted:
+                parts.append(f"so {len(impact.reverted)} new guidelines were left out")
+        if broken := [check.id for check in self.locks if not check.kept]:
+            parts.append(f"locked and not kept: {', '.join(broken)}")
+        if count := len(self.conflicts) + len(self.rule_conflicts):
+            parts.append(f"{count} conflict{'s' if count > 1 else ''}")
+        parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
+        parts.append("cost unknown" if self.usage.cost is None else f"${self.usage.cost:.2g}")
+        return ", ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON values, for programs; the judge is named, not included."""
+        return {
+            "judge": self.judge.name,
+            "changed": self.changed,
+            "rows": msgspec.to_builtins(self.rows),
+            "guidelines": msgspec.to_builtins(self.guidelines),
+            "forgotten": msgspec.to_builtins(self.forgotten),
+            "removed": list(self.removed),
+            "pending": [{"key": key, "reason": reason} for key, reason in self.pending],
+            "conflicts": msgspec.to_builtins(self.conflicts),
+            "rule_conflicts": msgspec.to_builtins(self.rule_conflicts),
+            "impact": self._impact(),
+            "locks": msgspec.to_builtins(self.locks),
+            "notes": list(self.notes),
+            "usage": msgspec.to_builtins(self.usage),
+            "seconds": self.seconds,
+            "memory_hash": self.judge.memory.hash,
+        }
+
+    def _impact(self) -> dict[str, Any] | None:
+        if self.impact is None:
+            return None
+        counts = {"fixed": self.impact.fixed, "broken": self.impact.broken}
+        return {**msgspec.to_builtins(self.impact), **counts}
+
+
+def _span(guidelines: tuple[Guideline, ...]) -> str:
+    """`G1-G3, G7`."""
+    numbers = sorted(guideline.number for guideline in guidelines)
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"G{run[0]}-G{run[-1]}" if len(run) > 1 else f"G{run[0]}" for run in runs)

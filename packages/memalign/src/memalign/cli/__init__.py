@@ -1,0 +1,38 @@
+"""The command line: one file a command group, nothing heavy loaded before a command needs it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit with its code: 0 done, 1 done with failures that are named, 2 wrong use.
+
+    130 is Ctrl-C.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot spell a character shows a mark in its place; that must not cost the result.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        from memalign.cli.app import app
+
+        app(prog_name="memalign")
+    except KeyboardInterrupt:  # before a command took over
+        sys.exit(130)
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Flush what was printed; a reader that has gone (`| latest`) is nobody's error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more on its way out, and would complain then.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

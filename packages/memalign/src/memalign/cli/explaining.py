@@ -1,0 +1,182 @@
+"""Explaining a judgment: what it was made of, and the very prompt, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memalign.cli.common import (
+    DEFAULT_REGISTRY,
+    DONE,
+    JsonOutput,
+    Name,
+    RegistryUrl,
+    Version,
+    open_registry,
+    read_input,
+)
+from memalign.cli.output import Output, facts, table, usage_text
+from memalign.errors import ConfigurationError, InputError
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge, Prepared
+    from memalign.registry import Registry
+    from memalign.types import Example, Judgment
+
+
+def explain(
+    name: Name,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Judgments that `memalign judge -o` wrote.", show_default=False)
+    ],
+    example_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The example whose judgment to explain.", show_default=False)
+    ],
+    *,
+    examples: Annotated[
+        str, typer.Option("--examples", metavar="FILE", help="The file that was judged; - reads JSON lines.")
+    ],
+    version: Version = None,
+    registry: RegistryUrl = DEFAULT_REGISTRY,
+    json_output: JsonOutput = False,
+) -> int:
+    """Show what one judgment was made of: guidelines, similar cases, cost, and the very prompt, byte for byte.
+
+    The version that gave it is found by its fingerprint. No judge model is asked; a provider's embedder is, where
+    the judge finds its cases by one. What a terminal must not show is escaped; --json
+    has the prompt as it was sent.
+    """
+    from memalign import aio
+    from memalign.io import read_judgments
+    from memalign.judge.trace_reading import with_tool_calls
+    from memalign.judge.trace_tools import tool_calls_in
+    from memalign.judge.verdict import sides_of, swapped
+
+    found = read_judgments(out)
+    judgment = found.judgments.get(example_id)
+    if judgment is None:
+        raise InputError(f"{out} has no judgment of {example_id!r}; it has {len(found.judgments):,} others")
+    example = _example(examples, example_id)
+    if found.contents.get(example_id) not in ("", None, example.content_hash):
+        raise InputError(
+            f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
+        )
+    number, judge = _judge_of(open_registry(registry), name, found.judge, version, out)
+    if judgment.error is not None:
+        raise InputError(f"{example_id!r} was not judged: {judgment.error}")
+    # What the judge read in a long trace is named in the notes, and shows the same again.
+    prepared = with_tool_calls(judge, example, aio.run(judge.prepare(example)), tool_calls_in(judgment.notes))
+    prompts = [prepared]
+    if judge.parameters.get("swap"):
+        turned = swapped(example, sides_of(judge, example))
+        tool_calls = tool_calls_in(judgment.notes, swapped=True)
+        prompts.append(with_tool_calls(judge, turned, aio.run(judge.prepare(turned)), tool_calls))
+    data = _data(name, number, example_id, judge, judgment, prompts)
+    Output(json=json_output).give(data, *_shown(judge, judgment, data))
+    return DONE
+
+
+def _example(file: str, example_id: str) -> Example:
+    from memalign.io import check_examples, read_examples
+
+    given = read_input(file)
+    items = read_examples(given) if isinstance(given, str) else check_examples(given, name="stdin")
+    example = next((item for item in items if item.id == example_id), None)
+    if example is None:
+        raise InputError(f"{file} has no example {example_id!r}")
+    return example
+
+
+def _judge_of(registry: Registry, name: str, signature: str, version: int | None, out: Path) -> tuple[int, Judge]:
+    """The version that wrote `out`: the newest of the same fingerprint. Raises InputError when there is none."""
+    from memalign.judge import signature_of
+
+    numbers = [version] if version is not None else [info.number for info in reversed(registry.history(name))]
+    for number in numbers:
+        judge = registry.load(name, number)
+        try:
+            ours = signature_of(judge)
+        except ConfigurationError:
+            if version is not None:
+                raise
+            continue  # a version whose model cannot be opened here is not the one that judged
+        if ours == signature:
+            return number, judge
+        if ours.rpartition("-")[0] == signature.rpartition("-")[0]:
+            raise InputError(
+                f"{out} was written with other prompts than this memalign has; explain it with the memalign that wrote it, "
+                "or judge again into another file"
+            )
+    which = (
+        f"version {version} of {name!r}" if version is not None else f"any version of {name!r} that the registry has"
+    )
+    raise InputError(
+        f"{out} was written by judge {signature}, which is not {which}; its memory may have been erased from since, or "
+        "MEMALIGN_MODEL and the settings differ"
+    )
+
+
+def _data(
+    name: str, number: int, example_id: str, judge: Judge, judgment: Judgment, prompts: Sequence[Prepared]
+) -> dict[str, Any]:
+    memory = judge.memory
+    texts = {guideline.id: guideline.text for guideline in memory.guidelines}
+    cases = {key: memory.case(key) for key in judgment.example_ids}
+    guideline_ids = tuple(dict.fromkeys(key for each in prompts for key in each.guideline_ids))
+    example_ids = tuple(dict.fromkeys(key for each in prompts for key in each.example_ids))
+    return {
+        "judge": name,
+        "version": number,
+        "id": example_id,
+        "judgment": judgment,
+        "guidelines": [{"id": each, "text": texts.get(each, "")} for each in judgment.guideline_ids],
+        "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
+        "same_prompt": (guideline_ids, example_ids) == (judgment.guideline_ids, judgment.example_ids),
+        "prompt": _prompt(prompts[0]),
+    } | ({"swapped_prompt": _prompt(prompts[1])} if prompts[1:] else {})
+
+
+def _prompt(prepared: Prepared) -> dict[str, Any]:
+    request = prepared.request
+    return {"system": request.system, "user": request.user, "schema": request.schema}
+
+
+def _shown(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
+    from memalign.values import value_text
+
+    verdict: list[tuple[object, object]] = [("value", value_text(judgment.value))]
+    verdict += [("rationale", judgment.rationale)] if judgment.rationale else []
+    verdict += [("confidence", f"{judgment.confidence:.2f}")] if judgment.confidence is not None else []
+    verdict += [("calibrated", value_text(judgment.calibrated_value))] if judgment.calibrated_value is not None else []
+    verdict += (
+        [("abstained", "yes: below the confidence that the judge was told to have")] if judgment.abstained else []
+    )
+    seconds = ", ".join(f"{phase} {took:.3f} s" for phase, took in judgment.usage.seconds.items())
+    verdict += [
+        ("version", f"{data['version']}, memory {judgment.memory_hash}"),
+        ("model", judgment.model),
+        ("usage", usage_text(judgment.usage)),
+        ("seconds", seconds or "not told"),
+        *(("note", note) for note in judgment.notes),
+    ]
+    parts: list[Any] = [facts(verdict)]
+    if data["guidelines"]:
+        rows = [(each["id"], each["text"]) for each in data["guidelines"]]
+        parts.append(table(("id", "guideline"), rows, title="Guidelines in the prompt"))
+    if data["examples"]:
+        rows = [(each["id"], value_text(each["label"])) for each in data["examples"]]
+        parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt"))
+    drawn = judge.parameters.get("samples", 1)
+    times = f", asked {drawn} times" if drawn > 1 else ""
+    heading = f"The prompt{times}" if data["same_prompt"] else "The first prompt (the judgment made tool calls)"
+    parts.append(f"{heading}\n\n{_messages(data['prompt'])}")
+    if "swapped_prompt" in data:
+        parts.append(f"\nWith the sides swapped{times}\n\n{_messages(data['swapped_prompt'])}")
+    return parts
+
+
+def _messages(prompt: dict[str, Any]) -> str:
+    return f"--- system\n{prompt['system']}\n--- user\n{prompt['user']}"

@@ -1,0 +1,158 @@
+"""Every error that memalign raises on purpose.
+
+MemalignError
+├── InputError                  what was given is wrong; nothing was done
+│   ├── InvalidInstructions     a judge's instructions name no field, or one that does not exist
+│   ├── InvalidValueType        a value type that is not one of DESIGN's
+│   ├── InvalidValue            a label outside the judge's value type
+│   ├── InvalidRows             rows of a file or list, each with its line and reason
+│   └── UnknownKey              a feedback key, guideline id or version that is not there
+├── ConfigurationError          no model, no key, a missing extra: names what to set or install
+├── ModelError                  a model call that failed after its retries
+│   ├── ModelUnavailable        unreachable, 5xx, timed out
+│   ├── RateLimited             429 after the last retry
+│   ├── ModelRejected           4xx: wrong name, wrong key, prompt too long
+│   ├── ModelRefused            the model declined to answer
+│   └── InvalidOutput           an answer that does not fit the schema
+└── RegistryError
+    ├── JudgeNotFound
+    ├── JudgeExists
+    ├── VersionConflict         somebody else committed first, every time we tried
+    └── RegistryTooNew          written by a newer memalign
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memalign.types import Usage
+
+__all__ = [
+    "ConfigurationError",
+    "InputError",
+    "InvalidInstructions",
+    "InvalidOutput",
+    "InvalidRows",
+    "InvalidValue",
+    "InvalidValueType",
+    "JudgeExists",
+    "JudgeNotFound",
+    "MemalignError",
+    "ModelError",
+    "ModelRefused",
+    "ModelRejected",
+    "ModelUnavailable",
+    "RateLimited",
+    "RegistryError",
+    "RegistryTooNew",
+    "RowError",
+    "UnknownKey",
+    "VersionConflict",
+]
+
+
+class MemalignError(Exception):
+    """Base class of every error that memalign raises on purpose."""
+
+
+class InputError(MemalignError, ValueError):
+    """What was given is wrong; nothing was done."""
+
+
+class InvalidInstructions(InputError):
+    """A judge's instructions name no field, or one that does not exist."""
+
+
+class InvalidValueType(InputError):
+    """A feedback value type that is not one of bool, choices, bounded int or float, str."""
+
+
+class InvalidValue(InputError):
+    """A label outside the judge's value type; the message lists what is allowed."""
+
+
+class UnknownKey(InputError):
+    """A feedback key, guideline id or version that is not there; the message says what is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowError:
+    """One bad row: its 1-based line (or position in a list), its id if it had one, and why."""
+
+    line: int
+    reason: str
+    id: str | None = None
+
+    def __str__(self) -> str:
+        name = f" ({self.id})" if self.id else ""
+        return f"line {self.line}{name}: {self.reason}"
+
+
+class InvalidRows(InputError):
+    """Rows that cannot be used. Nothing of their file was learned; `rows` has each line and reason."""
+
+    SHOWN = 20
+
+    def __init__(self, source: str, rows: Sequence[RowError], hint: str = "") -> None:
+        self.source = source
+        self.rows = tuple(rows)
+        shown = [f"  {row}" for row in self.rows[: self.SHOWN]]
+        if len(self.rows) > self.SHOWN:
+            shown.append(f"  … and {len(self.rows) - self.SHOWN} more")
+        count = f"{len(self.rows)} invalid row{'s' if len(self.rows) != 1 else ''}"
+        super().__init__("\n".join([f"{source}: {count}, nothing was done", *shown, *([hint] if hint else [])]))
+
+
+class ConfigurationError(MemalignError):
+    """No model, no key, a missing extra; the message names what to set or install."""
+
+
+class ModelError(MemalignError):
+    """A model call that failed after its retries; `usage` is what it cost all the same, None where nothing answered."""
+
+    def __init__(self, *args: object, usage: Usage | None = None) -> None:
+        super().__init__(*args)
+        self.usage = usage
+
+
+class ModelUnavailable(ModelError):
+    """The model could not be reached, failed with a 5xx, or did not answer in time."""
+
+
+class RateLimited(ModelError):
+    """The provider still answered 429 after the last retry."""
+
+
+class ModelRejected(ModelError):
+    """The provider rejected the request: a wrong model name or key, or a prompt that is too long."""
+
+
+class ModelRefused(ModelError):
+    """The model declined to answer, or its provider's content filter did."""
+
+
+class InvalidOutput(ModelError):
+    """The model's answer does not fit the schema it was given."""
+
+
+class RegistryError(MemalignError):
+    """The registry cannot do what was asked."""
+
+
+class JudgeNotFound(RegistryError):
+    """No judge of that name or version in the registry."""
+
+
+class JudgeExists(RegistryError):
+    """A judge of that name is in the registry already."""
+
+
+class VersionConflict(RegistryError):
+    """Somebody else committed a version first, every time we tried."""
+
+
+class RegistryTooNew(RegistryError):
+    """The registry was written by a newer memalign; upgrade to open it."""

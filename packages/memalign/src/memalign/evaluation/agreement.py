@@ -1,0 +1,274 @@
+"""How far a judge agrees with people: each case judged once, against the label that the annotations' policy gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from memalign import aio
+from memalign.errors import InputError
+from memalign.evaluation.result import Disagreement, Evaluation, ScoredCase, clusters, same_value
+from memalign.io import check_feedback, read_feedback
+from memalign.memory.label_policy import Rule, policy_label
+from memalign.metrics import (
+    Estimate,
+    Statistic,
+    balanced_accuracy,
+    bootstrap_interval,
+    ccc,
+    cohen_kappa,
+    confusion,
+    exact_match,
+    label_shares,
+    mae,
+    wilson_interval,
+)
+from memalign.types import Example, Feedback, Judgment, Usage
+from memalign.values import Value, ValueType, value_text
+
+__all__ = ["Judging", "aevaluate", "evaluate"]
+
+Progress = Callable[[str, int, int], None]
+Labelled = str | Path | Iterable[Feedback | Mapping[str, Any]]
+
+_LISTED_LABELS = 20  # an int:0..100 would make a confusion matrix of mostly empty rows
+
+
+class _Remembered(Protocol):
+    @property
+    def example(self) -> Example: ...
+
+
+class _Remembering(Protocol):
+    @property
+    def episodic(self) -> Sequence[_Remembered]: ...
+    @property
+    def authority(self) -> Sequence[str]: ...
+    @property
+    def policy(self) -> Sequence[Rule]: ...
+
+
+class Judging(Protocol):
+    """What an evaluation needs of a judge; `memalign.Judge` has it."""
+
+    @property
+    def name(self) -> str:
+        """The judge's name."""
+        ...
+
+    @property
+    def value_type(self) -> ValueType:
+        """What the judge may answer."""
+        ...
+
+    @property
+    def memory(self) -> _Remembering:
+        """The cases that the judge has seen, and whose label decides where people differ."""
+        ...
+
+    async def ajudge_many(
+        self,
+        examples: Sequence[Example],
+        *,
+        concurrency: int | None = None,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Sequence[Judgment]:
+        """One judgment an example, in order; a failure is in the judgment's `error`."""
+        ...
+
+
+def evaluate(
+    judge: Judging,
+    labelled: Labelled,
+    *,
+    concurrency: int | None = None,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
+    return aio.run(aevaluate(judge, labelled, concurrency=concurrency, out=out, progress=progress, seed=seed))
+
+
+async def aevaluate(
+    judge: Judging,
+    labelled: Labelled,
+    *,
+    concurrency: int | None = None,
+    out: str | Path | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on its content.
+
+    `labelled` is a feedback file, or Feedback objects or mappings. Cases with comments only are counted and not
+    judged; cases whose judging fails are counted and not wrong. Where rows have a `group` column, intervals resample
+    whole groups. `out` keeps the judgments and is resumed from; `seed` is the bootstrap's. Raises InvalidRows for bad
+    rows, InputError when no case has a label.
+    """
+    read = read_feedback if isinstance(labelled, str | Path) else check_feedback
+    rows = read(labelled, value_type=judge.value_type).rows  # type: ignore[arg-type]  # the test above picks the reader
+    annotations = _by_case(rows)
+    memory = judge.memory
+    labels = {name: policy_label(said, memory.authority, memory.policy) for name, said in annotations.items()}
+    examples = [
+        Example(id=example_id, **said[0].content, meta=said[0].meta)
+        for example_id, said in annotations.items()
+        if labels[example_id] is not None
+    ]
+    if not examples:
+        raise InputError("no case has a label (a value): there is nothing to compare the judge with")
+    judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
+    cases = tuple(
+        _case(example, label, judgment)
+        for example, judgment in zip(examples, judgments, strict=True)
+        if (label := labels[example.id]) is not None
+    )
+    rationales = {example.id: judgment.rationale for example, judgment in zip(examples, judgments, strict=True)}
+    scored = [(case, case.value) for case in cases if case.value is not None]
+    values, truth = [value for _, value in scored], [case.label for case, _ in scored]
+    groups = clusters([case for case, _ in scored])
+    shown = _listed(judge.value_type, [*values, *truth])
+    return Evaluation(
+        judge=judge.name,
+        value_type=judge.value_type.spec,
+        n=len(scored),
+        unscored=len(cases) - len(scored),
+        unlabelled=len(annotations) - len(cases),
+        seen=_seen(
+            judge.memory, [example for example, case in zip(examples, cases, strict=True) if case.value is not None]
+        ),
+        abstained=sum(case.abstained for case, _ in scored),
+        metrics=_metrics(judge.value_type, values, truth, groups=groups, seed=seed)
+        | _besides(judge.value_type, [case for case, _ in scored], seed=seed),
+        labels=shown,
+        confusion=confusion(values, truth, shown) if shown else (),
+        people_shares=_shares(truth, shown),
+        judge_shares=_shares(values, shown),
+        disagreements=_disagreements(scored, rationales, annotations),
+        usage=sum((judgment.usage for judgment in judgments), Usage()),
+        model=", ".join(dict.fromkeys(judgment.model for judgment in judgments if judgment.model)),
+        memory_hash=next((judgment.memory_hash for judgment in judgments if judgment.memory_hash), ""),
+        cases=cases,
+    )
+
+
+def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
+    group = example.meta.get("group")
+    error = judgment.error or ("the judgment has no value" if judgment.value is None else None)
+    return ScoredCase(
+        id=example.id,
+        label=label,
+        value=None if error else judgment.value,
+        calibrated=judgment.calibrated_value,
+        abstained=judgment.abstained,
+        error=error,
+        group=None if group is None else str(group),
+    )
+
+
+def _by_case(rows: Sequence[Feedback]) -> dict[str, list[Feedback]]:
+    """All annotations on each case, by its first id: the same content under two ids is one case, as in a memory."""
+    annotations: dict[str, list[Feedback]] = {}
+    first: dict[str, str] = {}  # of every id and of every content
+    for row in rows:
+        content = row.example.content_hash if row.example is not None else row.id
+        case = first.get(row.id) or first.get(content) or row.id
+        first[row.id] = first[content] = case
+        annotations.setdefault(case, []).append(row)
+    return annotations
+
+
+def _seen(memory: _Remembering, examples: Sequence[Example]) -> int:
+    ids = {case.example.id for case in memory.episodic}
+    contents = {case.example.content_hash for case in memory.episodic}
+    return sum(example.id in ids or example.content_hash in contents for example in examples)
+
+
+def _besides(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int) -> dict[str, Estimate]:
+    """Exact match of the verdicts that the judge was sure of, and of the calibrated ones, where there are such."""
+    decided = [(case, case.value) for case in cases if not case.abstained and case.value is not None]
+    calibrated = [(case, case.calibrated) for case in cases if case.calibrated is not None]
+    found = {}
+    for name, some, wanted in (
+        ("exact_match_decided", decided, len(decided) < len(cases)),
+        ("exact_match_calibrated", calibrated, len(calibrated) == len(cases)),
+    ):
+        if wanted and some and value_type.kind != "float":
+            values, truth = [value for _, value in some], [case.label for case, _ in some]
+            groups = clusters([case for case, _ in some])
+            found[name] = _metrics(value_type, values, truth, groups=groups, seed=seed)["exact_match"]
+    return found
+
+
+def _metrics(
+    value_type: ValueType,
+    values: Sequence[Value],
+    truth: Sequence[Value],
+    *,
+    groups: Sequence[str] | None,
+    seed: int,
+) -> dict[str, Estimate]:
+    statistics: dict[str, Statistic]
+    match value_type.kind:
+        case "int":
+            quadratic = partial(cohen_kappa, weights="quadratic")
+            statistics = {"exact_match": exact_match, "weighted_kappa": quadratic, "ccc": ccc, "mae": mae}
+        case "float":
+            statistics = {"ccc": ccc, "mae": mae}
+        case "str":
+            statistics = {"exact_match": exact_match}
+            values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
+        case _:
+            statistics = {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
+    found: dict[str, Estimate] = {}
+    for name, statistic in statistics.items():
+        value = statistic(values, truth)
+        interval = bootstrap_interval(statistic, values, truth, seed=seed, groups=groups) if value is not None else None
+        if interval is None and name == "exact_match" and value in (0.0, 1.0):
+            # Every resample of an all-right sample is all right; five of five is still no proof of perfection.
+            units = len(set(groups)) if groups is not None else len(values)
+            interval = wilson_interval(units if value else 0, units)
+        low, high = interval or (None, None)
+        found[name] = Estimate(value=value, low=low, high=high)
+    return found
+
+
+def _listed(value_type: ValueType, values: Sequence[Value]) -> tuple[Value, ...]:
+    if value_type.kind == "int" and not 0 < len(value_type.labels) <= _LISTED_LABELS:
+        return tuple(sorted({int(value) for value in values}))
+    return value_type.labels
+
+
+def _shares(values: Sequence[Value], labels: Sequence[Value]) -> dict[str, float]:
+    return {value_text(label): share for label, share in label_shares(values, labels).items()}  # type: ignore[arg-type]
+
+
+def _disagreements(
+    scored: Sequence[tuple[ScoredCase, Value]],
+    rationales: Mapping[str, str | None],
+    annotations: Mapping[str, Sequence[Feedback]],
+) -> tuple[Disagreement, ...]:
+    found = [
+        Disagreement(
+            id=case.id,
+            value=value,
+            label=case.label,
+            rationale=rationales[case.id],
+            people={
+                annotation.source: annotation.rationale for annotation in annotations[case.id] if annotation.rationale
+            },
+        )
+        for case, value in scored
+        if not same_value(value, case.label)
+    ]
+    return tuple(sorted(found, key=_closeness))
+
+
+def _closeness(disagreement: Disagreement) -> float:
+    if isinstance(disagreement.value, str) or isinstance(disagreement.label, str):
+        return 0.0
+    return -abs(disagreement.value - disagreement.label)

@@ -1,0 +1,157 @@
+"""What feedback holds, before a judge learns from it: counts, who agrees with whom, and what a reviewer would ask."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from memalign.errors import RowError
+from memalign.evaluation.bias_review import Finding, Heard, findings
+from memalign.io import check_feedback, read_feedback
+from memalign.judge import Judge
+from memalign.memory.label_policy import POLICY, policy_label
+from memalign.metrics import krippendorff_alpha
+from memalign.types import Feedback
+from memalign.values import Value, ValueType, value_text
+
+__all__ = ["Checked", "Conflicting", "examine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflicting:
+    """One content on which annotations differ: the ids, every annotation's value by key, and the label that would count."""
+
+    ids: tuple[str, ...]
+    annotations: dict[str, Value]
+    label: Value | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a file of feedback holds.
+
+    `labels` and `sources` count rows. `duplicates` are groups of ids with the same content. `alpha` is Krippendorff's,
+    over the `compared` cases that two or more people labelled; None when there are fewer than two such cases, or all
+    labels are the same. `findings` answer what a reviewer of bias would ask. `status` counts new, changed and unchanged
+    rows against a judge, None without one.
+    """
+
+    rows: int
+    cases: int
+    labelled: int
+    commented: int
+    labels: dict[str, int]
+    sources: dict[str, int]
+    duplicates: tuple[tuple[str, ...], ...]
+    conflicts: tuple[Conflicting, ...]
+    alpha: float | None
+    compared: int
+    findings: tuple[Finding, ...]
+    status: dict[str, int] | None
+    invalid: tuple[RowError, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        total = sum(self.labels.values())
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["labels"] = [
+            {"label": label, "count": count, "share": count / total if total else None}
+            for label, count in self.labels.items()
+        ]
+        plain["source_shares"] = {source: count / self.rows for source, count in self.sources.items()}
+        plain["findings"] = [asdict(each) for each in self.findings]
+        return plain
+
+
+def examine(
+    feedback: str | Path | list[dict[str, Any]], value_type: ValueType | None, judge: Judge | None = None
+) -> Checked:
+    """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
+    known = {case.id: case.example for case in judge.memory.cases} if judge else {}
+    hashes = {name: example.content_hash for name, example in known.items()}
+    if isinstance(feedback, list):
+        file = check_feedback(feedback, value_type=value_type, known=hashes, skip_invalid=True, name="stdin")
+    else:
+        file = read_feedback(feedback, value_type=value_type, known=hashes, skip_invalid=True)
+    misfits = {
+        line: RowError(line=line, id=row.id, reason=reason)
+        for row, line in zip(file.rows, file.lines, strict=True)
+        if judge is not None and (reason := judge.misfit(row))
+    }
+    rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
+    by_content: dict[str, list[Feedback]] = defaultdict(list)
+    for row in rows:
+        # A row without content speaks of a case that the judge knows.
+        by_content[row.content_hash if row.content else hashes[row.id]].append(row)
+    authority, policy = (judge.memory.authority, judge.memory.policy) if judge else ((), POLICY)
+    heard = [
+        Heard(
+            content=next((row.content for row in annotations if row.content), {}) or known[annotations[0].id].content,
+            annotations=tuple(annotations),
+            label=policy_label(annotations, authority, policy),
+        )
+        for annotations in by_content.values()
+    ]
+    pairable = [list(unit.values()) for each in heard if len(unit := _labels_by_source(each.annotations)) > 1]
+    labels = _label_counts(rows, value_type)
+    groups = (tuple(dict.fromkeys(row.id for row in each.annotations)) for each in heard)
+    return Checked(
+        rows=len(rows),
+        cases=len(heard),
+        labelled=sum(row.value is not None for row in rows),
+        commented=sum(bool((row.rationale or "").strip()) for row in rows),
+        labels=labels,
+        sources=dict(Counter(row.source for row in rows).most_common()),
+        duplicates=tuple(ids for ids in groups if len(ids) > 1),
+        conflicts=_conflicts(heard),
+        alpha=_alpha(pairable, value_type) if len(pairable) > 1 else None,
+        compared=len(pairable),
+        findings=findings(heard, labels=labels, value_type=value_type),
+        status=_status(judge, rows) if judge else None,
+        invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
+    )
+
+
+def _conflicts(heard: Sequence[Heard]) -> tuple[Conflicting, ...]:
+    found = []
+    for each in heard:
+        said = {row.key: row.value for row in each.annotations if row.value is not None}
+        if len(set(said.values())) > 1:
+            ids = tuple(dict.fromkeys(row.id for row in each.annotations))
+            found.append(Conflicting(ids=ids, annotations=said, label=each.label))
+    return tuple(found)
+
+
+def _status(judge: Judge, rows: Sequence[Feedback]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        annotation = judge.memory.annotation(row.key)
+        counts["new" if annotation is None else "unchanged" if annotation.says(row) else "changed"] += 1
+    return dict(counts)
+
+
+def _labels_by_source(annotations: Sequence[Feedback]) -> Mapping[str, Value]:
+    """One label a person, also where they saw the same content under two ids. An unknown source is a person too."""
+    return {row.source: row.value for row in annotations if row.value is not None}
+
+
+def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dict[str, int]:
+    given = Counter(value_text(row.value) for row in rows if row.value is not None)
+    if value_type is not None and value_type.kind in ("bool", "choice"):
+        # A label that nobody gave is worth seeing: a judge cannot learn it from here.
+        return {value_text(label): given[value_text(label)] for label in value_type.labels}
+    return dict(given.most_common())
+
+
+def _alpha(units: list[list[Value]], value_type: ValueType | None) -> float | None:
+    values = [value for unit in units for value in unit]
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    level: Literal["nominal", "ordinal", "interval"] = "nominal"
+    if value_type.kind == "int" if value_type else numeric and all(isinstance(value, int) for value in values):
+        level = "ordinal"
+    elif value_type.kind == "float" if value_type else numeric:
+        level = "interval"
+    return krippendorff_alpha(units, level=level)

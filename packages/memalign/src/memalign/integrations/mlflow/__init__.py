@@ -1,0 +1,30 @@
+"""memalign inside MLflow: the same notebook, one import changed.
+
+    from memalign.integrations.mlflow import MemAlignOptimizer
+
+    aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
+
+Importing this module teaches `mlflow.genai.scorers.get_scorer` and `list_scorers` to read judges that were registered by
+it, and MLflow's judges to ask models of this process (`local:/…`); every other record and model is MLflow's as before.
+Needs `pip install "memalign[mlflow]"`, and neither DSPy nor LiteLLM.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from memalign.errors import ConfigurationError
+
+if find_spec("mlflow") is None:
+    raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "memalign[mlflow]"')
+
+from memalign.integrations.mlflow.adoption import adopt
+from memalign.integrations.mlflow.aligned_judge import MemAlignJudge, as_scorer
+from memalign.integrations.mlflow.in_process_models import teach_embedded
+from memalign.integrations.mlflow.mlflow_optimizer import MemAlignOptimizer
+from memalign.integrations.mlflow.registry_loading import get_scorer, teach_mlflow
+
+__all__ = ["MemAlignJudge", "MemAlignOptimizer", "adopt", "as_scorer", "get_scorer"]
+
+teach_mlflow()
+teach_embedded()

@@ -1,0 +1,260 @@
+"""Examples that are read when their turn comes: a hundred thousand of them never lie in memory together.
+
+They are read twice. The first time every row is checked, so that a bad one is named before anything is spent on the
+others, and only fingerprints are kept; the second time they are given out one by one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import weakref
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, Self
+
+from memalign.errors import InputError, InvalidRows, RowError
+from memalign.io.fields import LABEL_FIELDS, content_needed, differing, given_rows, shown_id, split
+from memalign.io.rows import Row, json_rows, never_empty, read_rows
+from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, Feedback
+
+__all__ = ["Examples", "Index", "check_examples", "mark_of", "read_examples"]
+
+_DIGEST = 32  # bytes of a content hash
+_IN_MEMORY = 1 << 20  # bytes of a generator's examples that are kept without a file
+
+Rows = Iterator[Row | RowError]
+
+
+def mark_of(text: str) -> int:
+    """64 bits that stand for a text: two of a million ids have the same by a chance of 1 in 40 million."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+class Index:
+    """What is remembered of examples that were read: their order, and by what their ids and contents are known again.
+
+    About 170 bytes an example. Places count from 0.
+    """
+
+    def __init__(self, examples: Iterable[Example] = ()) -> None:
+        self._places: dict[int, int] = {}
+        self._digests = bytearray()
+        for example in examples:
+            self.add(example)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, example: Example) -> int:
+        """The place of an example whose id is new."""
+        place = self._places[mark_of(example.id)] = len(self._places)
+        self._digests += bytes.fromhex(example.content_hash)
+        return place
+
+    def place(self, example_id: str) -> int | None:
+        """Where the example of that id stands, None when there is none."""
+        return self._places.get(mark_of(example_id))
+
+    def marks(self) -> Iterator[int]:
+        """`mark_of` every id, in order."""
+        return iter(self._places)
+
+    def content_hash(self, place: int) -> str:
+        """The content hash of the example at `place`."""
+        return self._digests[place * _DIGEST : (place + 1) * _DIGEST].hex()
+
+
+class Examples:
+    """Examples of a file, of a list, or of anything else that can be iterated over, in their order.
+
+    Several people's feedback on one case gives one example, where its content is first; label columns are ignored. Any
+    other id that comes twice is an error, and so is a row without id or content.
+
+    `len` and iterating check everything first (see `check`). What can be read only once, a generator, is put into a
+    temporary file meanwhile. Iterating raises InputError when the file has changed since it was checked.
+    """
+
+    def __init__(self, read: Callable[[], Rows], *, name: str, once: bool) -> None:
+        """`read` gives the rows, again at every call unless they can be read only `once`."""
+        self.name = name
+        self._read = read
+        self._spool: IO[bytes] | None = None
+        if once:
+            self._spool = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # closed with these Examples
+            weakref.finalize(self, self._spool.close)
+        self._index: Index | None = None
+
+    @classmethod
+    def of(
+        cls, given: str | Path | Iterable[Example | Feedback | Mapping[str, Any]], *, name: str = "examples"
+    ) -> Self:
+        """The examples of a file, by its path, or of Examples, Feedback or mappings, which errors call `name`."""
+        if isinstance(given, str | Path):
+            return cls(lambda: read_rows(given), name=str(given), once=False)
+        return cls(lambda: given_rows(given), name=name, once=iter(given) is given)
+
+    @classmethod
+    def of_lines(cls, lines: Iterable[bytes], *, name: str) -> Self:
+        """The examples of JSON lines that can be read only once, such as those of stdin."""
+        return cls(lambda: never_empty(name, json_rows(enumerate(lines, 1))), name=name, once=True)
+
+    @property
+    def index(self) -> Index:
+        """By what the examples are known again. Raises InvalidRows."""
+        self.check()
+        assert self._index is not None  # noqa: S101  # `check` has set it
+        return self._index
+
+    def check(self) -> None:
+        """Read all rows, unless that was done before. Raises InvalidRows with the line and reason of every bad one."""
+        for _ in self.checking():
+            pass
+
+    def checking(self) -> Iterator[None]:
+        """The same, a step for each row: for callers that have something else to do between them."""
+        if self._index is not None:
+            return
+        checked = _Checked()
+        for row in self._read():
+            example = checked.take(row)
+            if example is not None and self._spool is not None:
+                self._spool.write(_spooled(row.line, example))
+            yield
+        checked.end(self.name, self._read if self._spool is None else self._again)
+        self._index = checked.index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __iter__(self) -> Iterator[Example]:
+        index, expected = self.index, 0
+        for row in self._read() if self._spool is None else self._again():
+            example = None if isinstance(row, RowError) else _example(split(row.fields))
+            if example is None:
+                if isinstance(row, RowError):
+                    raise self._changed()
+                continue
+            place = index.place(example.id)
+            if place is None or place > expected or example.content_hash != index.content_hash(place):
+                raise self._changed()
+            if place == expected:  # else another annotation on a case that was there already
+                expected += 1
+                yield example
+        if expected < len(index):
+            raise self._changed()
+
+    def _again(self) -> Rows:
+        assert self._spool is not None  # noqa: S101  # asked by those who have one
+        self._spool.seek(0)
+        for each in self._spool:
+            line, fields = json.loads(each)
+            yield Row(line=line, fields=fields)
+
+    def _changed(self) -> InputError:
+        return InputError(f"{self.name} has changed since it was checked; start again, with a file that stays as it is")
+
+
+def read_examples(path: str | Path) -> list[Example]:
+    """The examples of a JSONL, CSV, JSON or Parquet file; see `Examples`.
+
+    Raises InvalidRows with the line and reason of every bad row, InputError when the file cannot be read or is empty.
+    """
+    return list(Examples.of(path))
+
+
+def check_examples(items: Iterable[Example | Feedback | Mapping[str, Any]], *, name: str = "examples") -> list[Example]:
+    """Examples from Examples, Feedback or mappings, by the same rules; see `Examples`. Raises InvalidRows."""
+    return list(Examples.of(items, name=name))
+
+
+class _Checked:
+    """The first reading: what is wrong, and the index of what is right."""
+
+    def __init__(self) -> None:
+        self.index = Index()
+        self._lines = array("q")  # of each example, the line with its content
+        self._spoken = bytearray()  # of each example, whether its first row was somebody's feedback
+        self._annotations: set[int] = set()
+        self._without: dict[int, tuple[int, str]] = {}  # line and id of feedback whose content has not come yet
+        self._bad: list[RowError] = []
+        self._differing: list[
+            tuple[int, int, Example]
+        ] = []  # position in _bad, line of the other, what differs from it
+
+    def take(self, row: Row | RowError) -> Example | None:
+        """The example, if the row is the first with its content."""
+        if isinstance(row, RowError):
+            self._bad.append(row)
+            return None
+        try:
+            return self._example_of(row)
+        except InputError as error:
+            self._bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
+            return None
+
+    def _example_of(self, row: Row) -> Example | None:
+        fields = split(row.fields)
+        annotation = str(fields.get("source") or UNKNOWN_SOURCE)
+        spoken = any(fields.get(name) is not None for name in ("value", "rationale", "source"))
+        example = _example(fields)
+        if example is None and not spoken:
+            raise InputError(f"no content: {content_needed()}")
+        example_id = fields["id"]
+        if not example_id:
+            raise InputError("id is missing or empty")
+        mark, place = mark_of(example_id), self.index.place(example_id)
+        if place is not None and example is not None and example.content_hash != self.index.content_hash(place):
+            if len(self._differing) < InvalidRows.SHOWN:
+                self._differing.append((len(self._bad), self._lines[place], example))
+            raise InputError(f"its content differs from that of {example_id!r} on line {self._lines[place]}")
+        annotated = mark_of(f"{example_id}@{annotation}") if spoken else 0
+        earlier = self._without.get(mark, (0, ""))[0] if place is None else self._lines[place]
+        if earlier:
+            had = place is None or bool(self._spoken[place])
+            if not spoken or not had or annotated in self._annotations:
+                raise InputError(f"{example_id!r} is on line {earlier} already; an example is judged once")
+        if spoken:
+            self._annotations.add(annotated)
+        if example is None:
+            if place is None:
+                self._without.setdefault(mark, (row.line, example_id))
+            return None
+        if place is not None:
+            return None
+        self._without.pop(mark, None)
+        self.index.add(example)
+        self._lines.append(row.line)
+        self._spoken.append(spoken)
+        return example
+
+    def end(self, name: str, read: Callable[[], Rows]) -> None:
+        """Raise InvalidRows if there was a bad row; `read` gives all rows once more, to say what differs from what."""
+        self._name_differences(read)
+        for line, example_id in self._without.values():
+            self._bad.append(RowError(line=line, reason=f"no content: {content_needed()}", id=example_id))
+        if self._bad:
+            raise InvalidRows(name, sorted(self._bad, key=lambda error: error.line))
+
+    def _name_differences(self, read: Callable[[], Rows]) -> None:
+        if not self._differing:
+            return
+        wanted = {line for _, line, _ in self._differing}
+        first = {row.line: row for row in read() if row.line in wanted and isinstance(row, Row)}
+        for position, line, example in self._differing:
+            if (row := first.get(line)) is not None and (other := _example(split(row.fields))) is not None:
+                reason = f"{differing(other, example)} differ from those of {example.id!r} on line {line}"
+                self._bad[position] = RowError(line=self._bad[position].line, reason=reason, id=example.id[:80])
+
+
+def _example(fields: dict[str, Any]) -> Example | None:
+    """The example of a row's fields, None for one without content."""
+    if not any(name in fields for name in CONTENT_FIELDS):
+        return None
+    return Example(**{name: value for name, value in fields.items() if name not in LABEL_FIELDS})
+
+
+def _spooled(line: int, example: Example) -> bytes:
+    return json.dumps([line, {"id": example.id, **example.content, "meta": example.meta}]).encode() + b"\n"

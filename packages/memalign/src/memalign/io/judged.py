@@ -1,0 +1,316 @@
+"""Judgment files: one JSON object a line, `id` and the Judgment's fields, written as judging goes and resumed from.
+
+Each line also names the `judge` that gave it (a fingerprint) and the `content_hash` of the example, so that a verdict
+of another judge, or on an example that has changed since, is never taken for this one's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, NamedTuple, Self, overload
+
+import msgspec
+
+from memalign.errors import InputError
+from memalign.io.atomic import atomic_write, is_device, target_of
+from memalign.io.examples import Index, mark_of
+from memalign.io.file_lock import lock_file
+from memalign.types import Example, Judgment, json_line
+
+__all__ = ["JudgmentFile", "JudgmentWriter", "Judgments", "read_judgments"]
+
+_START = b'{"id":'  # how every line of ours begins; by it a cut line is told from somebody else's text
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    judge: str
+    content_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgmentFile:
+    """A judgment file: the fingerprint of the judge that wrote it, and its judgments by id, in the file's order.
+
+    `contents` has the content hash of each example as it was judged, by id.
+    """
+
+    judge: str
+    judgments: Mapping[str, Judgment]
+    contents: Mapping[str, str]
+
+
+def read_judgments(path: str | Path) -> JudgmentFile:
+    """The judgments of a file that `JudgmentWriter` wrote, those with an error included.
+
+    A last line that a crash cut off is left out. Raises InputError when the file is missing, empty or something else.
+    """
+    judge, judgments, contents = "", {}, {}
+    for line in _read(Path(path)):
+        judge = line.head.judge
+        judgments[line.head.id] = line.judgment
+        contents[line.head.id] = line.head.content_hash
+    if not judgments:
+        raise InputError(f"{path} has no judgment")
+    return JudgmentFile(judge=judge, judgments=judgments, contents=contents)
+
+
+class JudgmentWriter:
+    """Writes judgments as they come, one flushed line each, and takes up where an earlier run stopped.
+
+    `id in writer` says whether an example has its judgment already: made by an earlier run of the same `judge` (a
+    fingerprint), or written since. Opening an existing file removes lines with an error and a last line that a crash cut
+    off. With `examples`, lines whose example has changed since are removed too, and closing puts the lines into the order
+    of the examples, those of other ids at the end. Of what is in the file only the place of each line is kept in memory.
+
+    Raises InputError, and leaves the file as it is, when it was written by another judge or by another program, is being
+    written by another run, or cannot be written.
+    """
+
+    def __init__(self, path: str | Path, *, judge: str, examples: Index | Iterable[Example] = ()) -> None:
+        """Open `path` for writing, and find what an earlier run left there."""
+        self._path = target_of(Path(path))
+        if is_device(self._path):
+            raise InputError(f"{path} is no file, and judgments are read again from theirs; name a file")
+        self._judge = judge
+        self._index = examples if isinstance(examples, Index) else Index(examples)
+        self._begins = array("q", [-1]) * len(self._index)  # where the line of each example begins
+        self._others: dict[int, int] = {}  # the same of other ids, by their mark
+        self._failed: set[int] = set()  # the marks of ids whose line had an error
+        # Both beside the file: it is replaced at times. Two runs would take each other's lines away.
+        self._beside = self._path.parent / f".{self._path.name}.lock"
+        self._fresh = self._path.parent / f".{self._path.name}.fresh"
+        try:
+            lock = lock_file(self._beside)
+            if lock is None:
+                raise InputError(f"{path} is being written by another run; wait for it, or name another output file")
+            self._lock = lock
+            try:
+                self._fresh.unlink(missing_ok=True)  # a run that was killed may have left it
+                if self._path.exists():
+                    self._take_up()
+                self._file = self._path.open("ab")
+            except BaseException:
+                self._unlock()
+                raise
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}") from None
+        self._end = self._path.stat().st_size
+
+    @classmethod
+    def open(cls, path: str | Path, *, judge: str, examples: Index | Iterable[Example] = ()) -> Self:
+        """The same as the constructor, in the word that files use."""
+        return cls(path, judge=judge, examples=examples)
+
+    def __contains__(self, example_id: object) -> bool:
+        if not isinstance(example_id, str):
+            return False
+        place = self._index.place(example_id)
+        return mark_of(example_id) in self._others if place is None else self._begins[place] >= 0
+
+    def failed(self, example_id: str) -> bool:
+        """Whether an earlier run asked about the example and got an error."""
+        return mark_of(example_id) in self._failed
+
+    def write(self, example_id: str, judgment: Judgment) -> None:
+        """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
+        if example_id in self:
+            raise InputError(f"{example_id!r} has its judgment in {self._path} already")
+        place = self._index.place(example_id)
+        content_hash = "" if place is None else self._index.content_hash(place)
+        head = {"id": example_id, "judge": self._judge, "content_hash": content_hash}
+        line = json_line(head | msgspec.structs.asdict(judgment))
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except OSError as error:
+            raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
+        if place is None:
+            self._others[mark_of(example_id)] = self._end
+        else:
+            self._begins[place] = self._end
+        self._end += len(line)
+
+    def judgments(self, otherwise: Judgment | None = None) -> Judgments:
+        """The judgments of the examples, in their order, read when they are asked for, once this writer is closed.
+
+        An example without a line has the judgment `otherwise`.
+        """
+        return Judgments(self._path, array("Q", self._index.marks()), self._begins, otherwise)
+
+    def close(self) -> None:
+        """Close the file and put its lines into the order of the examples."""
+        if self._file.closed:
+            return
+        try:
+            self._file.close()
+            begins = chain((begin for begin in self._begins if begin >= 0), self._others.values())
+            if any(begin > following for begin, following in pairwise(begins)):
+                self._rewrite()
+        except OSError as error:
+            raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        with contextlib.suppress(OSError):  # Windows removes no open file; what is left there is empty
+            self._beside.unlink(missing_ok=True)
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        """Give the writer itself; leaving the block closes it, whatever happened."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+    def _take_up(self) -> None:
+        clean, end = True, 0  # whether every line stays, as it is
+        for line in _read(self._path):
+            if line.head.judge != self._judge:
+                raise InputError(
+                    f"{self._path} holds judgments of judge {line.head.judge}, this one is {self._judge}; name another "
+                    "output file, or delete that one to judge again"
+                )
+            place, mark = self._index.place(line.head.id), mark_of(line.head.id)
+            earlier = self._others.pop(mark, -1) if place is None else self._begins[place]
+            judged = line.head.content_hash
+            unchanged = place is None or not judged or judged == self._index.content_hash(place)
+            kept = line.judgment.error is None and unchanged
+            clean = clean and kept and line.whole and earlier < 0
+            if line.judgment.error is not None:
+                self._failed.add(mark)
+            if place is not None:
+                self._begins[place] = line.begin if kept else -1
+            elif kept:
+                self._others[mark] = line.begin
+            end = line.begin + line.size
+        if not clean or end != self._path.stat().st_size:
+            self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Only the lines that count, those of examples first and in their order."""
+        begins, others, at = array("q", self._begins), dict(self._others), 0
+        # Under one name, which the lock guards: what a run leaves that is killed here, the next one takes away.
+        with atomic_write(self._path, beside=self._fresh) as new, self._path.open("rb") as old:
+            for place, begin in enumerate(begins):
+                if begin >= 0:
+                    begins[place], at = at, at + _copy(old, begin, new)
+            for mark, begin in others.items():
+                others[mark], at = at, at + _copy(old, begin, new)
+        # In place: judgments that were given out point to these.
+        self._begins[:] = begins
+        self._others.update(others)
+
+
+class Judgments(Sequence[Judgment]):
+    """The judgments of a run in the order of its examples, read from the file whenever one is asked for.
+
+    Raises InputError when the file is no longer what the run left. Equal to any sequence of equal judgments.
+    """
+
+    def __init__(self, path: Path, marks: array[int], begins: array[int], otherwise: Judgment | None) -> None:
+        """`begins` has where in `path` each line begins, -1 for none; `marks` what its id is known by."""
+        self._path = path
+        self._marks = marks
+        self._begins = begins
+        self._otherwise = otherwise
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    @overload
+    def __getitem__(self, index: int) -> Judgment: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Judgment]: ...
+    def __getitem__(self, index: int | slice) -> Judgment | list[Judgment]:
+        if isinstance(index, slice):
+            return list(self._at(range(*index.indices(len(self)))))
+        return next(self._at((range(len(self))[index],)))
+
+    def __iter__(self) -> Iterator[Judgment]:
+        return self._at(range(len(self)))
+
+    def __reversed__(self) -> Iterator[Judgment]:
+        return self._at(range(len(self) - 1, -1, -1))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(one == each for one, each in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # as a list has none
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} judgments in {self._path}>"
+
+    def _at(self, places: Iterable[int]) -> Iterator[Judgment]:
+        try:
+            with self._path.open("rb") as file:
+                for place in places:
+                    yield self._one(file, place)
+        except OSError as error:
+            raise InputError(f"{self._path} cannot be read: {error.strerror}") from None
+
+    def _one(self, file: BinaryIO, place: int) -> Judgment:
+        if (begin := self._begins[place]) < 0:
+            if self._otherwise is None:
+                raise InputError(f"example {place + 1} has no judgment in {self._path}")
+            return self._otherwise
+        file.seek(begin)
+        line = file.readline()
+        try:
+            if mark_of(msgspec.json.decode(line, type=_Head).id) == self._marks[place]:
+                return msgspec.json.decode(line, type=Judgment)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        raise InputError(f"{self._path} was changed since these judgments were written to it; read it anew")
+
+
+def _copy(old: BinaryIO, begin: int, new: BinaryIO) -> int:
+    old.seek(begin)
+    return new.write(old.readline().rstrip(b"\r\n") + b"\n")
+
+
+class _Line(NamedTuple):
+    """One line: what it says, where it begins, its bytes, and whether it ends in a line break and nothing else."""
+
+    head: _Head
+    judgment: Judgment
+    begin: int
+    size: int
+    whole: bool
+
+
+def _read(path: Path) -> Iterator[_Line]:
+    """The lines of a judgment file; a cut last line is left out."""
+    begin = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    head = msgspec.json.decode(line, type=_Head)
+                    judgment = msgspec.json.decode(line, type=Judgment)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    cut = not line.endswith(b"\n") and line.startswith(_START[: len(line)])
+                    if cut and not isinstance(error, msgspec.ValidationError):
+                        return
+                    raise InputError(
+                        f"{path}, line {number}, is not a judgment ({error}); name another output file"
+                    ) from None
+                whole = line.endswith(b"\n") and not line.endswith(b"\r\n")
+                yield _Line(head, judgment, begin, len(line), whole)
+                begin += len(line)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,74 @@
+"""Rows of a Parquet file, some hundred at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from memalign.errors import ConfigurationError, InputError, RowError
+from memalign.io.rows import Row
+
+__all__ = ["parquet_rows"]
+
+_BATCH = 256
+_BUFFER = 1 << 20  # bytes read ahead of a column; without it a column of a row group is read whole
+
+
+def parquet_rows(path: Path) -> Iterator[Row | RowError]:
+    """The rows of a Parquet file; a line is the 1-based number of the row.
+
+    Structs are objects, lists arrays, maps arrays of pairs; times are ISO 8601 text. Raises ConfigurationError without pyarrow,
+    InputError for a file that cannot be read or has no column id.
+    """
+    try:
+        import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
+        import pyarrow.parquet as pq  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    except ImportError:
+        raise ConfigurationError(f'reading {path} needs pyarrow: pip install "memalign[parquet]"') from None
+    try:
+        with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+            names = list(file.schema_arrow.names)
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise InputError(f"{path}: {', '.join(twice)} is there twice; every column needs a name of its own")
+            if "id" not in names:
+                raise InputError(f"{path} has no column id; its columns: {', '.join(names)[:200]}")
+            number = 0
+            for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
+                for fields in batch.to_pylist():
+                    number += 1
+                    yield _row(number, fields)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is no readable Parquet file: {error}") from None
+
+
+def _row(number: int, fields: dict[str, Any]) -> Row | RowError:
+    try:
+        return Row(line=number, fields={name: _plain(value) for name, value in fields.items()})
+    except InputError as error:
+        return RowError(line=number, reason=str(error))
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it."""
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, bytes):
+        raise InputError("a cell holds bytes; a column is text, a number, a boolean, a list or a struct")
+    return value

@@ -1,0 +1,8 @@
+"""The judge: working memory, prompt, verdict; on one item or on many."""
+
+from memalign.judge.batch import Progress, signature_of
+from memalign.judge.instructions import named_fields
+from memalign.judge.judge import Judge
+from memalign.judge.prepare import Prepared
+
+__all__ = ["Judge", "Prepared", "Progress", "named_fields", "signature_of"]

@@ -1,0 +1,218 @@
+"""Many items: at most so many at a time, in order, resumed from what an earlier run wrote, within a ceiling of cost.
+
+Items are read when their turn comes, and with `out` their judgments go to the file as they come, so that memory stays
+flat however many there are, and one slow item holds up nobody. The file is put into order at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memalign import aio
+from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
+from memalign.io import Examples, JudgmentWriter
+from memalign.judge.spend_limit import RunSpend, SpendLimit
+from memalign.models.provider_errors import PromptTooLong
+from memalign.models.resolve import resolve
+from memalign.prompts import prompts_hash
+from memalign.types import Example, Judgment, Usage
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
+
+__all__ = ["NOT_JUDGED", "OnJudgment", "Progress", "judge_many", "signature_of"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with the phase, how many are done, and how many there are."""
+
+OnJudgment = Callable[[str, Judgment], None]
+"""Called with the id and the judgment of every item that this run judged, errors included, as soon as it is kept."""
+
+NOT_JUDGED = "NotJudged: "
+"""How the error of an item begins that the run stopped before."""
+
+_TURN = 100  # rows that are read without letting others run
+_HOPELESS = 32  # failed calls in a row, or twice what is in flight: nothing works
+_PATIENCE = 600.0  # seconds after the last answer in which a server may come back
+
+
+async def judge_many(
+    judge: Judge,
+    examples: Examples | Iterable[Example | Mapping[str, Any]] | str | Path,
+    *,
+    concurrency: int | None,
+    out: str | Path | None,
+    progress: Progress | None = None,
+    max_cost: float | SpendLimit | None = None,
+    on_judgment: OnJudgment | None = None,
+) -> Sequence[Judgment]:
+    """See `Judge.ajudge_many`; a Ceiling may be that of other runs too."""
+    if concurrency is not None and (
+        isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
+    ):
+        raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
+    if isinstance(examples, Example | Mapping) or not isinstance(examples, Examples | Iterable | str | Path):
+        raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
+    spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
+    source = examples if isinstance(examples, Examples) else Examples.of(examples)
+    for step, _ in enumerate(source.checking()):
+        if step % _TURN == 0:
+            await asyncio.sleep(0)
+    model = resolve(judge.model)
+    run = _Run(
+        judge,
+        source,
+        limit=concurrency or model.limits.concurrency,
+        run_spend=None if spend_limit is None else spend_limit.run_spend(),
+        progress=progress,
+        on_judgment=on_judgment,
+    )
+    if out is None:
+        judgments: list[Judgment | None] = [None] * len(source)
+        await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment))
+        return [judgment or run.not_judged() for judgment in judgments]
+    with JudgmentWriter.open(Path(out), judge=signature_of(judge), examples=source.index) as writer:
+        await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
+    return writer.judgments(otherwise=run.not_judged())
+
+
+def signature_of(judge: Judge) -> str:
+    """Who wrote a judgment: name, fingerprint by the model that judges, and the wording of the prompts.
+
+    A model that is left to the environment may be another one when a file of judgments is resumed, and so may memalign.
+    """
+    return f"{judge.name}@{judge.replace(model=resolve(judge.model)).fingerprint}-{prompts_hash()[:6]}"
+
+
+def _may_be_hopeless(error: ModelError | InputError, *, again: bool) -> bool:
+    """Whether the next item may well fail too, or the item alone is at fault, as one that is rejected `again`."""
+    if isinstance(error, ModelRejected):
+        return not again and not isinstance(error, PromptTooLong)
+    return isinstance(error, ModelUnavailable | RateLimited)
+
+
+class _Run:
+    """One run over all items of a source."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        source: Examples,
+        *,
+        limit: int,
+        run_spend: RunSpend | None,
+        progress: Progress | None,
+        on_judgment: OnJudgment | None,
+    ) -> None:
+        self._judge = judge
+        self._source = source
+        self._limit = limit
+        self._run_spend = run_spend
+        self._progress = progress
+        self._on_judgment = on_judgment
+        self._finished = self._failed_in_a_row = 0
+        self._last_answer = -math.inf
+        self._stopped = ""
+
+    def not_judged(self) -> Judgment:
+        """The judgment of every item that the run stopped before."""
+        spent = "" if self._run_spend is None else f" (${self._run_spend.spend_limit.spent:.4g} spent)"
+        hint = "run it again with the same `out` (-o) to go on from there"
+        return Judgment(error=f"{NOT_JUDGED}{self._stopped}{spent}; {hint}", memory_hash=self._judge.memory.hash)
+
+    async def all(self, keep: Callable[[int, str, Judgment], None], earlier: JudgmentWriter | None = None) -> None:
+        """Judge all items but those that `earlier` runs judged; `keep` is given place, id and judgment of each."""
+        total = len(self._source)
+        waiting = enumerate(self._source)
+        first_is_known = asyncio.Event()
+        skipped = 0
+
+        async def step() -> bool:
+            """Judge the next item; False where there is none, or the run stopped."""
+            nonlocal skipped
+            if not self._may_go_on():
+                return False
+            # Workers share one iterator: each takes the next item when it is free.
+            place, example = next(waiting, (-1, None))
+            if example is None:
+                return False
+            if earlier is not None and example.id in earlier:
+                skipped += 1
+                if skipped % _TURN == 0:
+                    await asyncio.sleep(0)
+            else:
+                judgment = await self._judged(example, again=earlier is not None and earlier.failed(example.id))
+                keep(place, example.id, judgment)
+                if self._on_judgment is not None:
+                    self._on_judgment(example.id, judgment)
+                self._check(judgment)
+            self._finished += 1
+            if self._progress is not None:
+                self._progress("judge", self._finished, total)
+            return True
+
+        async def work(number: int) -> None:
+            if self._run_spend is not None and number > 0:
+                await first_is_known.wait()
+            elif self._run_spend is not None:
+                await self._make_first_calls(step)
+                first_is_known.set()
+            while await step():
+                pass
+
+        await aio.together(work(number) for number in range(min(self._limit, total)))
+
+    async def _make_first_calls(self, step: Callable[[], Awaitable[bool]]) -> None:
+        """One item after the other, until it is known what one costs: what fails for free does not tell."""
+        while self._run_spend is not None and not self._run_spend.known:
+            async with (
+                self._run_spend.spend_limit.first
+            ):  # for one item at a time: a run whose model is down holds up no other
+                if not await step():
+                    return
+
+    def _may_go_on(self) -> bool:
+        if self._run_spend is not None and not self._run_spend.room():
+            self._stopped = self._stopped or f"one more would pass the ceiling of ${self._run_spend.spend_limit.most:g}"
+        return not self._stopped
+
+    async def _judged(self, example: Example, *, again: bool) -> Judgment:
+        if self._run_spend is not None:
+            self._run_spend.begin()
+        try:
+            judgment = await self._judge.ajudge(example)
+        except (ModelError, InputError) as error:
+            usage = (error.usage if isinstance(error, ModelError) else None) or Usage()
+            reason = f"{type(error).__name__}: {error}"
+            if _may_be_hopeless(error, again=again):
+                self._note_failure(reason)
+            return Judgment(error=reason, memory_hash=self._judge.memory.hash, usage=usage)
+        self._failed_in_a_row = 0
+        self._last_answer = time.monotonic()
+        return judgment
+
+    def _note_failure(self, reason: str) -> None:
+        """Give up where nothing works: a server that is down would cost every item all its attempts."""
+        self._failed_in_a_row += 1
+        silent = time.monotonic() - self._last_answer
+        side_by_side = 1 if self._run_spend is not None and not self._run_spend.known else self._limit
+        if self._failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
+            self._stopped = self._stopped or f"{self._failed_in_a_row} items in a row failed, the last with {reason}"
+
+    def _check(self, judgment: Judgment) -> None:
+        """Count the cost of a judgment that is kept. Raises ConfigurationError when a ceiling cannot hold."""
+        if self._run_spend is None:
+            return
+        cost = judgment.usage.cost
+        self._run_spend.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
+        if cost is None:
+            raise ConfigurationError(
+                f"max_cost cannot hold: what a call of {judgment.model or self._judge.model_name} costs is not known (the "
+                "price list has no such model at this address, or the server counts no tokens); leave the ceiling out "
+                "(--max-cost, max_cost), and limit the examples instead"
+            )

@@ -1,0 +1,284 @@
+"""Judge: instructions, a value type, a model and a memory; immutable, and callable on one item or many."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memalign import aio
+from memalign.content import check_fields
+from memalign.errors import ConfigurationError, InputError
+from memalign.judge.batch import OnJudgment, Progress, judge_many
+from memalign.judge.instructions import checked_instructions, named_fields
+from memalign.judge.parameters import SAID_BESIDE, checked_parameters
+from memalign.judge.prepare import Prepared, budget_of, prepare
+from memalign.judge.verdict import decide
+from memalign.memory.budget import Budget
+from memalign.memory.model import Memory
+from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models.resolve import WORDLLAMA, canonical_name, resolve, resolve_embedding
+from memalign.types import CONTENT_FIELDS, Example, Judgment, canonical_json
+from memalign.values import ValueType
+
+if TYPE_CHECKING:
+    from memalign.align import AlignResult, MemAlign
+    from memalign.types import Feedback
+
+__all__ = ["Judge"]
+
+_NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """An LLM judge: says of an item what the experts who taught it would say.
+
+    `instructions` is the author's text; `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
+    `{{ trace }}` in it name fields of the item and stay as written. `feedback_value_type` is bool, a Literal of strings,
+    a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). `model` is a name
+    such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
+    at the first call. `retrieval_k` is how many similar past cases a judgment sees: None means as
+    many as suit the model (5, for the embedded ones 3), or none where an align found the judge better without;
+    an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, timeout (seconds), and:
+
+    - `verdict`: "reasoned" (a brief reason, then the verdict: the default) or "direct" (the verdict alone, by the
+      probabilities of the labels where the endpoint tells them; for whole numbers by the expected score);
+    - `samples`: how many answers to draw (temperature 0.7 unless set) and average;
+    - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
+    - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0 for the outline alone);
+    - `calibrate`: give a `calibrated_value` beside the value, by a regression on the memory's own cases (30 or more; on by default for
+      embedded models);
+    - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
+
+    Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
+    `replace` return a new judge.
+    """
+
+    name: str
+    instructions: str
+    feedback_value_type: Any
+    model: str | ChatModel | None = None
+    embedding_model: str | EmbeddingModel | None = None
+    retrieval_k: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise InputError("a judge's name is 1 to 100 characters of valid Unicode on one line, without slashes")
+        checked_instructions(self.instructions)
+        k = self.retrieval_k
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
+            raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
+        object.__setattr__(self, "parameters", checked_parameters(self.parameters, self.value_type))
+        # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
+        object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
+
+    # -- what the judge is ---------------------------------------------------------------------------------------
+
+    @property
+    def value_type(self) -> ValueType:
+        """The value type in its parsed form."""
+        return ValueType.of(self.feedback_value_type)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of an item that the instructions name; others are not shown to the model."""
+        return named_fields(self.instructions)
+
+    @property
+    def model_name(self) -> str | None:
+        """The model's name, or None while it is left to the environment."""
+        return self.model if isinstance(self.model, str) or self.model is None else self.model.name
+
+    @property
+    def embedding_model_name(self) -> str | None:
+        """The embedding model's name, or None for the in-process one."""
+        given = self.embedding_model
+        return given if isinstance(given, str) or given is None else given.name
+
+    @property
+    def _other_embedding_model(self) -> str | None:
+        """The embedding model in one spelling; None for the in-process one, however it was named or wrapped."""
+        name = self.embedding_model_name
+        if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name):
+            return None
+        try:
+            return canonical_name(name)
+        except ConfigurationError:  # the name of an object, which no provider needs to know
+            return name
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over everything that can change a verdict: text, type, models, parameters, memory."""
+        parts = {
+            "instructions": self.instructions,
+            "value_type": self.value_type.spec,
+            "model": self.model_name,
+            "retrieval_k": self.retrieval_k if self.memory else None,  # nothing to retrieve, nothing to tell apart
+            "parameters": dict(self.parameters),
+            "memory": self.memory.hash,
+        }
+        # Left out where it finds nothing or is the usual one: fingerprints of such judges are older than this part.
+        if self.memory and (embedding := self._other_embedding_model) is not None:
+            parts["embedding_model"] = embedding
+        return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+
+    def replace(self, **changes: Any) -> Judge:
+        """A judge with other settings and the same memory.
+
+        What was measured with the old model or instructions is stale from then on: see `stale_pre_alignment`.
+        """
+        return replace(self, **changes)
+
+    def without_memory(self) -> Judge:
+        """The unaligned judge: the same in all but its memory, which is empty."""
+        return replace(self, memory=Memory(authority=self.memory.authority, policy=self.memory.policy))
+
+    @property
+    def base_fingerprint(self) -> str:
+        """16 hex digits over instructions, value type, model and parameters: what a pre-alignment verdict was made with."""
+        made_with = {key: value for key, value in self.parameters.items() if key not in SAID_BESIDE}
+        return self.replace(memory=Memory(), parameters=made_with).fingerprint  # whose label counts is no part of it
+
+    def misfit(self, row: Feedback) -> str | None:
+        """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""
+        case = self.memory.case(row.id)
+        content = row.content or (case.example.content if case else {})
+        missing = next((name for name in self.fields if name not in content), None)
+        return f"the judge's instructions name {{{{ {missing} }}}}, and the row has none" if missing else None
+
+    def stale_pre_alignment(self) -> tuple[str, ...]:
+        """Ids of cases whose pre-alignment verdict was made with other instructions, another model or other parameters."""
+        current = self.base_fingerprint
+        return tuple(
+            case.id for case in self.memory.cases if case.pre_alignment and case.pre_alignment.judge != current
+        )
+
+    # -- judging -------------------------------------------------------------------------------------------------
+
+    def __call__(self, example: Example | None = None, /, **fields: Any) -> Judgment:
+        """Judge one item, given as an Example or as keyword arguments `inputs`, `outputs`, …; see `ajudge`."""
+        return aio.run(self.ajudge(example, **fields))
+
+    async def ajudge(self, example: Example | None = None, /, **fields: Any) -> Judgment:
+        """Judge one item with working memory: guidelines, and the most useful past cases.
+
+        Raises InputError when a field that the instructions name is missing, and a ModelError when the model fails.
+        """
+        if example is None:
+            unknown = sorted(set(fields) - {*CONTENT_FIELDS, "id"})
+            if unknown:
+                raise InputError(f"unknown field {unknown[0]!r}; fields: {', '.join(CONTENT_FIELDS)}")
+            example = Example(**{"id": "item"} | fields)
+        elif fields:
+            raise InputError("give an Example or fields, not both")
+        elif not isinstance(example, Example):
+            raise InputError(
+                f"give the item's fields by name, judge(inputs=…, outputs=…), or an Example, not a {type(example).__name__}"
+            )
+        self._check(example)
+        return await decide(self, example)
+
+    def _check(self, example: Example) -> None:
+        missing = [name for name in self.fields if name not in example.content]
+        if missing:
+            raise InputError(f"{example.id}: the instructions name {{{{ {missing[0]} }}}}, and the item has none")
+        check_fields(example.id, example.content)  # an image, or a conversation that is none
+        _ = example.content_hash  # raises InputError for what is no JSON value
+
+    async def prepare(self, example: Example, model: ChatModel | None = None) -> Prepared:
+        """What the judge would ask `model` (None: its own) about an item, without asking; see `ajudge` for the errors."""
+        self._check(example)
+        return await prepare(self, example, model or resolve(self.model))
+
+    def budget(self) -> Budget:
+        """Tokens that each part of a prompt for the judge's model may take. Raises ConfigurationError without a model."""
+        return budget_of(self, resolve(self.model).limits)
+
+    def judge_many(
+        self,
+        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        *,
+        concurrency: int | None = None,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+        max_cost: float | None = None,
+        on_judgment: OnJudgment | None = None,
+    ) -> Sequence[Judgment]:
+        """Judge many items; see `ajudge_many`."""
+        return aio.run(
+            self.ajudge_many(
+                examples,
+                concurrency=concurrency,
+                out=out,
+                progress=progress,
+                max_cost=max_cost,
+                on_judgment=on_judgment,
+            )
+        )
+
+    async def ajudge_many(
+        self,
+        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        *,
+        concurrency: int | None = None,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+        max_cost: float | None = None,
+        on_judgment: OnJudgment | None = None,
+    ) -> Sequence[Judgment]:
+        """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
+
+        `examples` are Examples, mappings with the same fields, or the path of a file of them (JSONL, CSV, Parquet); all
+        are checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
+        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines; an `out`
+        that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
+        file alone: what comes back reads each when it is asked for.
+
+        `max_cost` is what this run may spend, in dollars. Where it is reached, or where dozens in a row failed and none
+        was answered, the run stops, and the rest have an error that begins with `NotJudged`. Raises ConfigurationError
+        where the model's price is not known. `on_judgment` is called with the id and the judgment of each item that was
+        judged in this run, `progress` with "judge", how many are done and how many there are.
+        """
+        return await judge_many(
+            self,
+            examples,
+            concurrency=concurrency,
+            out=out,
+            progress=progress,
+            max_cost=max_cost,
+            on_judgment=on_judgment,
+        )
+
+    # -- learning and forgetting: the work is done in memalign.align -----------------------------------------------
+
+    def align(
+        self,
+        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
+        *,
+        optimizer: MemAlign | None = None,
+        skip_invalid: bool = False,
+        progress: Progress | None = None,
+    ) -> AlignResult:
+        """Learn from feedback: a path, Feedback objects or flat mappings. See `MemAlign.align`."""
+        return aio.run(self._optimizer(optimizer).align(self, feedback, skip_invalid=skip_invalid, progress=progress))
+
+    def unalign(
+        self,
+        *keys: str,
+        source: str | None = None,
+        optimizer: MemAlign | None = None,
+        progress: Progress | None = None,
+    ) -> AlignResult:
+        """Forget feedback and all that came from it: all annotations on `t-17`, one `t-17@ana`, or all of a `source`."""
+        return aio.run(self._optimizer(optimizer).unalign(self, *keys, source=source, progress=progress))
+
+    def _optimizer(self, optimizer: MemAlign | None) -> MemAlign:
+        from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
+
+        return optimizer or MemAlign()

@@ -1,0 +1,166 @@
+"""Asking the model, once or several times, and making one Judgment of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
+from memalign.judge.calibrator import calibrate, calibrates
+from memalign.judge.prepare import Prepared, prepare
+from memalign.judge.samples import Sample, count, label_texts
+from memalign.judge.trace_reading import read_trace
+from memalign.judge.trace_tools import SWAPPED, TOOL_CALL_NOTE
+from memalign.models.base import ChatModel, ChatReply
+from memalign.models.resolve import resolve
+from memalign.types import Example, Judgment, Usage
+from memalign.values import Value, value_text
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
+
+__all__ = ["decide", "sides_of", "swapped"]
+
+
+class _Answered(msgspec.Struct, frozen=True):
+    sample: Sample
+    usage: Usage
+
+
+async def decide(judge: Judge, example: Example) -> Judgment:
+    """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
+    model, settings = resolve(judge.model), judge.parameters
+    names = sides_of(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
+    prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)
+    asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]
+    if names:
+        turned = swapped(example, names)
+        try:
+            other, more = await read_trace(judge, turned, await prepare(judge, turned, model), model)
+        except ModelError as error:
+            # The tool calls on the item as it stands are paid all the same.
+            error.usage = reading + (error.usage or Usage())
+            raise
+        asked.append((other, names))
+        reading += more
+        prepared = _both(prepared, other)
+    samples = settings.get("samples", 1)
+    questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
+    answered = await _all(questions, spent=reading)
+    outcome = count([each.sample for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
+    calibrated = await calibrate(judge, example, outcome.value) if calibrates(judge, model.limits) else None
+    confidence, least = outcome.confidence, settings.get("abstain_below", 0)
+    unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
+    return Judgment(
+        value=outcome.value,
+        rationale=outcome.rationale,
+        confidence=confidence,
+        probabilities=_keyed(outcome.chances),
+        calibrated_value=max(calibrated, key=lambda label: calibrated[label]) if calibrated else None,
+        calibrated_probabilities=_keyed(calibrated),
+        abstained=confidence is not None and confidence < least,
+        guideline_ids=prepared.guideline_ids,
+        example_ids=prepared.example_ids,
+        memory_hash=judge.memory.hash,
+        model=model.name,
+        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + reading),
+        notes=(*prepared.notes, *(unsure if least and confidence is None else ())),
+    )
+
+
+def _both(one: Prepared, other: Prepared) -> Prepared:
+    """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
+    own = (note for note in other.notes if note not in one.notes or note.startswith(TOOL_CALL_NOTE))
+    return msgspec.structs.replace(
+        one,
+        guideline_ids=tuple(dict.fromkeys((*one.guideline_ids, *other.guideline_ids))),
+        example_ids=tuple(dict.fromkeys((*one.example_ids, *other.example_ids))),
+        notes=(*one.notes, *(f"{SWAPPED}{note}" for note in own)),
+        seconds={phase: seconds + other.seconds.get(phase, 0.0) for phase, seconds in one.seconds.items()},
+    )
+
+
+async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, names: Mapping[str, str], number: int) -> _Answered:
+    request, started = prepared.request, time.perf_counter()
+    if number:  # the first sample has the judge's own seed
+        request = msgspec.structs.replace(request, seed=(request.seed or 0) + number)
+    reply = await model.complete(request)
+    try:
+        value = judge.value_type.parse(reply.data.get("value"))
+    except InvalidValue as error:
+        # Not what it answered: errors are kept, in ledgers and judgments, and may not carry anyone's words along.
+        allowed = judge.value_type.allowed
+        raise InvalidOutput(
+            f"{model.name} answered outside the value type; allowed: {allowed}", usage=reply.usage
+        ) from error
+    rationale = str(reply.data.get("rationale") or "").strip() or None
+    sample = Sample(value=value, rationale=rationale, chances=_chances(judge, reply))
+    usage = reply.usage + Usage(seconds={"model": time.perf_counter() - started})
+    return _Answered(sample.renamed(names), usage)
+
+
+def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
+    if reply.probabilities is None:
+        return None
+    return {label: reply.probabilities.get(text, 0.0) for text, label in label_texts(judge.value_type).items()}
+
+
+async def _all(calls: Sequence[Coroutine[Any, Any, _Answered]], *, spent: Usage) -> list[_Answered]:
+    """Every answer; one that fails fails the judgment, which then says what all cost, and what was `spent` before."""
+    if len(calls) == 1:
+        # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and then look
+        # through the many connections that have become idle meanwhile. That costs more than everything else here.
+        try:
+            return [await calls[0]]
+        except ModelError as error:
+            error.usage = spent + (error.usage or Usage())
+            raise
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, _Answered):
+            spent += result.usage
+        elif isinstance(result, ModelError):
+            spent += result.usage or Usage()
+    for result in results:
+        if isinstance(result, ModelError):
+            result.usage = spent
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if isinstance(result, _Answered)]
+
+
+def sides_of(judge: Judge, example: Example) -> dict[str, str]:
+    """The two choices under which the item shows its sides, each with the other one.
+
+    Raises InputError where none of its fields has two of the judge's choices for keys.
+    """
+    choices = set(judge.value_type.choices)
+    for name in judge.fields:
+        field = example.content.get(name)
+        if isinstance(field, dict) and len(sides := sorted(choices & set(field))) == 2:
+            return {sides[0]: sides[1], sides[1]: sides[0]}
+    raise InputError(
+        f"{example.id}: swap needs a field with two of the judge's choices for keys, such as "
+        f'{{"{judge.value_type.choices[0]}": …, "{judge.value_type.choices[1]}": …}}; this item has none'
+    )
+
+
+def swapped(example: Example, names: Mapping[str, str]) -> Example:
+    """The item with its two sides, `sides_of` it, in each other's place."""
+
+    def turned(field: Any) -> Any:
+        if not isinstance(field, dict) or not names.keys() <= field.keys():
+            return field
+        return {key: field[names.get(key, key)] for key in field}
+
+    return msgspec.structs.replace(example, **{name: turned(value) for name, value in example.content.items()})
+
+
+def _keyed(chances: Mapping[Value, float] | None) -> dict[str, float] | None:
+    if chances is None:
+        return None
+    return {value_text(label): p for label, p in chances.items()}

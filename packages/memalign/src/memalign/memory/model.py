@@ -1,0 +1,408 @@
+"""Memory: everything a judge has learned, as one immutable value.
+
+Episodic memory is the cases, each with every annotation on it and the judge's own verdict before learning (its pre-alignment verdict).
+Semantic memory is the guidelines. Shards say which pieces of feedback are distilled together, and so bound what a
+guideline can be exposed to. Withdrawn feedback leaves only its key behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from memalign.errors import UnknownKey
+from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_strength
+from memalign.memory.precedence import Relation, precedence
+from memalign.memory.text_search import Finder
+from memalign.types import Example, Feedback, Guideline, LedgerState, canonical_json, feedback_key
+from memalign.values import Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Annotation", "Case", "LedgerEntry", "Memory", "PreAlignmentVerdict", "Shard", "Tombstone"]
+
+
+class Annotation(msgspec.Struct, frozen=True, kw_only=True):
+    """One person's feedback on one case, and what became of it."""
+
+    id: str
+    source: str
+    value: Value | None = None
+    rationale: str | None = None
+    created_at: str | None = None
+    meta: dict[str, Any] = {}
+    state: Literal["learned", "merged", "pending", "disputed", "rejected"] = "pending"
+    reason: str = ""
+
+    @classmethod
+    def of(cls, feedback: Feedback) -> Annotation:
+        """A new annotation whose lesson is still to be learned."""
+        return cls(
+            id=feedback.id,
+            source=feedback.source,
+            value=feedback.value,
+            rationale=(feedback.rationale or "").strip() or None,
+            created_at=feedback.created_at,
+            meta=feedback.meta,
+            reason="not yet distilled",
+        )
+
+    @property
+    def key(self) -> str:
+        """`id@source`."""
+        return feedback_key(self.id, self.source)
+
+    def says(self, feedback: Feedback) -> bool:
+        """Whether `feedback` says just what this annotation says already; a new time alone is nothing new."""
+        return (self.value, self.rationale) == (feedback.value, (feedback.rationale or "").strip() or None)
+
+
+class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The judge's own verdict on a case, before it learned from it.
+
+    `rationale` is kept only when the judge's memory was empty: words written with guidelines in view would carry them
+    into later prompts and forgetting would no longer be exact. `judge` fingerprints the judge that was asked before learning; a
+    pre-alignment verdict of another one is stale.
+    """
+
+    value: Value
+    judge: str
+    rationale: str | None = None
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One case of episodic memory: the example, all annotations on it, the pre-alignment verdict, and the example's embedding (float32)."""
+
+    example: Example
+    annotations: tuple[Annotation, ...]
+    pre_alignment: PreAlignmentVerdict | None = None
+    vector: bytes | None = None
+
+    @property
+    def id(self) -> str:
+        """The example's id."""
+        return self.example.id
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """Feedback keys that are distilled together, in one call, in canonical order."""
+
+    keys: tuple[str, ...]
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    """What remains of feedback that was taken back: its key, no word of it."""
+
+    key: str
+    state: Literal["withdrawn", "erased"] = "withdrawn"
+    reason: str = ""
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one piece of feedback ended: exactly one state, the reason, and the guidelines that carry it."""
+
+    key: str
+    state: LedgerState
+    reason: str = ""
+    guideline_ids: tuple[str, ...] = ()
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Episodic and semantic memory and what is pending; immutable, with a content hash.
+
+    `cases` are ordered by id, `guidelines` (of every status) by number. `relations` are what a model said of pairs of
+    guidelines. `locks` are the ids of cases that no later align may break. `policy` says by what several people's
+    labels are weighed, first one first; `authority` are the sources whose label then decides, first one first.
+    `guideline_tokens` is how much of a prompt guidelines may take (None: no limit). `examples` is how many similar cases
+    admission found good to show (None: as many as suit the model). `embedding_model` names the model of the cases'
+    vectors.
+    """
+
+    cases: tuple[Case, ...] = ()
+    guidelines: tuple[Guideline, ...] = ()
+    shards: tuple[Shard, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    relations: tuple[Relation, ...] = ()
+    locks: tuple[str, ...] = ()
+    next_guideline: int = 1
+    authority: tuple[str, ...] = ()
+    policy: tuple[Rule, ...] = POLICY
+    guideline_tokens: int | None = None
+    examples: int | None = None
+    embedding_model: str | None = None
+
+    # -- what a judge uses ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def semantic(self) -> tuple[Guideline, ...]:
+        """The guidelines in force, in the order in which prompts show them."""
+        return tuple(guideline for guideline in self.guidelines if guideline.status == "active")
+
+    @property
+    def episodic(self) -> tuple[Case, ...]:
+        """The cases that experts spoke about, by id."""
+        return self.cases
+
+    def __len__(self) -> int:
+        """How many pieces of feedback are in memory, whatever their state."""
+        return sum(len(case.annotations) for case in self.cases)
+
+    def __bool__(self) -> bool:
+        return bool(self.cases or self.guidelines)
+
+    @cached_property
+    def _cases_by_id(self) -> Mapping[str, Case]:
+        return {case.id: case for case in self.cases}
+
+    @cached_property
+    def _groups(self) -> Mapping[str, tuple[Case, ...]]:
+        groups: dict[str, list[Case]] = {}
+        for case in self.cases:
+            groups.setdefault(case.example.content_hash, []).append(case)
+        return {content: tuple(cases) for content, cases in groups.items()}
+
+    def case(self, example_id: str) -> Case | None:
+        """The case of that id, or None."""
+        return self._cases_by_id.get(example_id)
+
+    def duplicates(self, example: Example) -> tuple[Case, ...]:
+        """The cases of the same content as `example`, by id."""
+        return self._groups.get(example.content_hash, ())
+
+    def annotations_on(self, case: Case) -> tuple[Annotation, ...]:
+        """All annotations on the case's content: identical content under two ids is one case."""
+        return tuple(
+            annotation for duplicate in self._groups[case.example.content_hash] for annotation in duplicate.annotations
+        )
+
+    def label(self, case: Case) -> Value | None:
+        """The case's effective label under the policy, or None when there are only comments."""
+        return policy_label(self.annotations_on(case), self.authority, self.policy)
+
+    # -- what alignment and the registry use ---------------------------------------------------------------------
+
+    def annotations(self) -> Iterator[Annotation]:
+        """Every annotation, in canonical order: by id, then by source."""
+        for case in self.cases:
+            yield from case.annotations
+
+    @cached_property
+    def _annotations_by_key(self) -> Mapping[str, Annotation]:
+        return {annotation.key: annotation for annotation in self.annotations()}
+
+    def annotation(self, key: str) -> Annotation | None:
+        """The annotation of that key, or None."""
+        return self._annotations_by_key.get(key)
+
+    def keys(self, *selectors: str, source: str | None = None) -> tuple[str, ...]:
+        """The keys that `selectors` name: `t-17` all annotations on t-17, `t-17@ana` one; all of `source` when given.
+
+        With selectors and a source, both must match. Raises UnknownKey for a selector that names nothing here.
+        """
+        known = [annotation for annotation in self.annotations() if source is None or annotation.source == source]
+        if not selectors:
+            if source is None:
+                raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+            if not known:
+                raise UnknownKey(f"no feedback of source {source!r}; sources: {self._named_sources()}")
+            return tuple(annotation.key for annotation in known)
+        chosen: dict[str, None] = {}
+        for selector in selectors:
+            found = [annotation.key for annotation in known if selector in (annotation.id, annotation.key)]
+            if not found:
+                where = f" of source {source!r}" if source is not None else ""
+                raise UnknownKey(f"no feedback {selector!r}{where}; `memalign ledger` lists every key")
+            chosen.update(dict.fromkeys(found))
+        return tuple(chosen)
+
+    def matching(self, text: str, *, source: str | None = None) -> dict[str, tuple[str, ...]]:
+        """Key → the fields that hold `text`, for all feedback (of `source`) whose case or words do; see `Finder`."""
+        finder = Finder(text)
+        found = (
+            (annotation.key, finder.places(case.example, annotation))
+            for case in self.cases
+            for annotation in case.annotations
+        )
+        return {key: places for key, places in found if places and source in (None, key.rpartition("@")[2])}
+
+    def _named_sources(self) -> str:
+        return ", ".join(sorted({annotation.source for annotation in self.annotations()})) or "none"
+
+    def guideline(self, guideline_id: str) -> Guideline:
+        """The guideline of that id, whatever its status. Raises UnknownKey."""
+        for guideline in self.guidelines:
+            if guideline.id == guideline_id:
+                return guideline
+        known = ", ".join(guideline.id for guideline in self.guidelines) or "none"
+        raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {known}")
+
+    def sources_of(self, guideline: Guideline) -> tuple[str, ...]:
+        """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
+        behind = [other for other in self.guidelines if other.superseded_by == guideline.id]
+        return tuple(dict.fromkeys(key for member in (guideline, *behind) for key in member.supported_by))
+
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """Every piece of feedback that this memory ever held, and where it ended."""
+        carried: dict[str, list[str]] = {}
+        for guideline in self.guidelines:
+            for key in guideline.supported_by:
+                carried.setdefault(key, []).append(guideline.superseded_by or guideline.id)
+        live = [
+            LedgerEntry(
+                key=annotation.key,
+                state=annotation.state,
+                reason=annotation.reason,
+                guideline_ids=tuple(dict.fromkeys(carried.get(annotation.key, ()))),
+            )
+            for annotation in self.annotations()
+        ]
+        gone = [LedgerEntry(key=stone.key, state=stone.state, reason=stone.reason) for stone in self.tombstones]
+        return tuple(sorted((*live, *gone), key=lambda entry: entry.key))
+
+    def hiding(self, example_ids: Collection[str]) -> Memory:
+        """This memory as if it had never met these cases, without any model call: for leave-one-out.
+
+        Hides the cases, their duplicates of identical content, and every guideline exposed to an annotation on one of them.
+        """
+        contents = {case.example.content_hash for case in self.cases if case.id in example_ids}
+        hidden = {
+            annotation.key for content in contents for case in self._groups[content] for annotation in case.annotations
+        }
+        left = (g for g in self.guidelines if hidden.isdisjoint((*g.exposed_to, *g.supported_by)))
+        rest = msgspec.structs.replace(
+            self,
+            cases=tuple(case for case in self.cases if case.example.content_hash not in contents),
+            guidelines=tuple(left),
+        )
+        # What is known of the cases that stay is known still. An align hides one case after the other, dozens of times,
+        # and of ten thousand each took half a second to count anew.
+        known: dict[str, Any] = {
+            "_groups": {content: group for content, group in self._groups.items() if content not in contents},
+            "corrective": self.corrective - hidden,
+            # Of what is left and what is hidden: as telling as one counted anew, at no cost.
+            "hash": hashlib.sha256("\0".join([self.hash, *sorted(contents)]).encode()).hexdigest()[:16],
+        }
+        if "matrix" in self.__dict__:
+            known["matrix"] = self.matrix[[case.example.content_hash not in contents for case in self.cases]]
+        rest.__dict__.update(known)
+        settled = rest.settled()  # one that stood behind a hidden one steps in, as it would after forgetting
+        settled.__dict__.update(known)
+        return settled
+
+    # -- what is in force ----------------------------------------------------------------------------------------
+
+    def settled(self) -> Memory:
+        """This memory with every guideline in the status that it has beside the others; see `precedence`."""
+        guidelines = precedence(
+            self.guidelines,
+            relations=self.relations,
+            strength=self._strength,
+            tokens=self.guideline_tokens,
+            corrective=lambda: self.corrective,
+            topics=self.topics,
+        )
+        return self if guidelines == self.guidelines else msgspec.structs.replace(self, guidelines=guidelines)
+
+    def _strength(self, keys: Collection[str]) -> tuple[Any, ...]:
+        annotations = [annotation for key in sorted(keys) if (annotation := self.annotation(key))]
+        return policy_strength(annotations, self.authority, self.policy)
+
+    @cached_property
+    def corrective(self) -> frozenset[str]:
+        """The keys of all feedback on cases of which the judge, before it learned, had said something else."""
+        return frozenset(
+            annotation.key
+            for case in self.cases
+            if case.pre_alignment is not None
+            and (label := self.label(case)) is not None
+            and label != case.pre_alignment.value
+            for annotation in case.annotations
+        )
+
+    def topics(self, guidelines: Sequence[Guideline]) -> NDArray[np.float32] | None:
+        """What each guideline is about, (guidelines, d): the mean direction of the cases that it stems from, of length one.
+
+        Zeros for one that stems from no case with a vector; None where no case has one.
+        """
+        import numpy as np  # see matrix
+
+        if not self.matrix.shape[1]:
+            return None
+        place = {annotation.key: n for n, case in enumerate(self.cases) for annotation in case.annotations}
+        found = np.zeros((len(guidelines), self.matrix.shape[1]), dtype=np.float32)
+        for n, guideline in enumerate(guidelines):
+            cases = sorted({place[key] for key in guideline.supported_by if key in place})
+            if cases:
+                mean = self.matrix[cases].sum(axis=0)
+                found[n] = mean / max(float(np.linalg.norm(mean)), 1e-9)
+        return found
+
+    @cached_property
+    def demoted(self) -> tuple[Guideline, ...]:
+        """The guidelines beyond the budget, which a judgment sees only where a similar case calls for them."""
+        return tuple(guideline for guideline in self.guidelines if guideline.status == "demoted")
+
+    def retrieved_for(self, cases: Iterable[Case]) -> tuple[Guideline, ...]:
+        """The demoted guidelines that stem from feedback on `cases`, the first case's first."""
+        found = {
+            g.id: g
+            for case in cases
+            for annotation in case.annotations
+            for g in self._demoted_by_key.get(annotation.key, ())
+        }
+        return tuple(found.values())
+
+    @cached_property
+    def _demoted_by_key(self) -> Mapping[str, tuple[Guideline, ...]]:
+        faces = {guideline.id: guideline for guideline in self.demoted}
+        found: dict[str, list[Guideline]] = {}
+        for guideline in self.guidelines:
+            face = faces.get(guideline.superseded_by or guideline.id)
+            if face is not None:
+                for key in guideline.supported_by:
+                    found.setdefault(key, []).append(face)
+        return {key: tuple(several) for key, several in found.items()}
+
+    @cached_property
+    def hash(self) -> str:
+        """16 hex digits over all that can change a verdict or a later alignment.
+
+        Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts.
+        """
+        state: dict[str, Any] = {
+            "authority": self.authority,
+            "policy": self.policy,
+            "guideline_tokens": self.guideline_tokens,
+            "examples": self.examples,
+            "relations": [(*relation.pair, relation.verdict) for relation in self.relations],
+            "locks": self.locks,
+            "embedding_model": self.embedding_model,
+            "cases": [
+                {
+                    "id": case.id,
+                    "content": case.example.content_hash,
+                    "annotations": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
+                    "pre_alignment": msgspec.to_builtins(case.pre_alignment),
+                }
+                for case in self.cases
+            ],
+            "guidelines": msgspec.to_builtins(self.guidelines),
+            "shards": [shard.keys for shard in self.shards],
+        }
+        return hashlib.sha256(canonical_json(state).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float32]:
+        """The cases' vectors as one array of shape (cases, d); a case without a vector is all zeros."""
+        import numpy as np  # numpy takes a quarter of a second; only retrieval needs it
+
+        rows = [np.frombuffer(case.vector, dtype=np.float32) if case.vector else None for case in self.cases]
+        width = next((row.shape[0] for row in rows if row is not None), 0)
+        empty = np.zeros(width, dtype=np.float32)
+        return np.stack([row if row is not None else empty for row in rows]) if rows else np.zeros((0, 0), np.float32)

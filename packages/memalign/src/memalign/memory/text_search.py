@@ -1,0 +1,81 @@
+"""Feedback by what it says: which cases and words hold a text, whatever its case, spelling or place."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from memalign.errors import InputError
+
+if TYPE_CHECKING:
+    from memalign.memory.model import Annotation
+    from memalign.types import Example
+
+__all__ = ["Finder"]
+
+_INVISIBLE = re.compile("[\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+
+
+class Finder:
+    """Finds one text in cases and annotations: case-folded, Unicode-normalised (NFKC), white space and invisible marks apart.
+
+    Content is searched as people read it: decoded, and a field that is JSON text of its own once more. Raises InputError
+    for a text without a letter, digit or sign.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._wanted = _plain(text)
+        if not self._wanted:
+            raise InputError("give the text to look for: this one is empty")
+
+    def places(self, example: Example | None, annotation: Annotation) -> tuple[str, ...]:
+        """The fields of an annotation and of its case that hold the text, such as `outputs` and `rationale`; () for none."""
+        own = {
+            "id": annotation.id,
+            "value": annotation.value,
+            "rationale": annotation.rationale,
+            "meta": annotation.meta,
+        }
+        case = {} if example is None else {**example.content, "meta": [example.meta, annotation.meta]}
+        return tuple(name for name, value in {**own, **case}.items() if self._in(value))
+
+    def holds(self, text: str) -> bool:
+        """Whether a text holds the one that is looked for."""
+        return self._wanted in _plain(text)
+
+    def _in(self, value: Any) -> bool:
+        return value is not None and any(map(self.holds, _texts(value)))
+
+
+def _plain(text: str) -> str:
+    # Folding may undo the normal form, so it is made again (Unicode, D146: compatibility caseless matching).
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold())
+    return " ".join(folded.split())
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, numbers and names of fields among them."""
+    if isinstance(value, str):
+        yield value
+        if value.lstrip()[:1] in ("{", "["):
+            try:
+                inner = json.loads(value)
+            except (ValueError, RecursionError):
+                return
+            yield from _texts(inner)
+    elif isinstance(value, Mapping):
+        for name, part in value.items():
+            yield str(name)
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        yield from _each(value)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def _each(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        yield from _texts(value)

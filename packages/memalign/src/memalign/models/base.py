@@ -1,0 +1,98 @@
+"""The two protocols through which memalign talks to models, and the values that pass through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import msgspec
+
+from memalign.types import Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["ChatModel", "ChatReply", "ChatRequest", "EmbeddingModel", "Limits"]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model can take.
+
+    `context_tokens`: prompt and answer together. `shard_size`: how many pieces of feedback one distillation call may
+    hold without losing lessons (1 for a weak model, up to about 20 for a strong one). `concurrency`: calls in flight.
+    `examples`: how many similar past cases a judgment profits from, where the judge does not say. `brief`: whether to ask
+    for very short rationales and show short examples (a slow or weak model). `probabilities`: whether the probability of
+    each label comes at no cost.
+    """
+
+    context_tokens: int = 128_000
+    shard_size: int = 10
+    concurrency: int = 16
+    examples: int = 5
+    brief: bool = False
+    probabilities: bool = False
+
+
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One question to a chat model, answered by one JSON object.
+
+    `system` is stable over many requests, so that providers can serve it from cache; `user` varies. `schema` is the
+    JSON schema of the answer (an object whose property order is the order of generation); `schema_name` is
+    `[a-z_]+`. `timeout` is in seconds for one attempt, None for the adapter's default. `labels` are the JSON texts of
+    all that the answer's last property, `value`, may be: given them, an endpoint that tells token probabilities is
+    asked for those of the labels. They change nothing of the answer itself.
+    """
+
+    system: str
+    user: str
+    schema: dict[str, Any]
+    schema_name: str = "answer"
+    max_tokens: int = 1024
+    temperature: float | None = 0.0
+    seed: int | None = None
+    timeout: float | None = None
+    labels: tuple[str, ...] = ()
+
+
+class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: `data` fits the request's schema; `text` is what the model wrote; `usage` covers all attempts.
+
+    `probabilities` has one in [0, 1] for each of the request's labels, adding up to 1; None where the endpoint tells none.
+    """
+
+    data: dict[str, Any]
+    text: str
+    usage: Usage
+    probabilities: dict[str, float] | None = None
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """Anything that answers a ChatRequest.
+
+    `name` is the resolved name (`openai:gpt-4.1-mini`), stored with judges and judgments. `complete` retries what can
+    be retried and then raises a `ModelError`; it is safe to call concurrently, from any event loop.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    async def complete(self, request: ChatRequest) -> ChatReply: ...
+
+
+@runtime_checkable
+class EmbeddingModel(Protocol):
+    """Anything that turns texts into unit vectors.
+
+    `embed` gives an array of shape (len(texts), d), float32, every row of length 1 (a text without a word may be all
+    zeros). The same text gives the same vector whatever is embedded beside it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...

@@ -1,0 +1,125 @@
+"""Embeddings from a provider, or any OpenAI-compatible server, through pydantic-ai."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from memalign.errors import InvalidOutput, ModelRejected
+from memalign.models.concurrency import ConcurrencyLimiter
+from memalign.models.provider_client import LoopClients, open_embedding
+from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
+from memalign.models.providers import Target
+from memalign.models.retry import Retry
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from pydantic_ai.embeddings import EmbeddingModel, EmbeddingResult, EmbeddingSettings
+
+__all__ = ["ProviderEmbedding"]
+
+MAX_TEXTS = 256
+MAX_CHARACTERS = 200_000  # of one request; OpenAI takes 300,000 tokens
+MAX_TEXT = 24_000  # characters of one text; OpenAI takes 8,192 tokens
+_BLANK = "(empty)"  # providers refuse an empty text
+
+
+class ProviderEmbedding:
+    """An EmbeddingModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
+
+    Texts go out in batches, each of at most 256 texts, side by side. A text beyond 24,000 characters is cut, and
+    further if the model still finds it too long, always to the same length whatever is embedded beside it. `dimensions` is
+    the length of the vectors to ask for, None for the model's own.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        dimensions: int | None = None,
+        retry: Retry | None = None,
+        timeout: float = 120.0,
+        concurrency: int = 16,
+    ) -> None:
+        self._target = target
+        self._dimensions = dimensions
+        self._retry = retry or Retry()
+        self._subject = Subject(model=target.name, base_url=target.base_url, key_name=target.key_name, timeout=timeout)
+        self._limiter = ConcurrencyLimiter(concurrency)
+        self._clients = LoopClients(lambda: open_embedding(target))
+
+    @property
+    def name(self) -> str:
+        """The resolved name, `openai:text-embedding-3-small`, with `@512` where vectors of that length are asked for."""
+        return self._target.name if self._dimensions is None else f"{self._target.name}@{self._dimensions}"
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of `texts`: shape (len(texts), d), float32; (0, 0) for no text.
+
+        Raises ConfigurationError when the provider cannot be opened, otherwise a ModelError.
+        """
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, 0), dtype=np.float32)
+        cut = [text[:MAX_TEXT] if text.strip() else _BLANK for text in texts]
+        # All batches are waited for even when one fails, so that no request is left running behind the caller's back.
+        done = await asyncio.gather(*(self._batch(batch) for batch in _batches(cut)), return_exceptions=True)
+        for result in done:
+            if isinstance(result, BaseException):
+                raise result
+        rows = [row for result in done if not isinstance(result, BaseException) for row in result]
+        if len({len(row) for row in rows}) != 1:
+            raise InvalidOutput(f"{self.name} gave vectors of different lengths")
+        vectors = np.asarray(rows, dtype=np.float32)
+        if not np.isfinite(vectors).all():
+            # Kept in a memory, one such vector would be nearest to everything or hide all others.
+            raise InvalidOutput(f"{self.name} gave a vector with a number that is not finite")
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        return unit
+
+    async def _batch(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        try:
+            async with self._limiter:
+                return await self._request(texts)
+        except PromptTooLong:
+            pass  # one of the texts is: find it, and cut only that one
+        if len(texts) > 1:
+            rows = await asyncio.gather(*(self._batch([text]) for text in texts))
+            return [row for each in rows for row in each]
+        if len(texts[0]) < 64:
+            raise ModelRejected(f"{self.name} finds a text of {len(texts[0])} characters too long")
+        return await self._batch([texts[0][: len(texts[0]) // 2]])
+
+    async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        model = await self._clients.get()
+        result = await self._retry.run(lambda: self._attempt(model, texts), subject=str(self._subject))
+        if len(result.embeddings) != len(texts):
+            raise InvalidOutput(f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts")
+        return list(result.embeddings)
+
+    async def _attempt(self, model: EmbeddingModel, texts: Sequence[str]) -> EmbeddingResult:
+        try:
+            async with asyncio.timeout(self._subject.timeout):
+                # Always as documents, so that the same text has one vector, as query and as record.
+                settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
+                return await model.embed(list(texts), input_type="document", settings=settings)
+        except Exception as error:
+            if (failed := failure_of(error, self._subject)) is None:
+                raise
+            raise failed from error
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        if batch and (len(batch) == MAX_TEXTS or size + len(text) > MAX_CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text)
+    yield batch

@@ -1,0 +1,177 @@
+"""From a model's name to a model: `openai:/m`, `openai:m`, `openai/m`, `anthropic:m`, `local:<name>`."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from memalign.errors import ConfigurationError
+from memalign.models.base import ChatModel, EmbeddingModel, Limits
+from memalign.models.providers import DEFAULTS, Target, parse_name, target_of
+
+__all__ = ["canonical_name", "configured", "default_model_name", "resolve", "resolve_embedding"]
+
+USUAL_IN_FLIGHT, MOST_IN_FLIGHT = 64, 256
+"""Calls that work on many items keep in flight where nobody says how many, and the most that may be asked for. The
+adapter lets fewer through at first, and as many as the provider takes."""
+
+T = TypeVar("T")
+
+WORDLLAMA = "wordllama"
+
+_lock = threading.RLock()
+_models: dict[tuple[object, ...], object] = {}
+
+
+def resolve(name: str | ChatModel | None = None) -> ChatModel:
+    """The chat model of that name; a ChatModel is given back as it is. One instance a process, name and address.
+
+    None stands for `default_model_name()`. Names are those of providers that pydantic-ai knows; `openai:` means any
+    OpenAI-compatible server when OPENAI_BASE_URL is set, and then needs no key; `local:<name>` is the embedded model.
+    MEMALIGN_CONTEXT_TOKENS, MEMALIGN_SHARD_SIZE and MEMALIGN_CONCURRENCY override a provider model's limits.
+    Raises ConfigurationError for no model, an unknown provider, a missing key or package: with what to set or install.
+    """
+    if name is not None and not isinstance(name, str):
+        return name
+    if name is None and (name := default_model_name()) is None:
+        raise ConfigurationError(
+            "no model: set a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY) or MEMALIGN_MODEL, or "
+            "run `memalign models pull` and use --model local:qwen2.5-coder-1.5b"
+        )
+    provider, model = parse_name(name)
+    if provider == "local":
+
+        def open_local() -> ChatModel:
+            from memalign.models.local import LocalChatModel
+
+            return LocalChatModel.open(model)
+
+        return _once(("chat", provider, model), open_local)
+    target = target_of(name)
+    limits, look_up = _limits()
+
+    def open_provider() -> ChatModel:
+        from memalign.models.provider_chat import ProviderChatModel
+
+        # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
+        ceiling = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
+        return ProviderChatModel(target, limits=limits, look_up_context=look_up, ceiling=ceiling)
+
+    # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
+    return _once(("chat", target, limits, os.environ.get("MEMALIGN_CONCURRENCY")), open_provider)
+
+
+def configured(
+    name: str,
+    *,
+    base_url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> ChatModel:
+    """The chat model of that name at an address of its own, with headers and settings of its own in every request.
+
+    `settings` are pydantic-ai's (`top_p`, `stop_sequences`, `extra_body`, …). Raises ConfigurationError as `resolve`, for a
+    model that runs in this process, and for a `base_url` of a provider other than `openai`.
+    """
+    if not (base_url or headers or settings):
+        return resolve(name)
+    provider, model = parse_name(name)
+    if provider == "local":
+        what = ", ".join(
+            each for each, there in (("base_url", base_url), ("headers", headers), *(settings or {}).items()) if there
+        )
+        raise ConfigurationError(f"{provider}:{model} runs in this process and takes no {what}")
+    if base_url is None:
+        target = target_of(name)
+    elif provider == "openai":
+        key = os.environ.get("OPENAI_API_KEY")
+        target = Target(provider=provider, model=model, base_url=base_url, api_key=key)
+    else:
+        raise ConfigurationError(
+            f"{provider}:{model}: a base_url needs an OpenAI-compatible server, and a model named openai:{model}"
+        )
+    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
+    limits, look_up = _limits()
+
+    def open_provider() -> ChatModel:
+        from memalign.models.provider_chat import ProviderChatModel
+
+        ceiling = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
+        return ProviderChatModel(target, limits=limits, look_up_context=look_up, ceiling=ceiling, extra=extra)
+
+    return _once(("chat", target, limits, json.dumps(extra, sort_keys=True, default=str)), open_provider)
+
+
+def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingModel:
+    """The embedding model of that name; None or "wordllama" is the one in process, which needs no key or network.
+
+    Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length. An
+    EmbeddingModel is given back as it is.
+    """
+    if name is not None and not isinstance(name, str):
+        return name
+    if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}"):
+
+        def open_wordllama() -> EmbeddingModel:
+            from memalign.models.wordllama import WordLlamaEmbedding
+
+            return WordLlamaEmbedding()
+
+        return _once(("embedding", WORDLLAMA), open_wordllama)
+    plain, _, length = name.rpartition("@")
+    dimensions = int(length) if plain and length.isascii() and length.isdigit() else None
+    target = target_of(name if dimensions is None else plain)
+    concurrency = _limits()[0].concurrency
+
+    def open_provider() -> EmbeddingModel:
+        from memalign.models.provider_embedding import ProviderEmbedding
+
+        return ProviderEmbedding(target, dimensions=dimensions, concurrency=concurrency)
+
+    return _once(("embedding", target, dimensions, concurrency), open_provider)
+
+
+def default_model_name() -> str | None:
+    """The model to use when none is named: MEMALIGN_MODEL, else a small one of the first provider whose key is set.
+
+    None without either; only the demo then falls back to the embedded model.
+    """
+    if chosen := os.environ.get("MEMALIGN_MODEL", "").strip():
+        return canonical_name(chosen)
+    return next((model for key, model in DEFAULTS if os.environ.get(key)), None)
+
+
+def canonical_name(name: str) -> str:
+    """The one spelling of a model's name, `openai:gpt-4.1-mini`; needs no key. Raises ConfigurationError."""
+    return ":".join(parse_name(name))
+
+
+def _once(key: tuple[object, ...], make: Callable[[], T]) -> T:
+    with _lock:  # held while opening: two threads that ask for a model of a gigabyte get one
+        if key not in _models:
+            _models[key] = make()
+        return _models[key]  # type: ignore[return-value]  # a key belongs to one kind
+
+
+def _limits() -> tuple[Limits, bool]:
+    """Limits by the environment, and whether the context window is still to be looked up."""
+    usual = Limits()
+    window = _positive("MEMALIGN_CONTEXT_TOKENS")
+    limits = Limits(
+        context_tokens=window or usual.context_tokens,
+        shard_size=_positive("MEMALIGN_SHARD_SIZE") or usual.shard_size,
+        concurrency=_positive("MEMALIGN_CONCURRENCY") or USUAL_IN_FLIGHT,
+    )
+    return limits, window is None
+
+
+def _positive(variable: str) -> int | None:
+    raw = os.environ.get(variable, "").strip()
+    if not raw:
+        return None
+    if not raw.isascii() or not raw.isdigit() or int(raw) < 1:
+        raise ConfigurationError(f"{variable}={raw!r}: a whole number from 1 up is needed")
+    return int(raw)

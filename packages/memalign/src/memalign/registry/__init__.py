@@ -1,0 +1,24 @@
+"""The registry: judges and their versions, with history, bundles and erasing."""
+
+from memalign.registry.bundle import load_bundle, write_bundle
+from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
+from memalign.registry.lineage import Lineage, Step
+from memalign.registry.receipt import Receipt, RedactedVersion
+from memalign.registry.registry import Registry
+from memalign.registry.versions import JudgeSummary, VersionInfo
+
+__all__ = [
+    "FeedbackChange",
+    "GuidelineChange",
+    "JudgeSummary",
+    "Lineage",
+    "MemoryDiff",
+    "Receipt",
+    "RedactedVersion",
+    "Registry",
+    "SettingChange",
+    "Step",
+    "VersionInfo",
+    "load_bundle",
+    "write_bundle",
+]

@@ -1,0 +1,196 @@
+"""A judge as one frozen JSON document: everything that it needs to judge offline, and to learn on.
+
+The document carries two digests: `checksum` over all of it, so that a damaged or edited one is refused, and the
+memory's own hash, which judgments name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from memalign.errors import InputError
+from memalign.io.atomic import atomic_write
+from memalign.judge import Judge
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
+from memalign.memory.guard import guideline_fault
+from memalign.memory.label_policy import Rule
+from memalign.memory.precedence import left_out
+from memalign.prompts import prompts_hash
+from memalign.registry.store import settings_of
+from memalign.types import Example, Guideline, canonical_json
+from memalign.values import ValueType
+
+__all__ = ["FORMAT", "FORMAT_VERSION", "bundle_of", "load_bundle", "read_bundle", "write_bundle"]
+
+FORMAT = "memalign-judge"
+FORMAT_VERSION = 1
+
+
+def bundle_of(judge: Judge) -> dict[str, Any]:
+    """The bundle of a judge, as JSON values. Models are named; objects of your own must be given again after loading."""
+    memory = judge.memory
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "name": judge.name,
+        "judge": settings_of(judge),
+        "prompts_hash": prompts_hash(),
+        "memory": {
+            "hash": memory.hash,
+            "embedding_model": memory.embedding_model,  # of the vectors: float32, little-endian, base64
+            "authority": list(memory.authority),
+            "policy": list(memory.policy),
+            "guideline_tokens": memory.guideline_tokens,
+            "examples": memory.examples,
+            "locks": list(memory.locks),
+            "relations": [_plain(relation) for relation in memory.relations],
+            "next_guideline": memory.next_guideline,
+            "guidelines": [_plain(guideline) for guideline in memory.guidelines],
+            "shards": [list(shard.keys) for shard in memory.shards],
+            "tombstones": [_plain(stone) for stone in memory.tombstones],
+            "cases": [
+                {
+                    "example": _plain(case.example),
+                    "annotations": [_plain(annotation) for annotation in case.annotations],
+                    "pre_alignment": None if case.pre_alignment is None else _plain(case.pre_alignment),
+                    "vector": None if case.vector is None else base64.b64encode(case.vector).decode(),
+                }
+                for case in memory.cases
+            ],
+        },
+    }
+    # Through JSON once, so that the document is what a reader of the file will see (tuples are lists, keys are text).
+    document = json.loads(json.dumps(document, allow_nan=False))
+    return document | {"checksum": _checksum(document)}
+
+
+def write_bundle(source: Judge | Mapping[str, Any], path: str | Path) -> dict[str, Any]:
+    """Write the bundle of a judge (or a bundle) to a file, whole or not at all; the same judge gives the same bytes."""
+    document = bundle_of(source) if isinstance(source, Judge) else dict(source)
+    text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair: JSON can spell it
+        data = (json.dumps(document, indent=1) + "\n").encode()
+    path = Path(path)
+    try:
+        with atomic_write(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise InputError(f"cannot write the bundle {path}: {error.strerror}") from None
+    return document
+
+
+def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
+    """The judge of a bundle (a path, or the document), without any registry or network.
+
+    Warns when the prompts of this memalign are not those that the judge was exported with. Raises InputError for a
+    damaged bundle, and for one of a newer format.
+    """
+    judge, notes = read_bundle(source)
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=2)
+    return judge
+
+
+def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[str, ...]]:
+    """The judge of a bundle, and notes on what differs here from where it was made. Raises InputError."""
+    where, document = _document(source)
+    if document.get("format") != FORMAT:
+        raise InputError(f"{where} is not a judge's bundle; `memalign export NAME -o FILE` writes one")
+    version = document.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise InputError(
+            f"{where} has format version {version}, this memalign reads up to {FORMAT_VERSION}; upgrade memalign"
+        )
+    unsigned = {name: value for name, value in document.items() if name != "checksum"}
+    try:
+        intact = document.get("checksum") == _checksum(unsigned)
+        judge = _judge(document) if intact else None
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError, binascii.Error) as error:
+        raise InputError(f"{where} is damaged: {error}; export the judge again") from None
+    if judge is None:
+        raise InputError(f"{where} is damaged or was edited: its checksum does not match; export the judge again")
+    if judge.memory.hash != document["memory"]["hash"]:
+        raise InputError(f"{where} is damaged: its memory is not the one that its hash names; export the judge again")
+    for guideline in judge.memory.guidelines:
+        # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
+        # What a person retired is checked when a person brings it back.
+        waits = guideline.status != "retired" or left_out(guideline)
+        if waits and (fault := guideline_fault(guideline.text)):
+            raise InputError(
+                f"{where}: guideline {guideline.id} may not enter a prompt: {fault}; retire or reword it where the "
+                "judge was exported, and export it again"
+            )
+    if document.get("prompts_hash") == prompts_hash():
+        return judge, ()
+    note = f"judge {judge.name!r} was exported with other prompts than this memalign has; measure it again before use"
+    return judge, (note,)
+
+
+def _document(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(source, Mapping):
+        return "the bundle", source
+    try:
+        document = json.loads(Path(source).read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot read the bundle {source}: {os.strerror(error.errno or 0)}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source} is not a judge's bundle: it is no JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{source} is not a judge's bundle: it holds no JSON object")
+    return str(source), document
+
+
+def _judge(document: Mapping[str, Any]) -> Judge:
+    settings, memory = document["judge"], document["memory"]
+    return Judge(
+        name=document["name"],
+        instructions=settings["instructions"],
+        feedback_value_type=msgspec.convert(settings["value_type"], ValueType),
+        model=settings["model"],
+        embedding_model=settings["embedding_model"],
+        retrieval_k=settings["retrieval_k"],
+        parameters=settings["parameters"],
+        memory=Memory(
+            cases=tuple(
+                Case(
+                    example=msgspec.convert(case["example"], Example),
+                    annotations=msgspec.convert(case["annotations"], tuple[Annotation, ...]),
+                    pre_alignment=msgspec.convert(case["pre_alignment"], PreAlignmentVerdict | None),
+                    vector=None if case["vector"] is None else base64.b64decode(case["vector"], validate=True),
+                )
+                for case in memory["cases"]
+            ),
+            guidelines=msgspec.convert(memory["guidelines"], tuple[Guideline, ...]),
+            shards=tuple(Shard(keys=tuple(keys)) for keys in memory["shards"]),
+            tombstones=msgspec.convert(memory["tombstones"], tuple[Tombstone, ...]),
+            next_guideline=memory["next_guideline"],
+            authority=tuple(memory["authority"]),
+            policy=msgspec.convert(memory["policy"], tuple[Rule, ...]),
+            guideline_tokens=memory["guideline_tokens"],
+            examples=memory["examples"],
+            locks=tuple(memory["locks"]),
+            relations=msgspec.convert(memory["relations"], tuple[Relation, ...]),
+            embedding_model=memory["embedding_model"],
+        ),
+    )
+
+
+def _plain(value: msgspec.Struct) -> dict[str, Any]:
+    fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+    return {name: part for name, part in fields if part is not None}
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(document).encode("utf-8", "surrogatepass")).hexdigest()

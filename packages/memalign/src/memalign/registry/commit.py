@@ -1,0 +1,139 @@
+"""The next version of a judge, in one transaction or not at all."""
+
+from __future__ import annotations
+
+import msgspec
+from sqlalchemy import Connection, select
+
+from memalign.errors import InvalidRows, JudgeExists, JudgeNotFound, RowError, VersionConflict
+from memalign.judge import Judge
+from memalign.memory import Memory, Relation
+from memalign.memory.precedence import with_relations
+from memalign.registry import versions
+from memalign.registry.database import Database
+from memalign.registry.ledger import ALLOW, Erasures
+from memalign.registry.schema import rows
+from memalign.registry.store import Codec, Contents, decoded, memory_of
+from memalign.types import Guideline
+
+__all__ = ["commit", "erasures_of"]
+
+replace = msgspec.structs.replace
+
+_FOREIGN = ("save", "import")
+"""Actions whose judge need not come from the head: its guidelines may have numbers that were given here to others."""
+
+
+def erasures_of(database: Database, connection: Connection, judge: int | None) -> Erasures:
+    """What a registry remembers of erased feedback of one judge, or of all."""
+    return Erasures(connection, database.meta(connection, "secret"), judge)
+
+
+def commit(
+    database: Database,
+    judge: Judge,
+    *,
+    action: str,
+    note: str | None = None,
+    parent: int | None = None,
+    new: bool = False,
+    allow_erased: bool = False,
+    erased_anywhere: bool = False,
+) -> int:
+    """Keep `judge` as the version after `parent` (None: whatever the head is), and return its number.
+
+    One that equals the head adds none. A guideline whose number was given to another one here gets a new number, and
+    the version's note says so. Raises JudgeExists, VersionConflict, and InvalidRows for feedback that was erased.
+    """
+    codec = Codec()
+    with database.write() as connection:
+        try:
+            number, latest = versions.find(connection, judge.name)
+        except JudgeNotFound:
+            if parent is not None:
+                raise
+            number, latest = versions.add_judge(connection, judge.name), 0
+        if new and latest:
+            raise JudgeExists(
+                f"a judge {judge.name!r} is in the registry already; save or edit it, or take another name"
+            )
+        if parent is not None and parent != latest:
+            raise VersionConflict(f"judge {judge.name!r} is at version {latest}, no longer at {parent}; load it again")
+        before: Contents = versions.read(connection, number, latest, name=judge.name) if latest else {}
+        if before and action in _FOREIGN:
+            judge, moved = _numbered(connection, number, judge, before)
+            note = "; ".join(filter(None, (note, moved))) or None
+        after = codec.contents(judge, before)
+        if after == before:
+            return latest
+        erased = erasures_of(database, connection, None if erased_anywhere else number)
+        if allow_erased:
+            erasures_of(database, connection, number).readmit(connection, judge.memory)
+        elif erased and (refused := erased.refusals(judge.memory, memory_of(before) if before else None)):
+            faults = [RowError(line=n, id=r.key, reason=r.reason) for n, r in enumerate(refused, 1)]
+            raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults, hint=ALLOW)
+        return versions.add_version(
+            connection,
+            number,
+            parent=latest,
+            before=before,
+            after=after,
+            memory=judge.memory,
+            action=action,
+            note=note,
+        )
+
+
+def _numbered(connection: Connection, number: int, judge: Judge, before: Contents) -> tuple[Judge, str]:
+    """`judge` with guidelines that have no number of another one of this registry, and what was changed for that."""
+    memory = judge.memory
+    given = int(decoded("memory", before["memory", "next_guideline"]))
+    known: dict[str, list[Guideline]] = {}
+    query = select(rows.c.key, rows.c.body).where(rows.c.judge == number, rows.c.kind == "guideline")
+    for key, body in connection.execute(query):
+        known.setdefault(key, []).append(decoded("guideline", body))
+    free = max(given, memory.next_guideline)
+    names: dict[str, str] = {}
+    for guideline in memory.guidelines:
+        if guideline.number < given and not any(_same(guideline, other) for other in known.get(guideline.id, ())):
+            names[guideline.id] = f"G{free}"
+            free += 1
+    if not names and free == memory.next_guideline:
+        return judge, ""
+    moved = ", ".join(f"{old} is {new} here" for old, new in names.items())
+    return judge.replace(memory=_renamed(memory, names, free)), moved
+
+
+def _same(guideline: Guideline, other: Guideline) -> bool:
+    """Whether it is the one that had the number here: in the same words, or in those that a person gave it since."""
+    if guideline.text == other.text:
+        return True
+    if {guideline.origin, other.origin} == {"distilled"}:
+        return False
+    # One that a person wrote was exposed to nothing: there the person tells.
+    return guideline.exposed_to == other.exposed_to and (bool(other.exposed_to) or guideline.origin == other.origin)
+
+
+def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:
+    def renamed(guideline: Guideline) -> Guideline:
+        shown, overridden = guideline.superseded_by, guideline.overridden_by
+        return replace(
+            guideline,
+            id=names.get(guideline.id, guideline.id),
+            superseded_by=names.get(shown, shown) if shown else None,
+            overridden_by=names.get(overridden, overridden) if overridden else None,
+        )
+
+    def related(relation: Relation) -> Relation:
+        one, other = (names.get(name, name) for name in relation.pair)
+        if int(one[1:]) < int(other[1:]):
+            return replace(relation, pair=(one, other))
+        turned = {"newer": "older", "older": "newer"}.get(relation.verdict, relation.verdict)
+        return replace(relation, pair=(other, one), verdict=turned)
+
+    return replace(
+        memory,
+        guidelines=tuple(sorted(map(renamed, memory.guidelines), key=lambda guideline: guideline.number)),
+        relations=with_relations((), map(related, memory.relations)),
+        next_guideline=free,
+    )

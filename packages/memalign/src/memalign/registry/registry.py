@@ -1,0 +1,366 @@
+"""Registry: judges and their versions, in SQLite. The only place with history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memalign import aio
+from memalign.align import AlignResult, MemAlign, lock
+from memalign.errors import MemalignError, VersionConflict
+from memalign.judge import Judge, Progress
+from memalign.memory import LedgerEntry
+from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.registry import bundle, versions
+from memalign.registry.commit import commit, erasures_of
+from memalign.registry.database import Database
+from memalign.registry.diff import MemoryDiff, compare
+from memalign.registry.erase import erase_feedback
+from memalign.registry.ledger import Erasures
+from memalign.registry.lineage import Lineage, lineages
+from memalign.registry.receipt import Receipt
+from memalign.registry.reimport import screened
+from memalign.registry.search import matching
+from memalign.registry.store import judge_of, memory_of, models_by_name, settings_of
+from memalign.registry.verify import verified
+from memalign.registry.versions import JudgeSummary, VersionInfo
+from memalign.types import Feedback
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+__all__ = ["Registry"]
+
+FeedbackSource = str | Path | Iterable[Feedback | Mapping[str, Any]]
+
+
+class Registry:
+    """Judges and their versions (1, 2, …) in one SQLite file; created when it is not there.
+
+    A version never changes, except that `erase` takes out what may no longer be anywhere. `models` are chat and
+    embedding models of your own: a judge keeps their name only, and gets the object back when it is loaded here.
+    Usable from several threads and processes at once. Raises ConfigurationError, RegistryTooNew, or RegistryError that
+    says why the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str = "sqlite:///memalign.db",
+        *,
+        models: Iterable[ChatModel | EmbeddingModel] = (),
+        busy_timeout: float = 30.0,
+    ) -> None:
+        self.url = url
+        self._models = models_by_name(models)
+        self._database = Database(url, busy_timeout=busy_timeout)
+
+    def __repr__(self) -> str:
+        return f"Registry({self.url!r})"
+
+    # -- judges and versions -------------------------------------------------------------------------------------
+
+    def create(self, judge: Judge, *, note: str | None = None) -> int:
+        """Keep a new judge as version 1. Raises JudgeExists when the name is taken."""
+        return self._commit(judge, action="create", note=note, new=True)
+
+    def save(
+        self,
+        judge: Judge,
+        *,
+        action: str = "save",
+        note: str | None = None,
+        parent: int | None = None,
+        allow_erased: bool = False,
+    ) -> int:
+        """Keep a judge as the next version and return its number; one that equals the head adds none.
+
+        Replaces whatever the head is; with `parent`, raises VersionConflict unless that is still the head. Raises
+        InvalidRows when the judge holds feedback that was erased here, unless `allow_erased`.
+        """
+        return self._commit(judge, action=action, note=note, parent=parent, allow_erased=allow_erased)
+
+    def load(self, name: str, version: int | None = None) -> Judge:
+        """The judge at its head, or at a version. Raises JudgeNotFound with the names or versions that there are."""
+        return self._load(name, version)[1]
+
+    def list(self) -> tuple[JudgeSummary, ...]:
+        """All judges, by name."""
+        with self._database.read() as connection:
+            return versions.summaries(connection)
+
+    def delete(self, name: str) -> JudgeSummary:
+        """Delete a judge with all its versions, and what was remembered of its erasures; returns what went."""
+        with self._database.write() as connection:
+            judge, _ = versions.find(connection, name)
+            (gone,) = versions.summaries(connection, judge)
+            versions.remove(connection, judge)
+        return gone
+
+    def history(self, name: str) -> tuple[VersionInfo, ...]:
+        """Every version of a judge, the oldest first."""
+        with self._database.read() as connection:
+            return versions.history(connection, versions.find(connection, name)[0])
+
+    def diff(self, name: str, a: int, b: int) -> MemoryDiff:
+        """What changed from version `a` to version `b`."""
+        return compare(self.load(name, a), self.load(name, b), versions=(a, b))
+
+    def rollback(self, name: str, to: int) -> Judge:
+        """Make the content of version `to` the next version, and return it.
+
+        May bring back feedback that was unaligned since; never what was erased, for no version holds it.
+        """
+        # Read and written in one transaction: an erase in between would otherwise be undone.
+        with self._database.write() as connection:
+            judge, latest = versions.find(connection, name)
+            before, after = (versions.read(connection, judge, number, name=name) for number in (latest, to))
+            number = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
+            after[number] = max(before[number], after[number], key=int)
+            restored = judge_of(name, after, models=self._models)
+            if before != after:
+                versions.add_version(
+                    connection,
+                    judge,
+                    parent=latest,
+                    before=before,
+                    after=after,
+                    memory=restored.memory,
+                    action="rollback",
+                    line=f"back to version {to}",
+                )
+        return restored
+
+    def ledger(self, name: str, version: int | None = None) -> tuple[LedgerEntry, ...]:
+        """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
+        with self._reading(name) as (connection, judge, latest):
+            contents = versions.read(connection, judge, version or latest, name=name)
+            return memory_of(contents).ledger() + erasures_of(self._database, connection, judge).entries()
+
+    def lineage(self, name: str, key: str, version: int | None = None) -> tuple[Lineage, ...]:
+        """What became of one piece of feedback (`t-17@ana`), or of all on a case (`t-17`), through all versions.
+
+        Answers "what did it learn from me": the guidelines that carry it, with their texts. Raises UnknownKey.
+        """
+        with self._reading(name) as (connection, judge, latest):
+            number = version or latest
+            if not 1 <= number <= latest:
+                versions.read(connection, judge, number, name=name)  # raises, with the versions that there are
+            erased = erasures_of(self._database, connection, judge)
+            return lineages(connection, judge, key, name=name, version=number, erased=erased)
+
+    # -- learning and forgetting ---------------------------------------------------------------------------------
+
+    def align(self, name: str, feedback: FeedbackSource = (), **options: Any) -> AlignResult:
+        """Learn from feedback and commit the next version; see `aalign` for the options."""
+        return aio.run(self.aalign(name, feedback, **options))
+
+    async def aalign(
+        self,
+        name: str,
+        feedback: FeedbackSource = (),
+        *,
+        optimizer: MemAlign | None = None,
+        skip_invalid: bool = False,
+        must_exist: bool = False,
+        allow_erased: bool = False,
+        progress: Progress | None = None,
+        attempts: int = 5,
+    ) -> AlignResult:
+        """Load the head, learn from feedback (none: only what is pending), and commit if the head is still the same.
+
+        When somebody else committed first, the new head is loaded and learns the same feedback again, up to `attempts`
+        times; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
+        invalid row, unless `allow_erased`. Raises what `MemAlign.align` raises.
+        """
+        source = feedback if isinstance(feedback, str | Path) else tuple(feedback)
+        learner = optimizer or MemAlign()
+
+        async def learn(judge: Judge) -> AlignResult:
+            erased = await asyncio.to_thread(self._erased, name)
+            given = screened(judge, source, None if allow_erased else erased, skip_invalid=skip_invalid)
+            with given.learning():
+                result = await learner.align(
+                    judge, given.feedback, skip_invalid=skip_invalid, must_exist=must_exist, progress=progress
+                )
+            return given.reported(result)
+
+        return await self._optimistic(name, learn, action="align", attempts=attempts, allow_erased=allow_erased)
+
+    def unalign(self, name: str, *selectors: str, source: str | None = None, **options: Any) -> AlignResult:
+        """Forget feedback from the head on; older versions keep it. See `aunalign`."""
+        return aio.run(self.aunalign(name, *selectors, source=source, **options))
+
+    async def aunalign(
+        self,
+        name: str,
+        *selectors: str,
+        source: str | None = None,
+        optimizer: MemAlign | None = None,
+        progress: Progress | None = None,
+        attempts: int = 5,
+    ) -> AlignResult:
+        """Forget feedback by id, key or source and commit the next version, as `aalign` does. Raises UnknownKey."""
+        learner = optimizer or MemAlign()
+
+        async def unlearn(judge: Judge) -> AlignResult:
+            return await learner.unalign(judge, *selectors, source=source, progress=progress)
+
+        return await self._optimistic(name, unlearn, action="unalign", attempts=attempts)
+
+    def update(
+        self,
+        name: str,
+        function: Callable[[Judge], Judge],
+        action: str = "edit",
+        *,
+        note: str | None = None,
+        attempts: int = 5,
+    ) -> Judge:
+        """Commit `function(latest)` as the next version, again with the new head when somebody was quicker; returns it."""
+        for _ in range(attempts):
+            latest, judge = self._load(name, None)
+            changed = function(judge)
+            try:
+                self._commit(changed, action=action, note=note, parent=latest)
+            except VersionConflict:
+                continue
+            return changed
+        raise _conflict(name, attempts)
+
+    def lock(self, name: str, *ids: str, unlock: bool = False) -> Judge:
+        """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
+        return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
+
+    async def _optimistic(
+        self,
+        name: str,
+        step: Callable[[Judge], Awaitable[AlignResult]],
+        *,
+        action: str,
+        attempts: int,
+        allow_erased: bool = False,
+    ) -> AlignResult:
+        for _ in range(attempts):
+            # In a thread: waiting for a lock must not stop the loop on which everybody's judgments run.
+            latest, judge = await asyncio.to_thread(self._load, name, None)
+            result = await step(judge)
+            if not result.changed and settings_of(result.judge) == settings_of(judge):
+                return result
+            try:
+                await asyncio.to_thread(
+                    self._commit, result.judge, action=action, parent=latest, allow_erased=allow_erased
+                )
+            except VersionConflict:
+                continue
+            return result
+        raise _conflict(name, attempts)
+
+    # -- erasing -------------------------------------------------------------------------------------------------
+
+    def erase(
+        self,
+        name: str,
+        selectors: Collection[str] = (),
+        *,
+        source: str | None = None,
+        matching: str | None = None,
+        dry_run: bool = False,
+        rederive: bool = True,
+        optimizer: MemAlign | None = None,
+        progress: Progress | None = None,
+    ) -> Receipt:
+        """Take feedback out of every version, for good, and return the receipt.
+
+        `selectors` are ids (all annotations) or keys (one), of any version; `source` all feedback of one person; `matching` all
+        whose case or words hold a text. Of several, all must hold. Older versions lose what was learned from it and
+        are marked redacted; the head is a new version without it, and what survives beside it is distilled again when
+        a model answers (`rederive`), else pending. With `dry_run` nothing happens, and the receipt says what would.
+        Raises UnknownKey, and RegistryError when a trace is left.
+        """
+        named = {"source": source, "matching": matching}
+        outcome = erase_feedback(self._database, name, tuple(selectors), **named, dry_run=dry_run)
+        if dry_run:
+            return outcome.receipt
+        receipt = verified(self._database, outcome)
+        if not rederive or not receipt.pending:
+            return receipt
+        return self._rederived(name, receipt, optimizer, progress)
+
+    def matching(self, name: str, text: str) -> dict[str, tuple[str, ...]]:
+        """Key → the fields that hold `text`, for every piece of feedback of any version whose case or words do."""
+        with self._reading(name) as (connection, judge, latest):
+            return matching(connection, judge, latest, text)
+
+    def compact(self) -> None:
+        """Rewrite the file without its free pages; `erase` does it by itself."""
+        self._database.compact()
+
+    def _rederived(self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None) -> Receipt:
+        try:
+            result = self.align(name, (), optimizer=optimizer, progress=progress)
+        # The erase stands whatever happens here; what waits is named, and the next align tries again. Ctrl-C stops the
+        # deriving only: the receipt is proof of what is done, and must not be lost with it.
+        except (MemalignError, OSError, KeyboardInterrupt) as error:
+            return receipt.with_rederivation(pending=receipt.pending, problem=str(error) or "interrupted")
+        waiting = tuple(key for key, _ in result.pending)
+        problem = "; ".join(dict.fromkeys(reason for _, reason in result.pending))
+        return receipt.with_rederivation(
+            pending=waiting, guidelines=tuple(g.id for g in result.guidelines), problem=problem
+        )
+
+    # -- bundles -------------------------------------------------------------------------------------------------
+
+    def export(self, name: str, path: str | Path | None = None, version: int | None = None) -> dict[str, Any]:
+        """A version as one frozen JSON document, also written to `path` when given; the same judge, the same bytes."""
+        document = bundle.bundle_of(self.load(name, version))
+        if path is not None:
+            bundle.write_bundle(document, path)
+        return document
+
+    def import_bundle(
+        self, source: str | Path | Mapping[str, Any], name: str | None = None, *, allow_erased: bool = False
+    ) -> int:
+        """Keep an exported judge as version 1, or as the next version of the judge of that name; returns the number.
+
+        Raises InputError for a damaged bundle, and InvalidRows when it holds feedback that was erased from any judge
+        here, unless `allow_erased`.
+        """
+        judge, notes = bundle.read_bundle(source)
+        return self._commit(
+            judge.replace(name=name) if name else judge,
+            action="import",
+            note="; ".join(notes) or None,
+            allow_erased=allow_erased,
+            erased_anywhere=True,
+        )
+
+    # -- transactions --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[tuple[Connection, int, int]]:
+        with self._database.read() as connection:
+            judge, latest = versions.find(connection, name)
+            yield connection, judge, latest
+
+    def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
+        with self._reading(name) as (connection, judge, latest):
+            number = latest if version is None else version
+            contents = versions.read(connection, judge, number, name=name)
+        return number, judge_of(name, contents, models=self._models)
+
+    def _erased(self, name: str) -> Erasures:
+        with self._reading(name) as (connection, judge, _):
+            return erasures_of(self._database, connection, judge)
+
+    def _commit(self, judge: Judge, **options: Any) -> int:
+        return commit(self._database, judge, **options)
+
+
+def _conflict(name: str, attempts: int) -> VersionConflict:
+    return VersionConflict(
+        f"somebody else committed a version of {name!r} first, {attempts} times in a row; nothing was changed, try again"
+    )

@@ -1,0 +1,235 @@
+"""Searching for what was erased: in decoded rows, and in the bytes of the file.
+
+What identifies a text is any run of eight of its words that no survivor shares, or the whole text when it is shorter.
+Words that people use anyway ("too cold") prove nothing, so a short text counts as a whole field, or inside a reason or
+note when it has two words or more. Where a language writes no spaces, every two neighbouring characters are a word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from memalign.memory.guard import UNSPACED, normalised
+
+__all__ = ["Residue", "strings"]
+
+RUN = 8
+_BLOCK = 8 << 20
+_OVERLAP = 1 << 16
+# To blanks: all that is in no word. For plain text ten times as quick as a regular expression, and the same.
+_GAPS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
+_BYTE_GAPS = bytes(32 if n in _GAPS else n for n in range(256))
+# Characters of three or four bytes in UTF-8: all that languages without spaces are written in, and more.
+_WIDE_BYTES = re.compile(rb"(?:[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})+")
+# What may not stand beside a key in a sentence: `17@ana` is not named by `t-17@ana`, nor by `17@ana-maria`.
+_NOT_BEFORE, _NOT_AFTER = re.compile(r"[\w@.:/-]$"), re.compile(r"^[\w@-]")
+
+
+class Residue:
+    """What to look for: runs of words, short texts as whole fields, and keys of feedback."""
+
+    def __init__(self, texts: Iterable[str] = (), keys: Iterable[str] = ()) -> None:
+        self.keys = frozenset(keys)
+        self.runs: set[tuple[str, ...]] = set()
+        self.short: set[str] = set()
+        self._long: list[str] = []
+        self._anchors: set[tuple[str, ...]] = set()
+        for text in texts:
+            words = _words(text)
+            if len(words) >= RUN:
+                self.runs.update(_windows(words))
+                self._anchors.update(_anchors(words))
+                self._long.append(text)
+            elif text.strip():
+                self.short.add(text.strip())
+        self._phrases = {" ".join(_words(text)) for text in self.short}
+        self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
+        self._finder = _Keys(self.keys)
+
+    def __or__(self, other: Residue) -> Residue:
+        both = Residue(keys=self.keys | other.keys)
+        both.runs, both.short = self.runs | other.runs, self.short | other.short
+        both._long, both._phrases = self._long + other._long, self._phrases | other._phrases
+        both._anchors = self._anchors | other._anchors
+        return both
+
+    def share(self, texts: Iterable[str]) -> None:
+        """Stop looking for what `texts`, which survive, hold too."""
+        for text in texts:
+            if self.runs and _anchored(self._anchors, words := _words(text)):
+                self.runs.difference_update(_windows(words))
+            if text.strip() in self.short:
+                self.short.discard(text.strip())
+                self._phrases.discard(" ".join(_words(text)))
+        self._judged.clear()
+
+    def copied(self, text: str) -> bool:
+        """Whether a field repeats an erased text: eight words of it, or all of a shorter one."""
+        if text.strip() in self.short:
+            return True
+        return bool(self.runs) and _anchored(self._anchors, w := _words(text)) and not self.runs.isdisjoint(_windows(w))
+
+    def is_trace(self, field: str) -> bool:
+        """Whether a field repeats an erased text, or is an erased key."""
+        return field in self.keys or self.copied(field)
+
+    def in_sentence(self, text: str) -> bool:
+        """Whether a reason or note, which memalign or a person wrote, repeats an erased text or names an erased key."""
+        if text not in self._judged:
+            words = _words(text)
+            phrases = (" ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1))
+            self._judged[text] = (
+                self.copied(text)
+                or any(
+                    not _NOT_BEFORE.search(text[:at]) and not _NOT_AFTER.search(text[at + len(key) :])
+                    for key, at in self._finder.found(text)
+                )
+                or not self._phrases.isdisjoint(phrases)
+            )
+        return self._judged[text]
+
+    def in_files(self, files: Iterable[Path], live: Iterable[bytes]) -> tuple[int, list[str]]:
+        """How many bytes of `files` were searched, and the traces found there that `live` rows do not account for.
+
+        A row's bytes are where they should be; `live` must be all of them. What both hold proves nothing, and was
+        searched for in the decoded rows already.
+        """
+        wanted = _Bytes(self._long, self.runs, self.short, self.keys)
+        for data in live:
+            wanted.discard(data)
+        size, found = 0, []
+        for path in files:
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                continue  # the journal of a writer who has just finished
+            with file:
+                tail = b""
+                while block := file.read(_BLOCK):
+                    size += len(block)
+                    found += [f"{what} in {path.name}" for what in wanted.found(tail + block)]
+                    tail = (tail + block)[-_OVERLAP:]
+        return size, list(dict.fromkeys(found))
+
+
+class _Bytes:
+    """The same in bytes, as bodies spell it: runs of byte words, quoted short texts, keys."""
+
+    def __init__(
+        self, texts: Iterable[str], runs: set[tuple[str, ...]], short: Iterable[str], keys: Iterable[str]
+    ) -> None:
+        self.runs: set[tuple[bytes, ...]] = set()
+        self._anchors: set[tuple[bytes, ...]] = set()
+        texts = tuple(texts)
+        self._unspaced = any(map(UNSPACED.search, texts))
+        for text in texts:
+            # Only texts of which something was not shared with a survivor.
+            if not runs.isdisjoint(_windows(_words(text))):
+                for spelled in _spellings(text):
+                    words = self._words(spelled)
+                    self.runs.update(_windows(words))
+                    self._anchors.update(_anchors(words))
+        # A quote inside is spelled \" and would split the field; its longest piece stands for it.
+        self.fields = {
+            max(spelled.split(b'"'), key=len) for text in short for spelled in _spellings(text) if len(spelled) > 1
+        }
+        # Latin-1 gives every byte a character, so that one finder serves texts and bytes.
+        self.keys = {spelled.decode("latin-1") for key in keys for spelled in _spellings(key)}
+        self._finder = _Keys(self.keys)
+
+    def discard(self, data: bytes) -> None:
+        if self.runs and _anchored(self._anchors, words := self._words(data)):
+            self.runs.difference_update(_windows(words))
+        if self.fields:
+            self.fields.difference_update(data.split(b'"'))
+        if self.keys:
+            self.keys.difference_update(key for key, _ in self._finder.found(data.decode("latin-1")))
+
+    def found(self, data: bytes) -> Iterator[str]:
+        words = self._words(data) if self.runs else []
+        if _anchored(self._anchors, words) and not self.runs.isdisjoint(_windows(words)):
+            yield "a run of eight erased words"
+        if self.fields and not self.fields.isdisjoint(data.split(b'"')):
+            yield "an erased field"
+        if self.keys and any(key in self.keys for key, _ in self._finder.found(data.decode("latin-1"))):
+            yield "an erased key"
+
+    def _words(self, data: bytes) -> list[bytes]:
+        if self._unspaced:  # slower, and for nothing in other languages
+            data = _WIDE_BYTES.sub(
+                lambda run: b" %b " % b" ".join(c.encode() for c in _pairs(run[0].decode("utf-8", "replace"))), data
+            )
+        return data.translate(_BYTE_GAPS).split()
+
+
+class _Keys:
+    """Finds any of many keys in one pass for each source, so that all feedback of one busy person stays quick."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._names: dict[str, set[str]] = {}
+        for key in keys:
+            name, _, source = key.rpartition("@")
+            self._names.setdefault(f"@{source}", set()).add(name)
+
+    def found(self, text: str) -> Iterator[tuple[str, int]]:
+        """Every key in `text`, and where it starts; neighbouring characters do not matter."""
+        for source, names in self._names.items():
+            at = text.find(source)
+            lengths = {len(name) for name in names} if at >= 0 else ()
+            while at >= 0:
+                for length in lengths:
+                    if length <= at and (name := text[at - length : at]) in names:
+                        yield name + source, at - length
+                at = text.find(source, at + 1)
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every text in a JSON value; names of fields count too, for content may carry words there."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield str(name)
+            yield from strings(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from strings(part)
+
+
+def _words(text: str) -> list[str]:
+    """The words of `normalised`, pairs of characters where it has no spaces."""
+    if text.isascii():
+        return text.lower().translate(_GAPS).split()
+    return UNSPACED.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", normalised(text)).split()
+
+
+def _pairs(run: str) -> Iterator[str]:
+    return map("".join, pairwise(run)) if len(run) > 1 else iter((run,))
+
+
+def _anchors(words: list[Any]) -> Iterator[tuple[Any, ...]]:
+    """Every sixth three words in a row: every run of eight holds one of them."""
+    return zip(words[:: RUN - 2], words[1 :: RUN - 2], words[2 :: RUN - 2], strict=False)
+
+
+def _anchored(anchors: set[tuple[Any, ...]], words: list[Any]) -> bool:
+    """Whether `words` may hold a run of those that `anchors` stand for: a quick no for nearly all that do not."""
+    return not anchors.isdisjoint(zip(words, words[1:], words[2:], strict=False))
+
+
+def _windows(words: list[Any]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(words[start:] for start in range(RUN)), strict=False)
+
+
+def _spellings(text: str) -> Iterator[bytes]:
+    """`text` as bodies may spell it."""
+    for plain in (False, True):
+        try:
+            yield json.dumps(text, ensure_ascii=plain)[1:-1].encode()
+        except UnicodeEncodeError:
+            continue

@@ -1,0 +1,271 @@
+"""A judge as rows, and back: `(kind, key) -> body`, the form in which versions are compared and kept.
+
+Bodies are JSON in the order in which the values were written (prompts show them in that order); a vector is raw bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from memalign.errors import InputError, RegistryError
+from memalign.judge import Judge
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
+from memalign.memory.label_policy import POLICY
+from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.types import Example, Guideline, guideline_number
+from memalign.values import ValueType
+
+__all__ = [
+    "Codec",
+    "Contents",
+    "RowKey",
+    "decoded",
+    "is_unicode",
+    "judge_of",
+    "memory_of",
+    "models_by_name",
+    "settings_of",
+    "shards_in",
+]
+
+RowKey = tuple[str, str]
+Contents = dict[RowKey, bytes]
+"""Everything one version holds, by kind and key."""
+
+_TYPES: dict[str, Any] = {
+    "case": Example,
+    "annotation": Annotation,
+    "pre_alignment": PreAlignmentVerdict,
+    "guideline": Guideline,
+    "tombstone": Tombstone,
+    "shard": tuple[str, ...],
+    "relation": Relation,
+}
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
+_SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
+_STATE = ("next_guideline", "authority", "policy", "guideline_tokens", "examples", "locks", "embedding_model")
+_STEP = 1 << 20
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+class Codec:
+    """Values to bodies and back, each at most once: a row that many versions share is decoded for the first only."""
+
+    def __init__(self) -> None:
+        self._decoded: dict[tuple[str, int], tuple[bytes, Any]] = {}
+        self._encoded: dict[int, tuple[Any, bytes]] = {}
+
+    def decode(self, kind: str, body: bytes) -> Any:
+        """The value of a body. Raises RegistryError when it is damaged."""
+        known = self._decoded.get((kind, id(body)))
+        if known is not None:
+            return known[1]
+        value = decoded(kind, body)
+        # The objects are kept beside their ids, so that no id is used again while it stands here.
+        self._decoded[kind, id(body)] = (body, value)
+        self._encoded[id(value)] = (value, body)
+        return value
+
+    def encode(self, value: Any) -> bytes:
+        """The body of a value. Raises InputError for what JSON cannot hold."""
+        known = self._encoded.get(id(value))
+        return known[1] if known is not None else _encode(value)
+
+    def memory(self, contents: Contents) -> Memory:
+        """The memory that `contents` hold."""
+        return _memory(contents, lambda kind, bodies: {key: self.decode(kind, body) for key, body in bodies.items()})
+
+    def contents(self, judge: Judge, before: Contents | None = None) -> Contents:
+        """The rows of a judge. Shards keep the places that they have in `before`, so that unchanged ones stay."""
+        settings = {("judge", name): _encode(value) for name, value in settings_of(judge).items()}
+        return settings | self.memory_contents(judge.memory, before)
+
+    def memory_contents(self, memory: Memory, before: Contents | None = None) -> Contents:
+        """The rows of a memory alone; see `contents`."""
+        contents: Contents = {("memory", name): _encode(getattr(memory, name)) for name in _STATE}
+        for case in memory.cases:
+            contents["case", _key(case.id)] = self.encode(case.example)
+            for annotation in case.annotations:
+                contents["annotation", _key(annotation.key)] = self.encode(annotation)
+            if case.pre_alignment is not None:
+                contents["pre_alignment", case.id] = self.encode(case.pre_alignment)
+            if case.vector is not None:
+                contents["vector", case.id] = case.vector
+        for guideline in memory.guidelines:
+            contents["guideline", guideline.id] = self.encode(guideline)
+        for relation in memory.relations:
+            contents["relation", "-".join(relation.pair)] = self.encode(relation)
+        for stone in memory.tombstones:
+            contents["tombstone", _key(stone.key)] = self.encode(stone)
+        for place, keys in _placed([shard.keys for shard in memory.shards], shards_in(before or {})):
+            contents["shard", f"{place:019d}"] = _encode(keys)
+        return contents
+
+
+def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any] | None = None) -> Judge:
+    """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
+    settings = {field: decoded("judge", contents["judge", field]) for field in _SETTINGS}
+    own = models or {}
+
+    def model(field: str) -> Any:
+        return own.get(settings[field], settings[field])
+
+    return Judge(
+        name=name,
+        instructions=settings["instructions"],
+        feedback_value_type=msgspec.convert(settings["value_type"], ValueType),
+        model=model("model"),
+        embedding_model=model("embedding_model"),
+        retrieval_k=settings["retrieval_k"],
+        parameters=settings["parameters"],
+        memory=memory_of(contents),
+    )
+
+
+def memory_of(contents: Contents) -> Memory:
+    """The memory that `contents` hold. `Codec.memory` keeps what it decodes for other versions, and takes twice as long."""
+    return _memory(contents, _values)
+
+
+def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[str, Any]]) -> Memory:
+    bodies: dict[str, dict[str, bytes]] = {}
+    for (kind, key), body in contents.items():
+        bodies.setdefault(kind, {})[key] = body
+
+    def of(kind: str) -> dict[str, Any]:
+        return values(kind, bodies[kind]) if kind in bodies else {}
+
+    annotations: dict[str, list[Annotation]] = {}
+    for annotation in of("annotation").values():
+        annotations.setdefault(annotation.id, []).append(annotation)
+    pre_alignment_verdicts, vectors, state = of("pre_alignment"), bodies.get("vector", {}), of("memory")
+    cases = (
+        Case(
+            example=example,
+            annotations=tuple(sorted(annotations.get(name, ()), key=lambda annotation: annotation.source)),
+            pre_alignment=pre_alignment_verdicts.get(name),
+            vector=vectors.get(name),
+        )
+        for name, example in sorted(of("case").items())
+    )
+    return Memory(
+        cases=tuple(cases),
+        guidelines=tuple(sorted(of("guideline").values(), key=lambda guideline: guideline.number)),
+        shards=tuple(Shard(keys=keys) for _, keys in sorted(of("shard").items())),
+        tombstones=tuple(stone for _, stone in sorted(of("tombstone").items())),
+        relations=tuple(sorted(of("relation").values(), key=_pair_order)),
+        locks=tuple(state.get("locks", ())),
+        next_guideline=state.get("next_guideline", 1),
+        authority=tuple(state.get("authority", ())),
+        policy=tuple(state.get("policy", POLICY)),
+        guideline_tokens=state.get("guideline_tokens"),
+        examples=state.get("examples"),
+        embedding_model=state.get("embedding_model"),
+    )
+
+
+def _values(kind: str, bodies: dict[str, bytes]) -> dict[str, Any]:
+    if decoder := _DECODERS.get(kind):
+        try:
+            return dict(zip(bodies, map(decoder.decode, bodies.values()), strict=True))
+        except (ValueError, msgspec.MsgspecError):
+            pass  # one of them takes the longer way below, which also names what is damaged
+    return {key: decoded(kind, body) for key, body in bodies.items()}
+
+
+def settings_of(judge: Judge) -> dict[str, Any]:
+    """All of a judge but its name and memory, as JSON values; models by name."""
+    return {
+        "instructions": judge.instructions,
+        "value_type": {k: v for k, v in msgspec.to_builtins(judge.value_type).items() if v is not None},
+        "model": judge.model_name,
+        "embedding_model": judge.embedding_model_name,
+        "retrieval_k": judge.retrieval_k,
+        "parameters": dict(judge.parameters),
+    }
+
+
+def models_by_name(models: Iterable[ChatModel | EmbeddingModel]) -> dict[str, ChatModel | EmbeddingModel]:
+    """The models that a registry was given, for `judge_of`."""
+    return {model.name: model for model in models}
+
+
+def shards_in(contents: Contents) -> list[tuple[int, tuple[str, ...]]]:
+    """Place and keys of every shard, in order."""
+    found = ((int(key), decoded("shard", body)) for (kind, key), body in contents.items() if kind == "shard")
+    return sorted(found)
+
+
+def _placed(
+    shards: Sequence[tuple[str, ...]], before: Sequence[tuple[int, tuple[str, ...]]]
+) -> list[tuple[int, tuple[str, ...]]]:
+    """`shards` in order, each at the place where it was, new ones between or behind, as long as there is room."""
+    home = {key: place for place, keys in before for key in keys}
+    places: list[int | None] = []
+    last = -1
+    for keys in shards:
+        place = next((home[key] for key in keys if key in home), -1)
+        places.append(place if place > last else None)
+        last = max(last, place)
+    rights = list(places)  # of each, the first place kept from there on
+    for index in range(len(rights) - 2, -1, -1):
+        if rights[index] is None:
+            rights[index] = rights[index + 1]
+    filled: list[int] = []
+    for kept, bound in zip(places, rights, strict=True):
+        left = filled[-1] if filled else 0
+        right = left + 2 * _STEP if bound is None else bound
+        place = kept if kept is not None else (left + right) // 2
+        if not left < place <= right or (kept is None and place == right):  # no room left between two neighbours
+            return [(number * _STEP, keys) for number, keys in enumerate(shards, 1)]
+        filled.append(place)
+    return list(zip(filled, shards, strict=True))
+
+
+def _encode(value: Any) -> bytes:
+    if isinstance(value, msgspec.Struct):
+        value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
+    try:
+        text = _JSON.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"cannot be kept, it is not a JSON value: {error}") from None
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, as broken sources have it: JSON can spell it, UTF-8 cannot
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def decoded(kind: str, body: bytes) -> Any:
+    """The value of a body: of the kind's own type where it has one, else plain JSON values. Raises RegistryError."""
+    decoder = _DECODERS.get(kind)
+    try:
+        try:
+            return decoder.decode(body) if decoder else msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            # msgspec refuses a spelled half of a surrogate pair.
+            return msgspec.convert(json.loads(body), _TYPES[kind]) if decoder else json.loads(body)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise RegistryError(f"a row of kind {kind} is damaged: {error}; restore the registry from a copy") from None
+
+
+def _pair_order(relation: Relation) -> list[int]:
+    return [guideline_number(name) for name in relation.pair]
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a column can hold it: half of a surrogate pair, as a word of another encoding has on the command line, not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _key(key: str) -> str:
+    if not is_unicode(key):
+        raise InputError(f"id or source {key!r} is not valid Unicode; give it another name")
+    return key

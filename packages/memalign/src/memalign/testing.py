@@ -1,0 +1,144 @@
+"""Fakes for tests of judges, yours and ours: a chat model that follows a script, and a deterministic embedder."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.types import Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Answer", "HashEmbedding", "ScriptedChatModel"]
+
+Answer = dict[str, Any] | ChatReply | BaseException
+"""What a scripted model answers: the data of a reply, a whole reply, or an error to raise."""
+
+
+class ScriptedChatModel:
+    """A ChatModel that answers from a list, in order, or from a function of the request.
+
+    `answers` is an iterable of dicts, ChatReplies and exceptions, or a function (sync or async) that is given the
+    ChatRequest and returns one. Answers are not checked against the request's schema: misbehaving on purpose is what it is for.
+    `requests` records what it was asked, in the order of arrival. Asked more often than the list is long it raises
+    AssertionError, which nothing in memalign takes for a model's failure.
+
+    Usage is deterministic: a token is a word, cached tokens are the words that this request's system message shares
+    from its start with the one before. Safe to use from several threads and event loops.
+    """
+
+    def __init__(
+        self,
+        answers: Iterable[Answer] | Callable[[ChatRequest], Answer | Awaitable[Answer]],
+        *,
+        name: str = "scripted",
+        limits: Limits | None = None,
+    ) -> None:
+        self._name = name
+        self._limits = limits or Limits()
+        self._answer = answers if callable(answers) else None
+        self._script = [] if callable(answers) else list(answers)
+        self._lock = threading.Lock()
+        self._next = 0
+        self.requests: list[ChatRequest] = []
+
+    @property
+    def name(self) -> str:
+        """The name that judgments store."""
+        return self._name
+
+    @property
+    def limits(self) -> Limits:
+        """What the model claims to take."""
+        return self._limits
+
+    @property
+    def remaining(self) -> int:
+        """How many scripted answers were not asked for; 0 for a function."""
+        return len(self._script) - self._next
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """The next scripted answer; raises it when it is an exception."""
+        with self._lock:
+            before = self.requests[-1].system if self.requests else ""
+            self.requests.append(request)
+            answer: Any = self._scripted(request) if self._answer is None else None
+        if self._answer is not None:
+            answer = self._answer(request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, ChatReply):
+            return answer
+        text = json.dumps(answer, ensure_ascii=False)
+        usage = Usage(
+            calls=1,
+            input_tokens=_words(request.system) + _words(request.user),
+            cached_tokens=_shared_words(before, request.system),
+            output_tokens=_words(text),
+        )
+        return ChatReply(data=answer, text=text, usage=usage)
+
+    def _scripted(self, request: ChatRequest) -> Answer:
+        if self._next >= len(self._script):
+            raise AssertionError(
+                f"{self._name}: the script has {len(self._script)} answers and was asked for one more "
+                f"({request.schema_name}: {request.user[:80]!r})"
+            )
+        self._next += 1
+        return self._script[self._next - 1]
+
+
+class HashEmbedding:
+    """A deterministic EmbeddingModel: each word is a fixed pseudo-random direction, a text the sum of its words.
+
+    Texts are as similar as they share words, whatever their case; a text without a word is all zeros. Vectors have
+    shape (len(texts), dim), float32. `texts` records what was embedded.
+    """
+
+    def __init__(self, dim: int = 64) -> None:
+        self._dim = dim
+        self.texts: list[str] = []
+
+    @property
+    def name(self) -> str:
+        """The name that memories store beside their vectors."""
+        return f"hash:{self._dim}"
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors of `texts`."""
+        import numpy as np
+
+        self.texts.extend(texts)
+        vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in re.findall(r"\w+", text.casefold()):
+                digest = hashlib.shake_128(word.encode("utf-8", "replace")).digest((self._dim + 7) // 8)
+                bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))[: self._dim]
+                vectors[row] += bits.astype(np.float32) * 2 - 1
+            length = float(np.linalg.norm(vectors[row]))
+            if length > 0:
+                vectors[row] /= length
+        return vectors
+
+
+def _words(text: str) -> int:
+    return len(text.split())
+
+
+def _shared_words(first: str, second: str) -> int:
+    shared = 0
+    for one, other in zip(first.split(), second.split(), strict=False):
+        if one != other:
+            break
+        shared += 1
+    return shared

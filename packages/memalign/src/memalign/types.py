@@ -1,0 +1,277 @@
+"""The plain values of memalign: Example, Feedback, Guideline, Judgment, Usage.
+
+All are frozen; "changing" one makes a new one (`msgspec.structs.replace`). Content fields hold any JSON value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, date, datetime
+from typing import Any, Literal, Self
+
+import msgspec
+
+from memalign.errors import InputError
+from memalign.values import Value
+
+__all__ = [
+    "CONTENT_FIELDS",
+    "Example",
+    "Feedback",
+    "Guideline",
+    "Judgment",
+    "LedgerState",
+    "Usage",
+    "canonical_json",
+    "feedback_key",
+    "guideline_number",
+    "json_line",
+]
+
+CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
+"""The fields of an Example that a judge's instructions may name, in the order in which prompts show them."""
+
+UNKNOWN_SOURCE = "unknown"
+
+MAX_DEPTH = 200
+"""Lists and objects inside each other, in a content field: deeper ones end a reader's stack, wherever that stands."""
+
+LedgerState = Literal["learned", "merged", "pending", "disputed", "rejected", "withdrawn", "erased"]
+
+
+def canonical_json(value: object) -> str:
+    """`value` as JSON text that is the same for equal values: sorted keys, no spaces, no escapes for letters.
+
+    Raises InputError for what JSON cannot hold (NaN and infinity included).
+    """
+    try:
+        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"not a JSON value: {error}") from None
+
+
+def json_line(value: object) -> bytes:
+    """`value` as one line of JSON in UTF-8, as a file keeps it.
+
+    A model may end its words in half a surrogate pair, which UTF-8 cannot hold: a replacement character stands for it.
+    """
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError:
+        text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode() + b"\n"
+
+
+def feedback_key(example_id: str, source: str) -> str:
+    """The key of one person's feedback on one case, `t-17@ana`."""
+    return f"{example_id}@{source}"
+
+
+def _too_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):  # the content fields themselves are one level
+        level = [
+            part
+            for each in level
+            if isinstance(each, dict | list | tuple)
+            for part in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True
+
+
+class _Content(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """Fields shared by Example and Feedback: an id and what was judged."""
+
+    id: str
+    inputs: Any = None
+    outputs: Any = None
+    expectations: Any = None
+    conversation: Any = None
+    trace: Any = None
+    meta: dict[str, Any] = {}
+
+    def _check_id(self) -> None:
+        if not isinstance(self.id, str) or not self.id.strip():
+            raise InputError("id is missing or empty")
+        if any(character in self.id for character in "\n\r\x00"):
+            raise InputError("id must be one line of text")
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The content fields that are present, in prompt order."""
+        return {name: value for name in CONTENT_FIELDS if (value := getattr(self, name)) is not None}
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
+        cached = self.__dict__.get("_content_hash")
+        if cached is None:
+            text = canonical_json(self.content)
+            if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(self.content):
+                raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
+            cached = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            self.__dict__["_content_hash"] = cached
+        return str(cached)
+
+
+class Example(_Content, frozen=True, kw_only=True):
+    """One case: what a judge is asked about.
+
+    Only `id` and one content field are required. `inputs`, `outputs` and `expectations` (a reference) are any JSON
+    value; `conversation` is a list of turns; `trace` is text or JSON. `meta` is carried along and never judged.
+    """
+
+    def __post_init__(self) -> None:
+        self._check_id()
+        if not self.content:
+            raise InputError(f"example {self.id!r} has no content: one of {', '.join(CONTENT_FIELDS)} is required")
+
+
+class Feedback(_Content, frozen=True, kw_only=True):
+    """What one person said of one case, with the case's own fields beside it (rows are flat).
+
+    `value` is their label and `rationale` their words; at least one is there. `source` says who, `created_at` when
+    (ISO 8601; a time without a zone is UTC). Content fields may be left out when the judge knows the case already.
+    """
+
+    value: Value | None = None
+    rationale: str | None = None
+    source: str = UNKNOWN_SOURCE
+    created_at: str | None = None
+
+    def __post_init__(self) -> None:
+        self._check_id()
+        if not isinstance(self.source, str) or not self.source.strip():
+            raise InputError("source is empty; leave it out for an unknown one")
+        if any(character in self.source for character in "@\n\r\x00"):
+            raise InputError(f"source {self.source!r} must be one line without '@'")
+        if self.rationale is not None and not isinstance(self.rationale, str):
+            raise InputError("rationale must be text")
+        if self.value is None and not (self.rationale or "").strip():
+            raise InputError("a row needs a value, a rationale or both")
+        if self.created_at is not None:
+            msgspec.structs.force_setattr(self, "created_at", _utc(self.created_at))
+
+    @property
+    def key(self) -> str:
+        """`id@source`, the identity of this piece of feedback."""
+        return feedback_key(self.id, self.source)
+
+    @property
+    def example(self) -> Example | None:
+        """The case, or None when the row gives no content field."""
+        return Example(id=self.id, **self.content, meta=self.meta) if self.content else None
+
+
+def _utc(moment: str | date) -> str:
+    wrong = InputError(f"created_at {moment!r} is not an ISO 8601 time, such as 2026-03-01T12:00:00Z")
+    if not isinstance(moment, str | date) or (isinstance(moment, str) and moment.isdecimal() and len(moment) != 8):
+        raise wrong  # seconds since 1970 would be read as a year
+    try:
+        parsed = moment if isinstance(moment, datetime) else datetime.fromisoformat(str(moment))
+        aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+        return aware.astimezone(UTC).isoformat()
+    except (ValueError, OverflowError):
+        raise wrong from None
+
+
+def guideline_number(guideline_id: str) -> int:
+    """The n of `Gn`."""
+    return int(guideline_id[1:])
+
+
+class Guideline(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule that the judge follows, and where it comes from.
+
+    `id` is G1, G2, … and never reused. `supported_by` are the keys of the feedback that it states; `exposed_to` the
+    keys of every feedback whose words were in the prompt that wrote it, a superset. `origin` is "distilled" or the
+    name of the person who wrote or edited it. A `superseded` guideline says the same as `superseded_by`, was revised by it,
+    or contradicts `overridden_by`; it steps in when that one goes. A `demoted` one is over the budget of tokens, and is
+    shown where a similar case calls for it. `status_by` is the person who pinned or retired it, or begins with
+    "admission" where the judge's own checks left it out.
+    """
+
+    id: str
+    text: str
+    supported_by: tuple[str, ...] = ()
+    exposed_to: tuple[str, ...] = ()
+    origin: str = "distilled"
+    status: Literal["active", "demoted", "superseded", "retired"] = "active"
+    pinned: bool = False
+    superseded_by: str | None = None
+    overridden_by: str | None = None
+    status_by: str | None = None
+
+    @property
+    def number(self) -> int:
+        """The n of `Gn`; guidelines are shown in this order so that a new version extends its predecessor's prefix."""
+        return guideline_number(self.id)
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What model calls cost. Usages add up with `+`.
+
+    `cached_tokens` are included in `input_tokens`. `cost` is in US dollars, and None when any part of it is unknown:
+    never 0 for "not known". `seconds` is wall time by phase; phases that ran side by side add up to more than the
+    clock shows.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    seconds: dict[str, float] = {}
+
+    def __add__(self, other: Usage) -> Usage:
+        known = self.cost is not None and other.cost is not None
+        return Usage(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            seconds={
+                phase: self.seconds.get(phase, 0.0) + other.seconds.get(phase, 0.0)
+                for phase in dict.fromkeys((*self.seconds, *other.seconds))
+            },
+        )
+
+    def __radd__(self, other: object) -> Self | Usage:
+        return self if other == 0 else NotImplemented  # so that sum() works
+
+
+class Judgment(msgspec.Struct, frozen=True, kw_only=True):
+    """One verdict and its receipt.
+
+    `value` is None exactly when `error` says why. `probabilities` has each label (as text: "true", "4", "A") with its
+    probability in [0, 1], and `confidence` is that of the value; None where the model gives none and was asked only once.
+    `calibrated_value` is what a regression on the memory's own feedback makes of the verdict, with its probabilities; None
+    unless the judge was told to calibrate and has thirty cases for it. `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
+    used; `notes` say what was truncated or left out.
+    """
+
+    value: Value | None = None
+    rationale: str | None = None
+    confidence: float | None = None
+    probabilities: dict[str, float] | None = None
+    calibrated_value: Value | None = None
+    calibrated_probabilities: dict[str, float] | None = None
+    abstained: bool = False
+    guideline_ids: tuple[str, ...] = ()
+    example_ids: tuple[str, ...] = ()
+    memory_hash: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def expected(self) -> float | None:
+        """The mean score by the probabilities of whole-number labels; None for other labels, or without probabilities."""
+        if self.probabilities is None or isinstance(self.value, bool) or not isinstance(self.value, int):
+            return None
+        return sum(float(label) * probability for label, probability in self.probabilities.items())

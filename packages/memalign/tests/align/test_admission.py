@@ -1,0 +1,464 @@
+"""What was learned is tried before it counts, and what experts locked stays right."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from memalign import Judge
+from memalign.align import AlignResult, edit_guideline, lock, write_guideline
+from memalign.align.admission import CHECKS
+from memalign.align.locked_cases import CULPRITS
+from memalign.errors import InputError
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.types import Usage
+from tests.support.invariants import check_memory
+from tests.support.learning import bare, learn
+from tests.support.world import World, judge_in, labelled, rules_in, said
+
+HARM = "Refuse whatever mentions a refund."
+HELP = "Accept whatever names a date."
+WITHOUT_TRIAL = frozenset({"pre_alignment", "distil", "consolidate", "budget"})
+
+
+def states(judge: Judge) -> dict[str, str]:
+    return {entry.key: entry.state for entry in judge.memory.ledger()}
+
+
+def texts(judge: Judge) -> set[str]:
+    return {guideline.text for guideline in judge.memory.semantic}
+
+
+def settled_judge(world: World, *, cases: int = 20, value: bool = True, **changes: Any) -> tuple[Judge, Any]:
+    """A judge that agrees with the experts on twenty cases, or (`value` False) on none."""
+    judge, model = judge_in(world, **changes)
+    return learn(judge, labelled(range(10, 10 + cases), value)).judge, model
+
+
+class TestHarm:
+    def test_a_rule_that_makes_the_judge_worse_is_left_out_and_the_result_says_so(self) -> None:
+        judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
+        result = learn(judge, [said("x1", HARM, value=None)])
+        assert result.impact
+        assert result.impact.reverted == ("G1",)
+        assert (result.impact.fixed, result.impact.broken) == (0, 8)
+        assert {(change.effect, change.guideline_ids) for change in result.impact.changes} == {("broken", ("G1",))}
+        assert "broke 8 of 8 checked, so 1 new guidelines were left out" in str(result)
+        assert json.loads(json.dumps(result.to_dict()))["impact"]["reverted"] == ["G1"]
+        assert states(result.judge)["t-x1@ana"] == "rejected"
+        assert result.rows[0].state == "rejected"
+        assert "made verdicts worse" in result.rows[0].reason
+        assert not result.judge.memory.semantic
+        check_memory(result.judge)
+        again = learn(result.judge, [said("x1", HARM, value=None)])
+        assert again.judge == result.judge, "and that is the end of it"
+
+    def test_it_does_not_come_back_when_what_was_said_beside_it_is_withdrawn(self) -> None:
+        judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), shard_size=3)
+        judge = learn(judge, [said("x0", "Be brief.", value=None), said("x1", HARM, value=None)]).judge
+        assert states(judge)["t-x1@ana"] == "rejected"
+        result = judge.unalign("t-x0")
+        assert result.impact
+        assert len(result.impact.reverted) == 1
+        assert states(result.judge)["t-x1@ana"] == "rejected"
+        assert HARM not in texts(result.judge)
+        check_memory(result.judge)
+
+    def test_a_model_that_counts_no_calls_is_tried_like_another(self) -> None:
+        class Uncounted(World):
+            def __call__(self, request: ChatRequest) -> Answer:
+                answer = super().__call__(request)
+                return ChatReply(data=answer, text="", usage=Usage()) if isinstance(answer, dict) else answer
+
+        judge, _ = settled_judge(Uncounted(lambda rules, _: HARM not in rules))
+        assert learn(judge, [said("x1", HARM, value=None)]).impact
+
+    def test_a_person_of_such_a_name_is_not_taken_for_the_judges_own_checks(self) -> None:
+        judge = learn(judge_in(World())[0], [said("x1", "Mind the date.", value=None)]).judge
+        retired = edit_guideline(judge, "G1", by="admissions-office", retired=True)
+        assert "made verdicts worse" not in str(list(retired.memory.ledger()))
+        again = learn(retired, [said("x2", "Mind the date.", by="ben", value=None)]).judge
+        assert not again.memory.semantic
+        for name in ("admission", "admission for t-1"):
+            with pytest.raises(InputError, match="who changes"):
+                edit_guideline(judge, "G1", by=name, retired=True)
+
+    def test_a_person_may_bring_it_back_and_nothing_takes_it_out_again(self) -> None:
+        world = World(lambda rules, _: HARM not in rules)
+        judge, _ = settled_judge(world)
+        left = learn(judge, [said("x1", HARM, value=None)]).judge
+        for back in (
+            edit_guideline(left, "G1", by="dora", retired=False),
+            edit_guideline(left, "G1", by="dora", pinned=True),
+        ):
+            assert texts(back) == {HARM}
+            assert states(back)["t-x1@ana"] == "learned"
+            later = learn(back, [said("x2", "Name the month in full.", value=None)]).judge
+            assert texts(later) == {HARM, "Name the month in full."}
+            check_memory(later)
+
+    def test_a_rule_is_not_learned_by_the_second_expert_who_says_it(self) -> None:
+        judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
+        result = learn(judge, [said("x1", HARM, value=None), said("x2", HARM, by="ben", value=None)])
+        assert not result.judge.memory.semantic, "the double would have stepped in"
+        assert result.impact
+        assert result.impact.reverted == ("G1", "G2")
+        assert [states(result.judge)[key] for key in ("t-x1@ana", "t-x2@ben")] == ["rejected", "rejected"]
+
+    def test_a_revision_that_is_left_out_gives_its_place_back_to_what_it_revised(self) -> None:
+        judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), shard_size=3)
+        before = learn(judge, [said("x1", "Be brief.", value=None)]).judge
+        result = learn(before, [said("x2", HARM, order="revise", value=None)])
+        assert result.impact
+        assert result.impact.reverted
+        assert texts(result.judge) == {"Be brief."}
+        assert states(result.judge)["t-x1@ana"] == "learned"
+        assert states(result.judge)["t-x2@ana"] == "rejected"
+        check_memory(result.judge)
+
+    def test_few_changed_verdicts_prove_nothing(self) -> None:
+        judge, _ = settled_judge(World(lambda rules, item: HARM not in rules or item not in {"10", "11", "12", "13"}))
+        result = learn(judge, [said("x1", HARM, value=None)])
+        assert result.impact
+        assert result.impact.broken <= 4
+        assert not result.impact.reverted
+        assert texts(result.judge) == {HARM}
+
+    def test_in_a_young_memory_nothing_is_ever_left_out(self) -> None:
+        for count in range(5):
+            judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), cases=count)
+            result = learn(judge, [said("x1", HARM, value=None)])
+            assert not (result.impact and result.impact.reverted)
+            assert texts(result.judge) == {HARM}
+
+    def test_what_mends_more_than_it_breaks_stays(self) -> None:
+        # Experts say false; the judge says true of everything until it knows the rule.
+        judge, _ = settled_judge(World(lambda rules, item: (HELP not in rules) != (item == "10")), value=False)
+        judge = judge.replace(memory=judge.memory)
+        result = learn(judge, [said("x1", HELP, value=None)])
+        assert result.impact
+        assert result.impact.fixed > 4 * result.impact.broken
+        assert not result.impact.reverted
+        assert HELP in texts(result.judge)
+
+    def test_an_old_verdict_is_never_taken_from_before_what_the_judge_learned_since(self) -> None:
+        # The cases were asked before learning when the memory was empty; a person's rule broke them since, and no new one did.
+        judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
+        judge = write_guideline(judge, HARM, by="dora")
+        changed = [row | {"rationale": f"say: Mind matter {row['id']}."} for row in labelled(range(10, 30), True)]
+        result = learn(judge, changed)
+        assert result.impact
+        assert result.impact.checked
+        assert not result.impact.reverted
+        assert {"learned"} == set(states(result.judge).values())
+
+
+def fond_of_cases(*, right_with: int, right_without: int, brief: bool) -> Judge:
+    """A judge taught sixteen cases, whose model has so many of them right with similar cases in the prompt and without."""
+
+    def answer(request: ChatRequest) -> Answer:
+        if request.schema_name != "judgment":
+            return {"when": "", "then": ""} if brief else {"changes": []}
+        item = int(request.user.rpartition("answer ")[2].split('"')[0])
+        shown = "have judged before" in request.user
+        return {"rationale": "r", "value": item < (right_with if shown else right_without)}
+
+    limits = Limits(brief=brief, shard_size=1 if brief else 10)
+    model = ScriptedChatModel(answer, limits=limits)
+    judge = Judge(
+        name="tone",
+        instructions="Good? {{ inputs }} {{ outputs }}",
+        feedback_value_type=bool,
+        model=model,
+        embedding_model=HashEmbedding(),
+    )
+    rows = [said(number, f"Mind matter {number}.", value=True) for number in range(16)]
+    return learn(judge, rows).judge
+
+
+class TestSimilarCases:
+    @pytest.mark.parametrize(
+        ("right_with", "right_without", "brief", "shown"),
+        [
+            (8, 9, False, 0),
+            (8, 8, False, None),
+            (9, 8, False, None),
+            (10, 8, True, 0),
+            (8, 8, True, 0),
+            (11, 8, True, None),
+        ],
+        ids=["worse", "equal", "better", "slow: not clearly", "slow: equal", "slow: clearly"],
+    )
+    def test_they_are_shown_where_they_help_and_to_a_slow_model_where_they_clearly_do(
+        self, right_with: int, right_without: int, brief: bool, shown: int | None
+    ) -> None:
+        judge = fond_of_cases(right_with=right_with, right_without=right_without, brief=brief)
+        assert judge.memory.examples == shown
+
+
+class TestCalls:
+    def test_checks_are_a_few_dozen_calls_however_much_there_is(self) -> None:
+        judge, model = settled_judge(World(), cases=150)
+        asked = len(model.requests)
+        result = learn(judge, [said(f"x{n}", f"Mind matter number {n}.", value=None) for n in range(12)])
+        kinds = [request.schema_name for request in model.requests[asked:]]
+        assert result.impact
+        assert 0 < result.impact.checked <= CHECKS[False]
+        # Each new case is asked before learning and distilled once; the rest is admission: before, after, without similar cases.
+        assert kinds.count("changes") == 12
+        assert kinds.count("judgment") - 12 <= 3 * CHECKS[False]
+        assert result.usage.calls == len(kinds)
+
+    def test_a_check_that_fails_is_counted_and_counts_for_nobody(self) -> None:
+        world = World(lambda rules, _: HARM not in rules)
+        judge, _ = settled_judge(world)
+        world.down = {f"answer {n}" for n in range(10, 30)} | {"nothing else"}
+        result = learn(judge, [said("x1", HARM, value=None)])
+        assert result.impact
+        assert (result.impact.checked, result.impact.failed) == (0, 8)
+        assert not result.impact.reverted
+        assert states(result.judge)["t-x1@ana"] == "learned"
+
+    def test_no_case_is_judged_with_its_own_lesson_in_view(self) -> None:
+        judge, model = judge_in(World())
+        rows = [said(n, f"Mind matter number {n}.") for n in range(12)]
+        asked = len(model.requests)
+        learn(judge, rows)
+        for request in model.requests[asked:]:
+            if request.schema_name == "judgment":
+                item = request.user.rpartition("answer ")[2].split('"')[0]
+                assert f"Mind matter number {item}." not in rules_in(request)
+
+    def test_the_judge_is_asked_nothing_where_nothing_is_comparable(self) -> None:
+        world = World()
+        world.verdict = lambda _rules, _item: "fine"  # type: ignore[assignment,return-value]
+        judge, model = judge_in(world, feedback_value_type=str)
+        learn(judge, [said(1, HELP, value=None)])
+        assert [request.schema_name for request in model.requests] == ["judgment", "changes"]
+
+
+def locked_judge(world: World, *names: str, **changes: Any) -> tuple[Judge, Any]:
+    """A judge that is right on the cases of these names, which are locked."""
+    judge, model = judge_in(world, **changes)
+    judge = learn(judge, labelled(names, True)).judge
+    return lock(judge, *(f"t-{name}" for name in names)), model
+
+
+def culprit(*rules: str, case: str = "held") -> World:
+    """A judge that gets the case wrong as soon as one of these rules is in its prompt."""
+    return World(lambda seen, item: not (item == case and seen & set(rules)))
+
+
+def lessons(count: int, *harmful: str) -> list[dict[str, Any]]:
+    """As many lessons, the harmful ones among them at places 3, 6, …"""
+    rules = [f"Mind matter number {n}." for n in range(count)]
+    for place, rule in enumerate(harmful, 1):
+        rules[3 * place] = rule
+    return [said(f"x{n:02}", rule, value=None) for n, rule in enumerate(rules)]
+
+
+class TestLocks:
+    def test_of_many_new_rules_only_the_one_that_breaks_a_locked_case_is_left_out(self) -> None:
+        judge, model = locked_judge(culprit(HARM), "held")
+        asked = len(model.requests)
+        result = learn(judge, lessons(12, HARM))
+        assert HARM not in texts(result.judge)
+        assert len(texts(result.judge)) == 11
+        (check,) = result.locks
+        assert (check.id, check.kept, check.guideline_ids) == ("t-held", True, ("G4",))
+        assert "G4 broke it" in check.reason
+        assert states(result.judge)["t-x03@ana"] == "rejected"
+        assert [state for key, state in states(result.judge).items() if key != "t-x03@ana"] == ["learned"] * 12
+        held = sum("answer held" in request.user for request in model.requests[asked:])
+        assert held <= 3 + 4 + 1 + 3 * 1, "once, without all, log2(12) times halved, once more; and admission's own"
+        assert result.judge(inputs="question held", outputs="answer held").value is True
+        check_memory(result.judge)
+
+    def test_two_rules_that_break_it_each_alone_are_both_found(self) -> None:
+        judge, _ = locked_judge(culprit(HARM, HELP), "held")
+        result = learn(judge, lessons(12, HARM, HELP))
+        assert len(texts(result.judge)) == 10
+        assert set(result.locks[0].guideline_ids) == {"G4", "G7"}
+        assert result.judge(inputs="question held", outputs="answer held").value is True
+        check_memory(result.judge)
+
+    def test_two_rules_that_break_it_only_together_lose_one(self) -> None:
+        judge, _ = locked_judge(World(lambda seen, item: item != "held" or not {HARM, HELP} <= seen), "held")
+        result = learn(judge, lessons(12, HARM, HELP))
+        assert len(texts(result.judge)) == 11
+        assert len({HARM, HELP} & texts(result.judge)) == 1
+
+    def test_the_double_of_a_rule_that_breaks_it_does_not_step_in(self) -> None:
+        judge, _ = locked_judge(culprit(HARM), "held")
+        result = learn(judge, [*lessons(6, HARM), said("y1", HARM, by="ben", value=None)])
+        assert HARM not in texts(result.judge)
+        assert len(texts(result.judge)) == 5
+        assert [states(result.judge)[key] for key in ("t-x03@ana", "t-y1@ben")] == ["rejected", "rejected"]
+        assert result.locks[0].kept
+
+    def test_a_rule_beyond_the_budget_is_left_out_where_the_locked_case_calls_for_it(self) -> None:
+        world = culprit(HARM)
+        judge, _ = locked_judge(world, "held")
+        tiny = ScriptedChatModel(world, limits=Limits(context_tokens=800, shard_size=1), name="tiny")
+        full = " ".join(["Weigh first what the customer asked for, and then the tone of the reply."] * 4)
+        judge = write_guideline(judge.replace(model=tiny), full, by="dora", pinned=True)
+        result = learn(judge, [said("x1", "Mind the date.", value=None), said("x2", HARM, value=None)])
+        assert [guideline.text for guideline in result.judge.memory.demoted] == ["Mind the date."]
+        assert result.locks[0].guideline_ids == ("G3",)
+        judgment = result.judge(inputs="question held", outputs="answer held")
+        assert judgment.value is True
+        assert judgment.guideline_ids == ("G1", "G2"), "the demoted one is called for"
+        check_memory(result.judge)
+
+    def test_many_rules_that_break_it_cost_a_few_dozen_calls_and_the_rest_wait(self) -> None:
+        harmful = [f"Refuse what names {word}." for word in "abcdefghijklmnopqrst"]
+        judge, model = locked_judge(culprit(*harmful), "held")
+        asked = len(model.requests)
+        result = learn(judge, [said(f"x{n:02}", rule, value=None) for n, rule in enumerate(harmful)])
+        held = sum("answer held" in request.user for request in model.requests[asked:])
+        assert held <= 40
+        found = states(result.judge)
+        assert sorted(found.values()).count("rejected") == CULPRITS
+        assert len(result.pending) == len(harmful) - CULPRITS
+        assert all("broke a locked case" in reason for _, reason in result.pending)
+        check_memory(result.judge)
+        for _ in range(4):
+            result = learn(result.judge)
+        assert not result.pending
+        assert result.judge(inputs="question held", outputs="answer held").value is True
+
+    def test_a_case_that_is_wrong_without_anything_new_accuses_no_rule(self) -> None:
+        world = World()
+        judge, _ = locked_judge(world, "held")
+        world.verdict = lambda _rules, item: item != "held"
+        result = learn(judge, lessons(3))
+        (check,) = result.locks
+        assert not check.kept
+        assert "also without what is new" in check.reason
+        assert "locked and not kept: t-held" in str(result)
+        assert len(texts(result.judge)) == 3
+        assert "rejected" not in states(result.judge).values()
+
+    @pytest.mark.parametrize("count", [1, 2, 5])
+    def test_a_model_that_wavers_on_the_locked_case_costs_no_alignment(self, count: int) -> None:
+        rng = random.Random(count)
+        wavering = [False]
+        world = World(lambda _, item: item != "held" or not wavering[0] or rng.random() < 0.6)
+        judge, _ = locked_judge(world, "held")
+        wavering[0] = True
+        for _ in range(30):
+            result = learn(judge, lessons(count), stages=WITHOUT_TRIAL)
+            check_memory(result.judge)
+            assert len(result.locks) == 1
+
+    def test_a_number_near_enough_to_the_locked_label_keeps_it(self) -> None:
+        def answer(request: ChatRequest) -> Answer:
+            if request.schema_name == "judgment":
+                return {"rationale": "so", "value": 0.81}
+            return {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "Mind the date.", "guideline": ""}]}
+
+        judge, _ = bare(answer, shard_size=1, feedback_value_type="float:0..1")
+        stages = frozenset({"distil"})  # no pre-alignment verdict to compare with
+        judge = learn(judge, [{"id": "held", "inputs": "q", "outputs": "a", "value": 0.8}], stages=stages).judge
+        row = {"id": "t-2", "inputs": "q", "outputs": "b", "rationale": "say more"}
+        result = learn(lock(judge, "held"), [row], stages=stages)
+        assert [check.kept for check in result.locks] == [True]
+        assert texts(result.judge) == {"Mind the date."}
+
+    def test_when_the_case_cannot_be_asked_lessons_wait_and_the_next_align_learns_them(self) -> None:
+        world = culprit(HARM)
+        judge, _ = locked_judge(world, "held")
+        world.down = {"answer held"}
+        result = learn(judge, lessons(4, HARM), stages=WITHOUT_TRIAL)
+        assert not result.judge.memory.semantic
+        assert len(result.pending) == 4
+        assert all("a locked case could not be checked: ModelUnavailable" in why for _, why in result.pending)
+        check_memory(result.judge)
+        world.down = set()
+        healed = learn(result.judge)
+        assert not healed.pending
+        assert len(texts(healed.judge)) == 3
+        assert HARM not in texts(healed.judge)
+        straight = learn(judge, lessons(4, HARM)).judge
+        assert texts(straight) == texts(healed.judge)
+        assert states(straight) == states(healed.judge)
+
+    def test_what_keeps_one_locked_case_must_not_break_another(self) -> None:
+        # With HARM `one` is wrong; `two` is wrong without HARM as soon as HELP is there.
+        def verdict(seen: frozenset[str], item: str) -> bool:
+            return (item != "one" or HARM not in seen) and (item != "two" or HELP not in seen or HARM in seen)
+
+        judge, _ = locked_judge(World(verdict), "one", "two")
+        result = learn(judge, lessons(8, HARM, HELP))
+        for name in ("one", "two"):
+            assert result.judge(inputs=f"question {name}", outputs=f"answer {name}").value is True
+        assert all(check.kept for check in result.locks)
+        assert len(texts(result.judge)) == 6
+
+    def test_one_case_that_cannot_be_asked_says_nothing_of_another(self) -> None:
+        world = culprit(HARM, case="two")
+        judge, _ = locked_judge(world, "one", "two")
+        world.down = {"answer one"}
+        result = learn(judge, lessons(4, HARM), stages=WITHOUT_TRIAL)
+        assert [check.kept for check in result.locks] == [True, True]
+        assert len(result.pending) == 4
+
+    def test_unlocking_brings_the_rule_back_with_its_annotations(self) -> None:
+        judge, _ = locked_judge(culprit(HARM), "held")
+        left = learn(judge, lessons(6, HARM)).judge
+        free = lock(left, "t-held", unlock=True)
+        assert HARM in texts(free)
+        assert states(free)["t-x03@ana"] == "learned"
+        check_memory(free)
+        assert learn(free).judge == free
+
+    def test_a_revision_that_is_unlocked_takes_its_place_again(self) -> None:
+        judge, _ = locked_judge(culprit(HARM), "held", shard_size=3)
+        judge = learn(judge, [said("x1", "Be brief.", value=None)]).judge
+        left = learn(judge, [said("x2", HARM, order="revise", value=None)])
+        assert left.locks[0].guideline_ids == ("G2",)
+        assert texts(left.judge) == {"Be brief."}
+        free = lock(left.judge, "t-held", unlock=True)
+        assert texts(free) == {HARM}
+        check_memory(free)
+
+    @pytest.mark.parametrize("how", ["the case", "its only label"])
+    def test_so_does_withdrawing_what_the_locked_case_stands_on(self, how: str) -> None:
+        judge, _ = locked_judge(culprit(HARM), "held")
+        if how == "its only label":
+            judge = learn(judge, [said("held", "It is about tone.", by="ben", value=None)]).judge
+        left = learn(judge, lessons(6, HARM)).judge
+        assert HARM not in texts(left)
+        free = left.unalign("t-held@ana").judge
+        assert free.memory.locks == ()
+        assert HARM in texts(free)
+        assert states(free)["t-x03@ana"] == "learned"
+        check_memory(free)
+
+    def test_a_person_outweighs_a_lock(self) -> None:
+        judge, _ = locked_judge(culprit(HARM), "held")
+        left = learn(judge, lessons(6, HARM)).judge
+        back = edit_guideline(left, "G4", by="dora", retired=False)
+        later = learn(back, [said("z1", "Mind the greeting.", value=None)])
+        assert HARM in texts(later.judge)
+        assert not later.locks[0].kept
+        check_memory(later.judge)
+
+    def test_what_is_derived_again_after_forgetting_is_held_against_locked_cases_too(self) -> None:
+        # Three records in one call: with one withdrawn, the others' rules are written anew.
+        rule = {"x1": "Be brief.", "x2": "Be kind.", "x3": "Be exact."}
+        world = World()
+        judge, model = locked_judge(world, "held", shard_size=3)
+        rows = [said(name, text, value=None) for name, text in rule.items()]
+        judge = learn(judge, rows).judge
+        asked = len(model.requests)
+        world.verdict = lambda seen, item: not (item == "held" and "Be kind." in seen and "Be brief." not in seen)
+        result: AlignResult = judge.unalign("t-x1")
+        assert any(request.schema_name == "changes" for request in model.requests[asked:])
+        assert "Be kind." not in texts(result.judge)
+        assert [(check.id, check.kept) for check in result.locks] == [("t-held", True)]
+        assert result.judge(inputs="question held", outputs="answer held").value is True

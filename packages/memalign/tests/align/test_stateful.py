@@ -1,0 +1,456 @@
+"""Anything may be done to a judge, in any order, while its model misbehaves: what must hold holds after every step."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from memalign import Judge, Registry, aio
+from memalign.align import edit_guideline, lock, set_policy, write_guideline
+from memalign.errors import UnknownKey
+from memalign.judge.prepare import budget_of
+from memalign.memory import Memory, Relation
+from memalign.memory.label_policy import POLICY
+from memalign.models.base import ChatRequest, Limits
+from memalign.prompts.tokens import estimate_tokens
+from memalign.registry.bundle import bundle_of, load_bundle
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.types import Example, Guideline
+from tests.support.invariants import check_memory
+from tests.support.learning import (
+    FAULTS,
+    ORDERS,
+    SETTINGS,
+    TAKEN,
+    Imp,
+    bare,
+    batches,
+    key_of,
+    learn,
+    prompts_of,
+    row,
+    words_in,
+)
+from tests.support.registry import bytes_of, intact
+from tests.support.world import World, judge_in
+from tests.support.world import said as said_of
+
+SOURCES = ("ana", "ben", "cleo")
+KINDS = ("judgment", "changes", "rule", "relations")
+PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters here: the tone.")
+
+cases = st.integers(1, 5)
+sources = st.sampled_from(SOURCES)
+said = st.tuples(cases, sources, st.none() | st.sampled_from(ORDERS), st.none() | st.booleans(), st.integers(0, 3))
+contexts = st.sampled_from([600, 1200, 128_000])
+
+
+def alive(memory: Memory) -> set[str]:
+    """The unique words of all that people said and of what they said it of."""
+    texts = [msgspec.json.encode(case.example).decode() for case in memory.cases]
+    return set(
+        words_in(
+            " ".join([*texts, *(f"{annotation.rationale} {annotation.value}" for annotation in memory.annotations())])
+        )
+    )
+
+
+class Hand:
+    """Feedback as hypothesis draws it: every row with a word of its own, so that old and new words can be told apart."""
+
+    def __init__(self) -> None:
+        self.count = 1000
+
+    def rows(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> list[dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for case, source, order, value, day in drawn:
+            self.count += 1
+            one = row(case, source, order, value=(case % 2 == 0) if order is None and value is None else value)
+            if order is not None:
+                one["rationale"] = f"word{self.count} do:{order}"
+            if case == 5:  # the same content as the first case's, under an id of its own
+                one |= {name: row(1, "x", None)[name] for name in ("inputs", "outputs")}
+            if day:
+                one["created_at"] = f"2026-01-0{day}"
+            found[key_of(one)] = one
+        return list(found.values())
+
+
+def requests_for(judge: Judge, model: ScriptedChatModel) -> list[ChatRequest]:
+    items = [Example(id="new", inputs="a question about case1", outputs="another answer")]
+    items.append(Example(id="other", inputs="q", outputs="a"))
+    return [aio.run(judge.prepare(item, model)).request for item in items]
+
+
+def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
+    """The same memory and item, the same bytes; one system message for all; what people pinned is in it."""
+    asked = requests_for(judge, model)
+    again = judge.replace(memory=msgspec.json.decode(msgspec.json.encode(judge.memory), type=Memory))
+    assert requests_for(again, model) == asked
+    assert len({request.system for request in asked}) == 1
+    lines = set(asked[0].system.splitlines())
+    for guideline in judge.memory.guidelines:
+        shown = f"- {guideline.text}" in lines
+        if guideline.pinned and guideline.status == "active":
+            assert shown, f"{guideline.id} is pinned"
+    known = {f"- {g.text}" for g in judge.memory.guidelines if g.status in ("active", "demoted")}
+    under = asked[0].system.partition("# Guidelines from experts")[2]
+    assert {line for line in under.splitlines() if line.startswith("- ")} <= known
+    room = budget_of(judge, model.limits).guidelines
+    loose = [g for g in judge.memory.semantic if not g.pinned and f"- {g.text}" in lines]
+    pinned = sum(estimate_tokens(g.text) + 2 for g in judge.memory.semantic if g.pinned)
+    assert not loose or sum(estimate_tokens(g.text) + 2 for g in loose) + pinned <= room
+    assert set(words_in(" ".join(request.system + request.user for request in asked))) <= alive(judge.memory) | {
+        "case1"
+    }
+
+
+class JudgeMachine(RuleBasedStateMachine):
+    """One judge, in memory."""
+
+    @initialize(way=st.sampled_from(SETTINGS), context=contexts)
+    def begin(self, way: tuple[int, bool], context: int) -> None:
+        self.hand = Hand()
+        self.imp = Imp(healed=True, omits=True)
+        self.model = self._model(way, context)
+        self.judge = bare(self.imp)[0].replace(model=self.model)
+        self.withdrawn: set[str] = set()
+
+    def _model(self, way: tuple[int, bool], context: int) -> ScriptedChatModel:
+        limits = Limits(shard_size=way[0], brief=way[1], context_tokens=context, concurrency=4)
+        return ScriptedChatModel(self.imp, limits=limits)
+
+    # -- learning and forgetting -----------------------------------------------------------------------------------
+
+    @rule(drawn=st.lists(said, min_size=1, max_size=3))
+    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
+        rows = self.hand.rows(drawn)
+        asked, before = len(self.model.requests), self.judge.memory
+        result = learn(self.judge, rows)
+        assert [report.key for report in result.rows] == [key_of(one) for one in rows]
+        assert all(report.status != "invalid" and report.state for report in result.rows)
+        assert {annotation.key for annotation in before.annotations()} <= {
+            annotation.key for annotation in result.judge.memory.annotations()
+        }
+        self.withdrawn -= {key_of(one) for one in rows}
+        self._now(result.judge, asked)
+
+    @rule()
+    def align_nothing_new(self) -> None:
+        asked = len(self.model.requests)
+        once = learn(self.judge)
+        assert once.changed == (once.judge != self.judge)
+        self._now(once.judge, asked)
+        twice = learn(once.judge)
+        assert twice.judge == once.judge, "what waits waits for the same reason"
+
+    @precondition(lambda self: bool(self.judge.memory.cases))
+    @rule(data=st.data(), how=st.sampled_from(["key", "id", "source"]))
+    def unalign(self, data: st.DataObject, how: str) -> None:
+        annotation = data.draw(st.sampled_from(sorted(self.judge.memory.annotations(), key=lambda each: each.key)))
+        asked = len(self.model.requests)
+        if how == "source":
+            result = self.judge.unalign(source=annotation.source)
+        else:
+            result = self.judge.unalign(annotation.key if how == "key" else annotation.id)
+        self.withdrawn |= set(result.removed)
+        assert {e.key for e in result.judge.memory.ledger() if e.state == "withdrawn"} == self.withdrawn
+        self._now(result.judge, asked)
+
+    # -- people ----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: bool(self.judge.memory.guidelines))
+    @rule(data=st.data(), what=st.sampled_from(["text", "pin", "unpin", "retire", "restore"]))
+    def edit(self, data: st.DataObject, what: str) -> None:
+        old = data.draw(st.sampled_from(self.judge.memory.guidelines))
+        possible: dict[str, dict[str, Any]] = {
+            "text": {"text": data.draw(st.sampled_from(PEOPLES))},
+            "pin": {"pinned": True},
+            "unpin": {"pinned": False},
+            "retire": {"retired": True},
+            "restore": {"retired": False},
+        }
+        self.judge = edit_guideline(self.judge, old.id, by="dora", **possible[what])
+        new = self.judge.memory.guideline(old.id)
+        if what == "retire":
+            assert new.status == "retired"
+        if what == "restore":
+            face = self.judge.memory.guideline(new.superseded_by) if new.superseded_by else new
+            assert face.status != "retired", "a person said that it counts"
+            if face.overridden_by is None:
+                assert face.status in ("active", "demoted", "superseded")
+
+    @rule(text=st.sampled_from(PEOPLES), pinned=st.booleans())
+    def write(self, text: str, pinned: bool) -> None:
+        assume(len(self.judge.memory.guidelines) < 12)
+        self.judge = write_guideline(self.judge, text, by="eve", pinned=pinned)
+
+    @precondition(lambda self: any(self.judge.memory.label(case) is not None for case in self.judge.memory.cases))
+    @rule(data=st.data())
+    def lock(self, data: st.DataObject) -> None:
+        memory = self.judge.memory
+        names = [case.id for case in memory.cases if memory.label(case) is not None]
+        self.judge = lock(self.judge, data.draw(st.sampled_from(names)))
+
+    @precondition(lambda self: bool(self.judge.memory.locks))
+    @rule(data=st.data())
+    def unlock(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(self.judge.memory.locks))
+        self.judge = lock(self.judge, name, unlock=True)
+        assert name not in self.judge.memory.locks
+
+    @rule(policy=st.permutations(POLICY), authority=st.lists(sources, max_size=2, unique=True))
+    def set_policy(self, policy: list[Any], authority: list[str]) -> None:
+        self.judge = set_policy(self.judge, policy=policy, authority=authority)
+        again = set_policy(self.judge, policy=policy, authority=authority)
+        assert again == self.judge
+
+    # -- the world -------------------------------------------------------------------------------------------------
+
+    @rule(way=st.sampled_from(SETTINGS), context=contexts)
+    def another_model(self, way: tuple[int, bool], context: int) -> None:
+        self.model = self._model(way, context)
+        self.judge = self.judge.replace(model=self.model)
+
+    @rule(kinds=st.sets(st.sampled_from(KINDS), min_size=1), fault=st.sampled_from(sorted(FAULTS)))
+    def storm(self, kinds: set[str], fault: str) -> None:
+        self.imp.storm = dict.fromkeys(kinds, FAULTS[fault])
+
+    @rule()
+    def heal(self) -> None:
+        self.imp.storm = {}
+
+    @rule()
+    def save_and_load(self) -> None:
+        loaded = load_bundle(bundle_of(self.judge))
+        judge = loaded.replace(model=self.model, embedding_model=self.judge.embedding_model)
+        assert judge.memory == self.judge.memory
+        self.judge = judge
+
+    # -- what holds ------------------------------------------------------------------------------------------------
+
+    def _now(self, judge: Judge, asked: int) -> None:
+        """The judge after learning or forgetting; no prompt on the way held what is gone now."""
+        self.judge = judge
+        leaked = set(words_in(prompts_of(self.model, asked))) - alive(judge.memory)
+        assert not leaked, f"prompts held {leaked}, which nobody says any more"
+        if not self.imp.storm:
+            orders = {v.key: (v.rationale or "").partition("do:")[2] for v in judge.memory.annotations()}
+            for key, reason in ((e.key, e.reason) for e in judge.memory.ledger() if e.state == "pending"):
+                told = orders[key] not in TAKEN or "shard" in reason or "person" in reason or "locked case" in reason
+                assert told or "not mention" in reason or "rule was not taken" in reason, (key, orders[key], reason)
+
+    @invariant()
+    def everything_that_must_hold(self) -> None:
+        if hasattr(self, "judge"):
+            check_memory(self.judge)
+            check_prompts(self.judge, self.model)
+
+
+class RegistryMachine(RuleBasedStateMachine):
+    """The same in a registry, with history: versions, rollback, erasure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "memalign.db"
+
+    def teardown(self) -> None:
+        self.folder.cleanup()
+
+    @initialize(way=st.sampled_from(SETTINGS))
+    def begin(self, way: tuple[int, bool]) -> None:
+        self.hand = Hand()
+        self.imp = Imp(healed=True, omits=True)
+        limits = Limits(shard_size=way[0], brief=way[1], concurrency=4)
+        self.model = ScriptedChatModel(self.imp, limits=limits)
+        judge = bare(self.imp)[0].replace(model=self.model)
+        self.registry = Registry(f"sqlite:///{self.path}", models=[self.model, HashEmbedding(dim=16)])
+        self.registry.create(judge)
+        self.seen: dict[int, str] = {1: judge.memory.hash}
+        self.erased: set[str] = set()
+        """Keys."""
+        self.erased_words: set[str] = set()
+
+    @property
+    def head(self) -> Judge:
+        return self.registry.load("replies")
+
+    @rule(drawn=st.lists(said, min_size=1, max_size=3))
+    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
+        rows = [one for one in self.hand.rows(drawn) if key_of(one) not in self.erased]
+        assume(rows)
+        self.registry.align("replies", rows, allow_erased=True)
+        # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
+        self.erased_words -= set(words_in(json.dumps(rows)))
+
+    @precondition(lambda self: bool(self.head.memory.cases))
+    @rule(data=st.data())
+    def unalign(self, data: st.DataObject) -> None:
+        annotation = data.draw(st.sampled_from(sorted(self.head.memory.annotations(), key=lambda each: each.key)))
+        self.registry.unalign("replies", annotation.key)
+
+    @rule(data=st.data())
+    def rollback(self, data: st.DataObject) -> None:
+        version = data.draw(st.sampled_from([info.number for info in self.registry.history("replies")]))
+        restored = self.registry.rollback("replies", version)
+        assert self.head == restored
+        assert self.erased.isdisjoint(annotation.key for annotation in restored.memory.annotations())
+
+    @rule(data=st.data(), how=st.sampled_from(["key", "source"]))
+    def erase(self, data: st.DataObject, how: str) -> None:
+        history = [self.registry.load("replies", info.number) for info in self.registry.history("replies")]
+        before = set().union(*(alive(judge.memory) for judge in history))
+        keys = sorted({annotation.key for judge in history for annotation in judge.memory.annotations()})
+        assume(keys)
+        key = data.draw(st.sampled_from(keys))
+        asked = len(self.model.requests)
+        try:
+            if how == "key":
+                receipt = self.registry.erase("replies", [key])
+            else:
+                receipt = self.registry.erase("replies", source=key.rpartition("@")[2])
+        except UnknownKey:
+            raise AssertionError(key) from None
+        self.erased |= set(receipt.keys)
+        assert "no trace found" in receipt.searched
+        kept = set().union(
+            *(alive(self.registry.load("replies", v.number).memory) for v in self.registry.history("replies"))
+        )
+        self.erased_words |= before - kept
+        assert not self.erased_words & set(words_in(prompts_of(self.model, asked))), "nor asked again"
+        self.seen = {}  # versions were rewritten
+
+    @precondition(lambda self: bool(self.head.memory.guidelines))
+    @rule(data=st.data(), what=st.sampled_from([{"pinned": True}, {"retired": True}, {"retired": False}]))
+    def edit(self, data: st.DataObject, what: dict[str, Any]) -> None:
+        name = data.draw(st.sampled_from([guideline.id for guideline in self.head.memory.guidelines]))
+        self.registry.update("replies", lambda judge: edit_guideline(judge, name, by="dora", **what))
+
+    @precondition(lambda self: any(self.head.memory.label(case) is not None for case in self.head.memory.cases))
+    @rule(data=st.data())
+    def lock(self, data: st.DataObject) -> None:
+        memory = self.head.memory
+        name = data.draw(st.sampled_from([c.id for c in memory.cases if memory.label(c) is not None]))
+        self.registry.update("replies", lambda judge: lock(judge, name, unlock=name in judge.memory.locks))
+
+    @rule(kinds=st.sets(st.sampled_from(KINDS)), fault=st.sampled_from(sorted(FAULTS)))
+    def storm(self, kinds: set[str], fault: str) -> None:
+        self.imp.storm = dict.fromkeys(kinds, FAULTS[fault])
+
+    @invariant()
+    def everything_that_must_hold(self) -> None:
+        if not hasattr(self, "registry"):
+            return
+        history = self.registry.history("replies")
+        assert [info.number for info in history] == list(range(1, len(history) + 1))
+        for info in history:
+            judge = self.registry.load("replies", info.number)
+            if info.number == len(history) or info.redacted:
+                check_memory(judge)
+            assert self.seen.setdefault(info.number, judge.memory.hash) == judge.memory.hash, "a version never changes"
+            assert not self.erased_words & set(words_in(msgspec.json.encode(judge.memory).decode()))
+        assert intact(self.path)
+        assert not self.erased_words & set(words_in(bytes_of(self.path).decode("latin-1")))
+
+
+quick = settings(max_examples=12, stateful_step_count=14, suppress_health_check=list(HealthCheck))
+long = settings(max_examples=300, stateful_step_count=50, suppress_health_check=list(HealthCheck))
+
+TestJudge = JudgeMachine.TestCase
+TestJudge.settings = quick
+TestRegistry = RegistryMachine.TestCase
+TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
+
+
+@pytest.mark.slow
+class TestJudgeAtLength(JudgeMachine.TestCase):  # type: ignore[misc,valid-type]
+    settings = long
+
+
+@pytest.mark.slow
+class TestRegistryAtLength(RegistryMachine.TestCase):  # type: ignore[misc,valid-type]
+    settings = settings(long, max_examples=60, stateful_step_count=25)
+
+
+def renumbered(memory: Memory) -> Memory:
+    """`memory` as if numbers had been given without the gaps that forgetting leaves; reasons and tombstones aside."""
+    names: dict[str | None, str | None] = {g.id: f"G{n}" for n, g in enumerate(memory.guidelines, 1)}
+    replace = msgspec.structs.replace
+
+    def named(guideline: Guideline) -> Guideline:
+        shown, overridden = (names.get(name) for name in (guideline.superseded_by, guideline.overridden_by))
+        return replace(guideline, id=str(names[guideline.id]), superseded_by=shown, overridden_by=overridden)
+
+    return replace(
+        memory,
+        guidelines=tuple(map(named, memory.guidelines)),
+        relations=tuple(
+            Relation(pair=(str(names[one]), str(names[other])), verdict=relation.verdict)
+            for relation in memory.relations
+            for one, other in [relation.pair]
+        ),
+        cases=tuple(
+            replace(case, annotations=tuple(replace(annotation, reason="") for annotation in case.annotations))
+            for case in memory.cases
+        ),
+        tombstones=(),
+        next_guideline=0,
+    )
+
+
+def worded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Comments alone: nobody's label silences anybody."""
+    return [{name: value for name, value in row.items() if name != "value"} for row in rows if "rationale" in row]
+
+
+@settings(max_examples=20)
+@given(batches(orders=TAKEN), st.lists(st.booleans(), min_size=15, max_size=15), st.sampled_from([400, 800, 128_000]))
+def test_forgetting_leaves_what_the_others_alone_would_have_taught_with_all_that_stands_between_rules(
+    drawn: list[dict[str, Any]], chosen: list[bool], context: int
+) -> None:
+    rows = worded(drawn)
+    gone = [row for row, flag in zip(rows, chosen, strict=False) if flag]
+    kept = [row for row in rows if row not in gone]
+    assume(gone and kept)
+    imp = Imp(healed=True)
+    judge = bare(imp)[0].replace(model=ScriptedChatModel(imp, limits=Limits(shard_size=1, context_tokens=context)))
+    everything = learn(judge, rows).judge
+    forgot = everything.unalign(*(key_of(row) for row in gone)).judge
+    alone = learn(judge, kept).judge
+    assert renumbered(forgot.memory) == renumbered(alone.memory)
+    first = learn(learn(judge, kept).judge, gone).judge
+    check_memory(first)
+    assert renumbered(first.unalign(*(key_of(row) for row in gone)).judge.memory) == renumbered(alone.memory)
+    assert learn(first, rows).judge == first
+
+
+def test_a_rule_that_goes_because_it_repeats_erased_words_leaves_its_own_expert_waiting(tmp_path: Path) -> None:
+    secret = "nobody may ever read these nine words again today"
+    world = World()
+
+    def leaking(request: ChatRequest) -> Any:
+        answer = world(request)
+        if request.schema_name == "changes" and "Mind the tone." in request.user:
+            assert isinstance(answer, dict)
+            answer["changes"][0]["text"] = f"{secret} or tomorrow."  # by chance: it never saw them
+        return answer
+
+    judge, model = judge_in(world)
+    model = ScriptedChatModel(leaking, limits=model.limits)
+    registry = Registry(f"sqlite:///{tmp_path / 'memalign.db'}", models=[model, HashEmbedding(dim=16)])
+    registry.create(judge.replace(model=model))
+    registry.align("replies", [said_of(1, secret, value=None), said_of(2, "Mind the tone.", by="ben", value=None)])
+    receipt = registry.erase("replies", ["t-1"], rederive=False)
+    assert receipt.copied == ("G2",)
+    left = registry.load("replies")
+    assert {entry.key: entry.state for entry in left.memory.ledger()} == {"t-2@ben": "pending"}
+    check_memory(left)

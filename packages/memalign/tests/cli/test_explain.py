@@ -1,0 +1,102 @@
+"""Explaining a judgment: the very prompt that the model was sent, from the file of judgments and the registry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import HELD_OUT, Run, jsonl
+from tests.support.endpoint import Endpoint
+
+
+@pytest.fixture
+def judged(memalign: Run, aligned: str, held_out: Path) -> Path:
+    assert memalign("judge", aligned, held_out, "-o", "out.jsonl", "--concurrency", 1).code == 0
+    return Path("out.jsonl")
+
+
+def test_it_shows_the_very_prompt_byte_for_byte(
+    memalign: Run, aligned: str, held_out: Path, judged: Path, endpoint: Endpoint
+) -> None:
+    sent = {body["messages"][-1]["content"]: body for body in endpoint.requests}
+    calls = len(endpoint.requests)
+    for row in HELD_OUT:
+        told = memalign("explain", aligned, judged, row["id"], "--examples", held_out, "--json").json
+        body = sent[told["prompt"]["user"]]
+        assert body["messages"][0]["content"] == told["prompt"]["system"]
+        assert body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
+        assert told["same_prompt"] is True
+    assert len(endpoint.requests) == calls
+
+
+def test_it_names_guidelines_cases_and_what_it_cost(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
+    shown = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
+    assert shown.code == 0
+    for part in ("G1", "sympathy before facts", "t-1", "1 call", "retrieve", "version", "--- system", "charged twice"):
+        assert part in shown.out, part
+
+
+def test_the_version_that_judged_is_found_after_the_judge_has_changed(
+    memalign: Run, aligned: str, held_out: Path, judged: Path
+) -> None:
+    first = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
+    assert memalign("guideline", aligned, "G1", "--retire").code == 0
+    again = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
+    assert again["version"] == first["version"]
+    assert again["prompt"] == first["prompt"]
+    wrong = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--version", first["version"] + 1)
+    assert wrong.code == 2
+    assert "was written by judge" in wrong.err
+
+
+def test_a_newer_version_whose_model_cannot_be_opened_here_is_no_obstacle(
+    memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
+    assert memalign("edit", aligned, "--model", "anthropic:claude-haiku-4-5").code == 0
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    told = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
+    assert (told.code, told.err) == (0, "")
+
+
+def test_other_prompts_are_no_receipt_and_no_file_to_go_on_with(
+    memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memalign.judge.batch.prompts_hash", lambda: "f" * 64)
+    lost = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
+    assert lost.code == 2
+    assert "written with other prompts than this memalign has" in lost.err
+    again = memalign("judge", aligned, held_out, "-o", judged)
+    assert again.code == 2
+    assert "holds judgments of judge" in again.err
+
+
+def test_what_cannot_be_explained_says_why(
+    memalign: Run, aligned: str, held_out: Path, judged: Path, tmp_path: Path
+) -> None:
+    unknown = memalign("explain", aligned, judged, "h-9", "--examples", held_out)
+    assert (unknown.code, "no judgment of 'h-9'" in unknown.err) == (2, True)
+    changed = jsonl(tmp_path / "changed.jsonl", [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]])
+    stale = memalign("explain", aligned, judged, "h-1", "--examples", changed)
+    assert (stale.code, "has changed since" in stale.err) == (2, True)
+    missing = memalign("explain", aligned, tmp_path / "none.jsonl", "h-1", "--examples", held_out)
+    assert (missing.code, "no such file" in missing.err) == (2, True)
+    lines = [json.loads(line) for line in judged.read_text("utf-8").splitlines()]
+    failed = jsonl(tmp_path / "failed.jsonl", [lines[0] | {"value": None, "error": "ModelUnavailable: down"}])
+    error = memalign("explain", aligned, failed, "h-1", "--examples", held_out)
+    assert (error.code, "was not judged: ModelUnavailable: down" in error.err) == (2, True)
+
+
+def test_a_judge_that_swaps_sides_shows_both_prompts(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.answer = lambda _: {"rationale": "r", "value": "A"}
+    settings = ("--value-type", "A|B", "--model", "openai:test", "--param", "swap=true")
+    assert memalign("create", "pair", "--instructions", "Which? {{ outputs }}", *settings).code == 0
+    items = jsonl(tmp_path / "pairs.jsonl", [{"id": "p-1", "outputs": {"A": "left one", "B": "right one"}}])
+    assert memalign("judge", "pair", items, "-o", "pairs.out.jsonl").code == 0
+    told = memalign("explain", "pair", "pairs.out.jsonl", "p-1", "--examples", items, "--json").json
+    sent = {body["messages"][-1]["content"] for body in endpoint.requests}
+    assert {told["prompt"]["user"], told["swapped_prompt"]["user"]} == sent
+    shown = memalign("explain", "pair", "pairs.out.jsonl", "p-1", "--examples", items)
+    assert "With the sides swapped" in shown.out

@@ -1,0 +1,76 @@
+"""Help that a newcomer can follow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import memalign as package
+from memalign.cli.app import app
+from tests.cli.conftest import Run
+
+HEAVY = ("pydantic_ai", "numpy", "sqlalchemy", "wordllama", "xllamacpp", "openai", "jinja2")
+
+ROOT: Any = get_command(app)
+GROUPS = {"bench": {"run", "report", "agree", "attack"}, "models": {"list", "pull"}}
+COMMANDS = [name for name in ROOT.commands if name not in GROUPS]
+PUBLIC = {
+    *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "overwrite", "unalign", "erase"),
+    *("guideline", "lock", "ledger", "history", "diff", "rollback", "export", "import", "evaluate"),
+    *("scorecard", "explain"),
+}
+
+
+def test_every_command_of_the_public_surface_is_there() -> None:
+    assert set(COMMANDS) == PUBLIC
+    assert {name: set(ROOT.commands[name].commands) for name in GROUPS} == GROUPS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_the_common_options_and_shows_an_example(memalign: Run, name: str) -> None:
+    command = ROOT.commands[name]
+    assert {"--registry", "--json"} <= {opt for parameter in command.params for opt in parameter.opts}
+    shown = memalign(name, "--help")
+    assert shown.code == 0
+    assert "Example: memalign" in shown.out
+    assert f"memalign {name}" in shown.out
+
+
+def test_the_examples_of_the_help_are_commands_that_parse() -> None:
+    import shlex
+
+    for name, command in ROOT.commands.items():
+        for each in getattr(command, "commands", {"": command}).values():
+            words = shlex.split(each.epilog.removeprefix("Example: memalign "))
+            assert words[0] == name
+            given = words[2:] if name in GROUPS else words[1:]
+            each.make_context(name, given)  # raises for what would not parse
+
+
+def test_the_overview_groups_commands_by_what_they_are_for(memalign: Run) -> None:
+    shown = memalign("--help").out
+    for panel in ("Start here", "Judges", "Judging", "Learning", "Forgetting", "Versions", "Models"):
+        assert panel in shown
+
+
+def test_the_version_is_the_packages(memalign: Run) -> None:
+    assert memalign("--version").out == f"memalign {package.__version__}\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = f"""
+import sys
+from memalign.cli import main
+sys.argv = ["memalign", "align", "--help"]
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stderr.split() == []

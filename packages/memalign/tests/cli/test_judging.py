@@ -1,0 +1,154 @@
+"""Judging large files from the command line: what is said on the way, and what stops a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign import Judgment, Usage
+from memalign.cli.output import Output
+from memalign.cli.progress import RunProgress
+from memalign.models import retry
+from tests.cli.conftest import Run, jsonl
+from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
+
+pytestmark = pytest.mark.usefixtures("endpoint")
+
+
+def items(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
+
+
+def test_a_price_that_nobody_knows_stops_a_run_with_a_ceiling(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    many = jsonl(tmp_path / "many.jsonl", items(30))
+    stopped = memalign("judge", tone, many, "-o", "out.jsonl", "--max-cost", "1")
+    assert stopped.code == 2
+    assert "max_cost cannot hold: what a call of openai:test costs is not known" in stopped.err
+    assert len(endpoint.requests) == 1
+    assert len((tmp_path / "out.jsonl").read_text("utf-8").splitlines()) == 1
+    assert memalign("judge", tone, many, "-o", "out.jsonl").out.startswith("29 judged into out.jsonl, 1 there already")
+
+
+@pytest.mark.parametrize("ceiling", ["0", "-2", "nan"])
+def test_a_ceiling_is_a_number_of_dollars(memalign: Run, tone: str, held_out: Path, ceiling: str) -> None:
+    wrong = memalign("judge", tone, held_out, "--max-cost", ceiling)
+    assert wrong.code == 2
+    assert "dollars above 0" in wrong.err
+
+
+def test_a_run_that_reaches_its_ceiling_says_how_to_go_on(
+    memalign: Run, tone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memalign.models.provider_chat._cost", lambda *_: 0.01)  # this server has no price
+    many = jsonl(tmp_path / "many.jsonl", items(30))
+    arguments = ("judge", tone, many, "-o", "out.jsonl", "--max-cost", "0.1", "--concurrency", "1")
+    stopped = memalign(*arguments, "--json")
+    assert stopped.code == 1
+    assert (stopped.json["n"], stopped.json["failed"], stopped.json["not_judged"]) == (30, 0, 20)
+    assert "20 not judged: one more would pass the ceiling of $0.1 ($0.1 spent); run it again" in stopped.err
+    again = memalign(*arguments)
+    assert again.code == 1
+    assert again.out.startswith("10 judged into out.jsonl, 10 there already, 10 not judged, 10 calls")
+    assert memalign(*arguments).code == 0
+    lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [item["id"] for item in items(30)]
+
+
+def test_a_server_that_is_down_is_not_asked_about_a_whole_file(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry.Retry, "wait", lambda *_: 0.0)
+    endpoint.answer = bad_request("no such model", "model_not_found", status=404)
+    many = jsonl(tmp_path / "many.jsonl", items(300))
+    down = memalign("judge", tone, many, "-o", "out.jsonl", "--concurrency", "2")
+    assert down.code == 1
+    assert len(endpoint.requests) < 40
+    assert down.err.count("failed: ") == 1
+    assert " not judged: 32 items in a row failed, the last with ModelRejected: " in down.err
+
+
+def test_many_examples_need_a_file_for_their_judgments(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    many = jsonl(tmp_path / "many.jsonl", items(1_001))
+    refused = memalign("judge", tone, many)
+    assert refused.code == 2
+    assert "many.jsonl has 1,001 examples: name a file for the judgments (-o OUT.jsonl)" in refused.err
+    assert not endpoint.requests
+
+
+def test_a_file_of_another_judge_is_left_alone(memalign: Run, tone: str, held_out: Path, tmp_path: Path) -> None:
+    assert memalign("judge", tone, held_out, "-o", "out.jsonl").code == 0
+    before = (tmp_path / "out.jsonl").read_bytes()
+    assert memalign("edit", tone, "--instructions", "Is it short?\n{{ outputs }}").code == 0
+    other = memalign("judge", tone, held_out, "-o", "out.jsonl")
+    assert other.code == 2
+    assert "name another output file" in other.err
+    assert (tmp_path / "out.jsonl").read_bytes() == before
+
+
+def test_parquet_is_judged_like_any_other_file(memalign: Run, tone: str, tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.Table.from_pylist(items(5)), tmp_path / "five.parquet")
+    assert [row["id"] for row in memalign("judge", tone, "five.parquet", "--json").json["judgments"]] == [
+        f"n-{n}" for n in range(5)
+    ]
+
+
+def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+    def answer(body: dict[str, Any]) -> Answer:
+        number = int(user_of(body).split("Reply ")[1].split(".")[0])
+        return bad_request("odd") if number % 2 else {"rationale": "Fine.", "value": True}
+
+    endpoint.answer = answer
+    judged = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(20)), "-o", "out.jsonl")
+    assert judged.code == 1
+    assert "10 judged into out.jsonl, 10 failed" in judged.out
+    assert judged.err.count("failed: ") == 1
+    assert "… 5 more: ModelRejected" in judged.err
+
+
+# -- pace ----------------------------------------------------------------------------------------------------------------
+
+
+def test_pace_says_rate_cost_and_time_left() -> None:
+    now = 100.0
+    pace = RunProgress(clock=lambda: now)
+    assert pace.text(500, 1_000) == ""
+    for number in range(301):
+        pace.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.3 / 301)))
+    now = 110.0
+    assert pace.text(800, 2_000) == "30 a second, $0.30, 40 s left"
+    assert pace.text(2_000, 2_000) == "30 a second, $0.30"
+    assert pace.text(800, 60_800) == "30 a second, $0.30, 33 min left"
+    assert pace.text(800, 1_000_800) == "30 a second, $0.30, 9 h 16 min left"
+    now = 3_100.0
+    assert pace.text(800, 1_000) == "10 s each, $0.30, 33 min left"
+
+
+def test_pace_keeps_few_of_many_failures_and_notes() -> None:
+    pace = RunProgress()
+    for number in range(5_000):
+        pace.note(f"n-{number}", Judgment(error=f"InputError: n-{number} has none", notes=("cut",)))
+    assert pace.failed == 5_000
+    assert len(pace.failures) == 1_000
+    assert (len(pace.notes), pace.noted) == (20, 5_000)
+    assert len(pace.reasons()) == 21
+    assert pace.reasons()[0].endswith("more: other reasons")
+
+
+def test_a_log_has_the_pace_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with Output().progress(detail=lambda done, total: f"{total - done} to go") as progress:
+        for done in range(101):
+            progress("judge", done, 100)
+        progress("check", 5_000, 0)
+        progress("check", 10_000, 0)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["judge: 0 of 100, 100 to go", "judge: 10 of 100, 90 to go"]
+    assert lines[-2:] == ["judge: 100 of 100, 0 to go", "check: 5000, -5000 to go"]

@@ -1,0 +1,387 @@
+"""What people decide: whose label counts, which cases hold, which guidelines stand; and what a report tells them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from memalign import Registry
+from memalign.align import AlignResult, Conflict, Impact, LockCheck, RuleConflict, VerdictChange, edit_guideline
+from memalign.cli.align_report import report
+from memalign.cli.guideline_words import by_people, precedence_words, why_it_counts
+from memalign.cli.output import Output
+from memalign.memory import Memory, Relation
+from memalign.memory.precedence import ADMISSION, LOCK, replacing
+from memalign.types import Guideline
+from tests.cli.conftest import FEEDBACK, RULE, Run, jsonl
+from tests.support.endpoint import Endpoint, refusal
+from tests.support.registry import case, judge, memory_of
+
+replace = msgspec.structs.replace
+
+BEN = {"id": "t-1", "value": True, "source": "ben", "created_at": "2026-03-01"}
+
+
+@pytest.fixture
+def disputed(memalign: Run, aligned: str, tmp_path: Path) -> str:
+    """The judge after ben contradicted ana on t-1, later: ben's label counts."""
+    assert memalign("align", aligned, jsonl(tmp_path / "ben.jsonl", [BEN])).code == 0
+    return aligned
+
+
+# -- locks -----------------------------------------------------------------------------------------------------------
+
+
+def test_cases_are_locked_listed_and_unlocked(memalign: Run, aligned: str) -> None:
+    assert "no case is locked: memalign lock tone ID" in memalign("lock", aligned).out
+    locked = memalign("lock", aligned, "t-1", "t-3")
+    assert locked.code == 0
+    assert "t-1           false" in locked.out
+    assert "tone is version 3 now" in locked.out
+    assert "tone is so already" in memalign("lock", aligned, "t-1").out
+    assert memalign("lock", aligned, "--json").json["locks"] == [
+        {"id": "t-1", "label": False},
+        {"id": "t-3", "label": True},
+    ]
+    assert "t-1, t-3" in memalign("show", aligned).out
+    assert memalign("lock", aligned, "t-1", "--unlock", "--json").json["locks"] == [{"id": "t-3", "label": True}]
+    assert memalign("show", aligned, "--json").json["locks"] == ["t-3"]
+    assert [each["action"] for each in memalign("history", aligned, "--json").json["versions"]][2:] == ["lock", "lock"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("lock", "tone", "t-9"), "no case 't-9' in memory"),
+        (("lock", "tone", "t-1@ana"), "as ID@SOURCE"),
+        (("lock", "tone", "--unlock"), "name the cases"),
+        (("lock", "tone", "t-1", "--unlock"), "is not locked"),
+        (("lock", "nobody"), "no judge 'nobody'"),
+        (("lock", "tone", "--pin"), "--pin"),
+        (("edit", "tone", "--policy", "luck"), "authority, majority, recency"),
+        (("edit", "tone", "--policy", ""), "authority, majority, recency"),
+        (("edit", "tone"), "--authority"),
+        (("ledger", "tone", "--key", "t-9"), "never held feedback 't-9'"),
+        (("ledger", "tone", "--key", "t-1", "--state", "learned"), "not both"),
+        (("ledger", "tone", "--key", "t-1", "--version", "9"), "no version 9"),
+    ],
+)
+def test_what_cannot_be_decided_is_said_and_nothing_changes(
+    memalign: Run, aligned: str, arguments: tuple[str, ...], named: str
+) -> None:
+    wrong = memalign(*arguments)
+    assert wrong.code == 2
+    assert named in wrong.err
+    assert memalign("show", aligned, "--json").json["version"] == 2
+
+
+def test_a_locked_case_that_an_align_cannot_keep_makes_it_fail(memalign: Run, aligned: str, tmp_path: Path) -> None:
+    memalign("lock", aligned, "t-1")  # the model says true whatever it is shown, the experts false
+    more = jsonl(tmp_path / "more.jsonl", [{**FEEDBACK[0], "id": "t-7", "inputs": "And mine?"}])
+    learned = memalign("align", aligned, more)
+    assert learned.code == 1
+    assert "locked case t-1 is NOT kept" in learned.out
+    assert "locked and not kept: t-1" in learned.out.splitlines()[-1]
+
+
+# -- whose label counts ----------------------------------------------------------------------------------------------
+
+
+def test_an_authority_changes_which_label_counts_and_the_edit_says_what_that_moved(
+    memalign: Run, disputed: str
+) -> None:
+    edited = memalign("edit", disputed, "--authority", "ana, zoe")
+    assert edited.code == 0
+    assert "authority (ana, then zoe), then majority, then recency" in edited.out
+    assert "no feedback of zoe so far; sources: ana, ben" in edited.out
+    assert "t-1@ana: disputed -> pending" in edited.out
+    assert "t-1@ben: learned -> disputed" in edited.out
+    assert "memalign align tone" in edited.out
+    assert "stale" not in edited.out  # what the judge said before it learned does not hang on whose label counts
+    shown = memalign("show", disputed, "--json").json
+    assert (shown["authority"], shown["policy"]) == (["ana", "zoe"], ["authority", "majority", "recency"])
+    back = memalign("edit", disputed, "--authority", "", "--json").json
+    assert back["authority"] == []
+    moved = {each["key"]: each["after"] for each in back["consequences"]["feedback"]}
+    assert (moved["t-1@ana"], moved["t-1@ben"]) == ("disputed", "pending")
+
+
+def test_a_policy_that_leaves_authority_out_says_that_it_decides_nothing(memalign: Run, aligned: str) -> None:
+    edited = memalign("edit", aligned, "--policy", "recency", "--authority", "ana")
+    assert "where people differ: recency" in edited.out
+    assert "--authority has no effect" in edited.out
+    assert "tone is so already" in memalign("edit", aligned, "--policy", "recency").out
+
+
+# -- where guidelines stand ------------------------------------------------------------------------------------------
+
+
+def rule(number: int = 1, **fields: Any) -> Guideline:
+    return Guideline(id=f"G{number}", text=f"rule number {number}", **fields)
+
+
+@pytest.mark.parametrize(
+    ("guideline", "words"),
+    [
+        (rule(), ""),
+        (rule(pinned=True, status_by="ana"), "pinned by ana"),
+        (rule(status="demoted"), "demoted: over the budget"),
+        (rule(status="superseded", superseded_by="G2"), "superseded: G2 says the same"),
+        (rule(status="superseded", overridden_by="G5"), "superseded: overridden by G5, which contradicts it"),
+        (rule(status="retired", status_by="ana"), "retired by ana"),
+        (rule(status="retired"), "retired: a person retired the same words"),
+        (rule(status="retired", status_by=ADMISSION), "left out by checks: it made verdicts worse"),
+        (rule(status="retired", status_by=f"{LOCK}t-3"), "left out by checks: it broke locked case t-3"),
+        (rule(status="retired", status_by="ana", pinned=True), "retired by ana, pinned"),
+    ],
+)
+def test_every_precedence_has_its_words(guideline: Guideline, words: str) -> None:
+    assert precedence_words(guideline) == words
+
+
+def test_a_revision_is_told_from_the_same_words() -> None:
+    old = rule(1, status="superseded", superseded_by="G2")
+    took = Memory(guidelines=(old, rule(2)), relations=(replacing("G2", "G1"),))
+    assert precedence_words(old, took) == "superseded: G2 revises it"
+    same = Memory(guidelines=(old, rule(2)), relations=(Relation(pair=("G1", "G2"), verdict="same"),))
+    assert precedence_words(old, same) == "superseded: G2 says the same"
+
+
+def test_what_people_did_is_told_from_what_checks_did() -> None:
+    assert by_people(rule()) == by_people(rule(status="retired", status_by=ADMISSION)) == ""
+    assert by_people(rule(origin="ben", pinned=True, status_by="ana")) == "text by ben, pinned by ana"
+    assert by_people(rule(status="retired", status_by="ana")) == "retired by ana"
+
+
+def test_guidelines_are_listed_with_where_they_stand_and_what_to_do(memalign: Run, aligned: str) -> None:
+    def stand(head: Any) -> Any:
+        one, two = head.memory.guidelines
+        made = (
+            one,
+            replace(two, status="retired", status_by=ADMISSION),
+            rule(3, status="demoted"),
+            rule(4, status="superseded", superseded_by="G1"),
+        )
+        return head.replace(memory=replace(head.memory, guidelines=made, next_guideline=5, guideline_tokens=1200))
+
+    Registry().update(aligned, stand)
+    listed = memalign("guideline", aligned).out
+    assert "left out by checks: it made verdicts worse" in listed
+    assert "demoted: over the budget of 1,200 tokens; shown where a similar case calls for it" in listed
+    assert "memalign guideline tone G2 --restore" in listed
+    assert "superseded: steps in when the other one goes" in listed
+    assert "3 more not in force: memalign guideline tone says why" in memalign("show", aligned).out
+    card = memalign("guideline", aligned, "G2").out
+    assert "left out by checks" in card
+    back = memalign("guideline", aligned, "G2", "--restore", "--by", "cleo")
+    assert "in force" in back.out
+
+
+def test_a_pin_says_which_other_guideline_it_puts_out_of_force(memalign: Run, aligned: str) -> None:
+    def contradict(head: Any) -> Any:
+        both = Relation(pair=("G1", "G2"), verdict="contradicts")
+        return head.replace(memory=replace(head.memory, relations=(both,)).settled())
+
+    Registry().update(aligned, contradict)
+    assert "superseded: overridden by G1" in memalign("guideline", aligned, "G2").out
+    pinned = memalign("guideline", aligned, "G2", "--pin", "--by", "cleo")
+    assert "in force, pinned by cleo" in pinned.out
+    assert "G1 now: superseded: overridden by G2, which contradicts it" in pinned.out
+    told = memalign("guideline", aligned, "G2", "--unpin", "--by", "cleo", "--json").json["consequences"]
+    assert [each["id"] for each in told["guidelines"]] == ["G1"]
+
+
+# -- reports ---------------------------------------------------------------------------------------------------------
+
+
+def told(capsys: pytest.CaptureFixture[str], result: AlignResult) -> tuple[int, str]:
+    code = report(result, Output(), version=3, before=2)
+    return code, " ".join(capsys.readouterr().out.split())
+
+
+def pair(memory: Memory) -> Memory:
+    both = Relation(pair=("G1", "G2"), verdict="contradicts")
+    return replace(memory, relations=(both,)).settled()
+
+
+MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ben"), case("t-3", "ben"), size=1)
+
+
+def test_a_report_names_the_verdicts_that_changed_and_what_was_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
+    changes = (
+        VerdictChange(id="t-1", label=False, before=True, after=False, effect="fixed", guideline_ids=("G4",)),
+        VerdictChange(id="t-2", label=True, before=True, after=False, effect="broken"),
+    )
+    left = rule(4, status="retired", status_by=ADMISSION)
+    impact = Impact(checked=24, failed=2, changes=changes, reverted=("G4",))
+    made = judge(replace(MEMORY, guidelines=(*MEMORY.guidelines, left)))
+    code, said = told(capsys, AlignResult(judge=made, guidelines=(left,), impact=impact, notes=("2 pairs wait",)))
+    assert code == 0
+    assert "24 past cases checked, each with what it taught hidden: fixed 1, broke 1; 2 could not be asked" in said
+    assert "t-1 false true false fixed G4" in said
+    assert "t-2 true true false broken" in said
+    assert "G4 left out, because they broke more than they fixed" in said
+    assert "memalign guideline helpfulness G4 --restore" in said
+    assert "note: 2 pairs wait" in said
+    _, quiet = told(capsys, AlignResult(judge=made, impact=Impact(checked=3)))
+    assert "3 past cases checked, each with what it taught hidden: no verdict changed" in quiet
+
+
+def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFixture[str]) -> None:
+    locks = (
+        LockCheck(id="t-1", kept=True),
+        LockCheck(id="t-2", kept=True, guideline_ids=("G7",), reason="G7 broke it"),
+        LockCheck(id="t-3", kept=True, guideline_ids=("G8",), reason="the locked case t-3 could not be checked: down"),
+    )
+    code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=locks))
+    assert code == 0
+    assert "locked and judged right: t-1" in said
+    assert "locked case t-2 is kept: G7 broke it and is left out; memalign lock helpfulness t-2 --unlock" in said
+    assert "G8 wait: the locked case t-3 could not be checked: down; align again" in said
+    broken = LockCheck(id="t-1", kept=False, reason="judged other than False")
+    code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=(broken,)))
+    assert code == 1
+    assert "locked case t-1 is NOT kept: judged other than False" in said
+
+
+def test_a_report_shows_both_sides_of_a_contradiction_and_why_one_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    made = judge(pair(MEMORY))
+    conflict = RuleConflict(guideline_ids=("G1", "G2"), kept=("G1",))
+    annotations = Conflict(ids=("t-1",), annotations={"t-1@ana": True, "t-1@ben": False}, label=True)
+    _, said = told(capsys, AlignResult(judge=made, rule_conflicts=(conflict,), conflicts=(annotations,)))
+    assert "G1 and G2 contradict each other; G1 counts: nothing else tells them apart, and it is the older one" in said
+    assert "G1 rule number 1 G2 rule number 2" in said
+    assert "settle it: memalign guideline helpfulness G2 --pin, or --retire" in said
+    assert "conflict on t-1: t-1@ana: true, t-1@ben: false; true counts" in said
+    both = edit_guideline(edit_guideline(made, "G2", by="ana", pinned=True), "G1", by="ana", pinned=True)
+    _, said = told(capsys, AlignResult(judge=both, rule_conflicts=(replace(conflict, kept=("G1", "G2")),)))
+    assert "both are pinned, so both are in force" in said
+
+
+def test_the_reason_why_one_counts_is_the_rule_that_decided() -> None:
+    one, two, _ = MEMORY.guidelines
+    assert why_it_counts(MEMORY, replace(two, pinned=True, status_by="cleo"), one) == "it is pinned by cleo"
+    assert why_it_counts(MEMORY, replace(two, origin="cleo"), one) == "cleo wrote it"
+    assert "ben stands behind it" in why_it_counts(replace(MEMORY, authority=("ben",)), two, one)
+    more = replace(two, supported_by=("t-2@ben", "t-3@ben"))
+    assert "2 pieces of feedback stand behind it, 1 behind the other" in why_it_counts(MEMORY, more, one)
+    late = replace(
+        MEMORY.cases[1], annotations=(replace(MEMORY.cases[1].annotations[0], created_at="2026-01-01T00:00:00"),)
+    )
+    recent = replace(MEMORY, cases=(MEMORY.cases[0], late, MEMORY.cases[2]))
+    assert "latest feedback" in why_it_counts(recent, two, one)
+
+
+def test_a_setting_that_went_with_its_guideline_is_flagged(memalign: Run, aligned: str) -> None:
+    memalign("guideline", aligned, "G1", "--pin", "--by", "cleo")
+    gone = memalign("unalign", aligned, "t-1@ana")
+    assert "G1 (pinned by cleo) went with what it was learned from" in gone.out
+    memalign("rollback", aligned, "3")
+    again = memalign("unalign", aligned, "t-1@ana", "--json").json
+    assert again["settings_lost"] == [{"id": "G1", "settings": "pinned by cleo"}]
+
+
+# -- what did it learn from me ---------------------------------------------------------------------------------------
+
+
+def test_one_piece_of_feedback_has_its_whole_story(memalign: Run, disputed: str) -> None:
+    mine = memalign("ledger", disputed, "--key", "t-2@ana")
+    assert mine.code == 0
+    assert "true · Warm." in mine.out
+    assert RULE[:30] in mine.out
+    assert "How it got there" in mine.out
+    assert "learned, in version 3" in mine.out
+    both = memalign("ledger", disputed, "--key", "t-1", "--json").json["feedback"]
+    assert [(each["key"], each["state"]) for each in both] == [("t-1@ana", "disputed"), ("t-1@ben", "learned")]
+    assert [step["state"] for step in both[0]["steps"]] == ["learned", "disputed"]
+    before = memalign("ledger", disputed, "--key", "t-1@ana", "--version", "2", "--json").json["feedback"][0]
+    assert before["state"] == "learned"
+    assert before["guidelines"][0]["id"] == "G1"
+    assert "teaches as an example of its case" in memalign("ledger", disputed, "--key", "t-3@ben").out
+    memalign("erase", disputed, "t-2")
+    assert "erased: erased on" in memalign("ledger", disputed, "--key", "t-2@ana").out
+
+
+# -- forgetting by what was said -------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_of_unalign_says_what_would_go_and_does_nothing(memalign: Run, aligned: str) -> None:
+    memalign("lock", aligned, "t-1")
+    dry = memalign("unalign", aligned, "t-1", "--dry-run")
+    assert dry.code == 0
+    assert "would go: t-1@ana" in dry.out
+    assert "goes with it: G1" in dry.out
+    assert "to be derived again without it: t-2@ana" in dry.out
+    assert "no longer locked: t-1" in dry.out
+    told = memalign("unalign", aligned, "--source", "ana", "--dry-run", "--json").json
+    assert told["keys"] == ["t-1@ana", "t-2@ana"]
+    assert [each["id"] for each in told["guidelines"]] == ["G1", "G2"]
+    assert memalign("show", aligned, "--json").json["version"] == 3
+    assert memalign("unalign", aligned, "t-9", "--dry-run").code == 2
+
+
+@pytest.mark.parametrize("command", ["unalign", "erase"])
+def test_feedback_is_found_by_what_it_says_shown_and_not_touched_unasked(
+    memalign: Run, aligned: str, command: str
+) -> None:
+    refused = memalign(command, aligned, "--matching", "ORDER  is\tLate")
+    assert refused.code == 2
+    assert "would go: t-1@ana  (in inputs)" in refused.err
+    assert "--yes" in refused.err
+    dry = memalign(command, aligned, "--matching", "order is late", "--dry-run", "--json")
+    assert dry.code == 0
+    assert dry.json["keys"] == ["t-1@ana"]
+    assert dry.json["places"] == {"t-1@ana": ["inputs"]}
+    assert "order is late" not in dry.out + dry.err
+    assert memalign("show", aligned, "--json").json["version"] == 2
+    done = memalign(command, aligned, "--matching", "order is late", "--yes", "--json")
+    assert done.code == 0
+    assert done.json["removed" if command == "unalign" else "keys"] == ["t-1@ana"]
+    assert "order is late" not in done.out.lower()
+    nothing = memalign(command, aligned, "--matching", "Secret Name", "--yes")
+    assert nothing.code == 2
+    assert "holds this text" in nothing.err
+    assert "Secret" not in nothing.err
+
+
+def test_a_person_is_asked_and_may_say_no(memalign: Run, aligned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memalign.cli.forgetting.confirmed", lambda question, *, yes: yes or "2 pieces" not in question)
+    kept = memalign("unalign", aligned, "--matching", "a", "--source", "ana", "--json")
+    assert kept.code == 0
+    assert kept.json == {"done": False}
+    assert memalign("show", aligned, "--json").json["version"] == 2
+
+
+def test_a_text_a_source_and_keys_narrow_each_other(memalign: Run, aligned: str) -> None:
+    both = memalign("unalign", aligned, "--matching", "the", "--source", "ben", "--dry-run", "--json")
+    assert both.json["keys"] == ["t-3@ben"]
+    none = memalign("unalign", aligned, "--matching", "order", "--source", "ben", "--dry-run")
+    assert none.code == 2
+    assert "of source 'ben' holds this text" in none.err
+    wrong = memalign("erase", aligned, "t-3", "--matching", "order", "--dry-run")
+    assert wrong.code == 2
+    assert "'t-3' does not hold this text" in wrong.err
+    assert memalign("erase", aligned, "--matching", " ", "--yes").code == 2
+
+
+def test_a_text_that_rules_and_instructions_hold_too_is_pointed_out(memalign: Run, aligned: str) -> None:
+    memalign("guideline", aligned, "--add", "When an order is late, say when it comes.", "--by", "cleo")
+    shown = memalign("erase", aligned, "--matching", "order", "--dry-run").out
+    assert "G3 hold the text too and stay" in shown
+
+
+# -- a model that declines -------------------------------------------------------------------------------------------
+
+
+def test_a_case_that_the_model_declines_waits_with_what_would_help(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    endpoint.faults = [refusal()]
+    left = memalign("align", tone, jsonl(tmp_path / "one.jsonl", FEEDBACK[:1]))
+    assert left.code == 1
+    assert "ModelRefused" in left.out
+    assert "unalign the feedback, or give the judge another model" in left.out
+    assert memalign("align", tone).code == 0

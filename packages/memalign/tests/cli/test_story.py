@@ -1,0 +1,290 @@
+"""The whole life of a judge, as a person types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from memalign import Registry
+from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, RULE, Run, answer, jsonl
+from tests.support.endpoint import Answer, Endpoint, bad_request, system_of, user_of
+
+
+def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedback: Path) -> None:
+    checked = memalign("check", feedback, tone)
+    assert checked.code == 0
+    assert "3 new, 0 changed, 0 unchanged" in checked.out
+
+    learned = memalign("align", tone, feedback)
+    assert learned.code == 0
+    assert "New guidelines" in learned.out
+    assert "t-1@ana" in learned.out
+    assert "tone is version 2 now" in learned.out
+    assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
+    assert "pre_alignment" in learned.err
+    assert "distil" in learned.err
+
+    shown = memalign("show", tone)
+    assert "Is the reply warm and helpful?" in shown.out
+    assert "3 feedback on 3 cases, 2 guidelines in force" in shown.out
+    assert "must show sympathy before facts (F1)." in shown.out
+
+    assert "3 learned" in memalign("ledger", tone).out
+    assert "no feedback" not in memalign("guideline", tone, "G1").out
+
+
+def test_judgments_use_the_memory(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
+    judged = memalign("judge", aligned, held_out)
+    assert judged.code == 0
+    assert "h-1" in judged.out
+    assert "true" in judged.out
+    assert "3 judged, 3 calls" in judged.out
+    assert "sympathy before facts" in system_of(endpoint.requests[-1])
+
+
+def test_judgments_go_to_a_file_and_are_resumed_from_it(
+    memalign: Run, tone: str, held_out: Path, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    first = memalign("judge", tone, held_out, "-o", "out.jsonl")
+    assert first.out.startswith("3 judged into out.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
+    assert [row["id"] for row in rows] == ["h-1", "h-2", "t-2"]
+    calls = len(endpoint.requests)
+    again = memalign("judge", tone, held_out, "-o", "out.jsonl", "--json")
+    assert again.code == 0
+    assert again.json["n"] == 3
+    assert again.json["out"] == "out.jsonl"
+    assert len(endpoint.requests) == calls
+
+
+def test_examples_come_from_stdin_too(memalign: Run, tone: str) -> None:
+    line = json.dumps({"id": "s-1", "inputs": "Hello?", "outputs": "Hello!"})
+    judged = memalign("judge", tone, "-", "--json", stdin=f"{line}\n")
+    assert [each["id"] for each in judged.json["judgments"]] == ["s-1"]
+    broken = memalign("judge", tone, "-", stdin=f"{line}\nnonsense\n")
+    assert broken.code == 2
+    assert "line 2: broken JSON" in broken.err
+
+
+def test_an_evaluation_says_how_many_cases_were_seen(memalign: Run, aligned: str, held_out: Path) -> None:
+    measured = memalign("evaluate", aligned, held_out)
+    assert measured.code == 0
+    assert "exact match" in measured.out
+    assert "Disagreements" in measured.out
+    assert "seen: 1 of 3 cases are in the judge's memory, 2 are new to it" in measured.out
+
+
+def test_two_judges_are_compared_on_the_same_cases(memalign: Run, aligned: str, held_out: Path) -> None:
+    compared = memalign("evaluate", aligned, held_out, "--against", "bare", "--json")
+    assert compared.code == 0
+    assert compared.json["seen"] == 1
+    assert compared.json["base"]["seen"] == 0
+    assert compared.json["comparison"]["n"] == 3
+    assert compared.json["comparison"]["verdict"] == "tied"
+    human = memalign("evaluate", aligned, held_out, "--against", "1")
+    assert "tone version 1, and then version 2:" in human.out
+    wrong = memalign("evaluate", aligned, held_out, "--against", "yesterday")
+    assert wrong.code == 2
+    assert "bare" in wrong.err
+
+
+def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned: str) -> None:
+    gone = memalign("unalign", aligned, "t-1@ana")
+    assert gone.code == 0
+    assert "withdrawn: t-1@ana" in gone.out
+    assert "Forgotten guidelines" in gone.out
+    assert gone.out.splitlines()[-1].startswith("1 withdrawn, forgot G1-G2, new G3")
+    assert "t-1@ana   withdrawn" in memalign("ledger", aligned).out
+    everything = memalign("unalign", aligned, "--source", "ben", "--json")
+    assert everything.json["removed"] == ["t-3@ben"]
+
+
+def test_erasing_gives_a_receipt_and_a_dry_run_erases_nothing(memalign: Run, aligned: str) -> None:
+    dry = memalign("erase", aligned, "t-1", "--dry-run")
+    assert dry.code == 0
+    assert "would be erased: t-1@ana" in dry.out
+    assert memalign("show", aligned, "--json").json["version"] == 2
+    done = memalign("erase", aligned, "t-1", "--json")
+    assert done.code == 0
+    assert done.json["keys"] == ["t-1@ana"]
+    assert done.json["unreachable"]
+    assert "redacted" in memalign("history", aligned).out
+    assert memalign("show", aligned, "--version", "2", "--json").json["feedback"] == 2
+
+
+def test_what_was_erased_comes_back_only_when_asked_for(memalign: Run, aligned: str, feedback: Path) -> None:
+    memalign("erase", aligned, "t-1")
+    refused = memalign("align", aligned, feedback)
+    assert refused.code == 2
+    assert "erased on" in refused.err
+    assert memalign("align", aligned, feedback, "--allow-erased").code == 0
+
+
+def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -> None:
+    assert [each["action"] for each in memalign("history", aligned, "--json").json["versions"]] == ["create", "align"]
+    changed = memalign("diff", aligned, "1", "2")
+    assert "+ G1 When a customer is disappointed" in changed.out
+    assert len(memalign("diff", aligned, "1", "2", "--json").json["added"]) == 3
+    back = memalign("rollback", aligned, "1")
+    assert "tone is version 3 now, as version 1 was" in back.out
+    assert memalign("show", aligned, "--json").json["feedback"] == 0
+    assert "is so already" in memalign("rollback", aligned, "3").out
+
+
+def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path) -> None:
+    assert "wrote version 2 of tone to tone.json" in memalign("export", aligned, "-o", "tone.json").out
+    copied = memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db")
+    assert "imported copy as version 1" in copied.out
+    one = memalign("show", aligned, "--json").json
+    other = memalign("show", "copy", "--json", "--registry", "sqlite:///other.db").json
+    assert one["memory_hash"] == other["memory_hash"]
+    (tmp_path / "tone.json").write_text("{}", "utf-8")
+    assert memalign("import", "tone.json").code == 2
+
+
+def test_the_registry_may_come_from_the_environment(memalign: Run, aligned: str, monkeypatch) -> None:
+    monkeypatch.setenv("MEMALIGN_REGISTRY", "sqlite:///other.db")
+    assert memalign("list", "--json").json == {"judges": []}
+
+
+def test_a_judge_is_deleted_only_by_somebody_who_says_so(memalign: Run, aligned: str) -> None:
+    refused = memalign("delete", aligned)
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    gone = memalign("delete", aligned, "--yes", "--json")
+    assert gone.json["deleted"] is True
+    assert gone.json["versions"] == 2
+    assert memalign("list", "--json").json == {"judges": []}
+
+
+def test_an_edit_keeps_the_memory_and_says_what_is_stale(memalign: Run, aligned: str, tmp_path: Path) -> None:
+    (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
+    edited = memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
+    assert "tone is version 3 now" in edited.out
+    assert "3 pre-alignment verdicts are stale" in edited.out
+    now = memalign("show", aligned, "--json").json
+    assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
+    assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
+    assert len(now["guidelines"]) == 2
+    assert memalign("edit", aligned).code == 2
+
+
+def test_a_person_writes_pins_and_retires_guidelines_under_their_name(memalign: Run, aligned: str) -> None:
+    written = memalign(
+        "guideline", aligned, "--add", "When an item is refunded, name the day.", "--by", "cleo", "--json"
+    )
+    assert written.json["guidelines"][0]["origin"] == "cleo"
+    assert memalign("guideline", aligned, "G1", "--pin", "--json").json["guidelines"][0]["pinned"] is True
+    retired = memalign("guideline", aligned, "G2", "--retire", "--by", "cleo")
+    assert "retired" in retired.out
+    assert "tone is version 5 now" in retired.out
+    reworded = memalign("guideline", aligned, "G1", "--text", "When a customer is sad, be kind first.", "--by", "cleo")
+    assert "cleo" in reworded.out
+    listed = memalign("guideline", aligned, "--json").json["guidelines"]
+    assert [each["id"] for each in listed] == ["G1", "G2", "G3"]
+    assert memalign("guideline", aligned, "--pin").code == 2
+    assert memalign("guideline", aligned, "G9").code == 2
+
+
+def test_overwriting_takes_known_feedback_only(memalign: Run, aligned: str, tmp_path: Path) -> None:
+    corrected = [{**FEEDBACK[0], "rationale": "Cold, and no date."}]
+    changed = memalign("overwrite", aligned, jsonl(tmp_path / "corrected.jsonl", corrected), "--json")
+    assert changed.code == 0
+    assert [row["status"] for row in changed.json["rows"]] == ["changed"]
+    unknown = memalign("overwrite", aligned, jsonl(tmp_path / "new.jsonl", [{**FEEDBACK[0], "source": "zoe"}]))
+    assert unknown.code == 2
+    assert "t-1@zoe is not in memory" in unknown.err
+
+
+def test_a_lesson_that_could_not_be_learned_is_pending_and_is_tried_again(
+    memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
+) -> None:
+    works = endpoint.answer
+    endpoint.answer = lambda body: (
+        "no JSON at all" if '"changes"' in json.dumps(body) else {"rationale": "Fine.", "value": True}
+    )
+    half = memalign("align", tone, feedback)
+    assert half.code == 1
+    assert "pending" in half.out.splitlines()[-1]
+    assert "Pending" in memalign("show", tone).out
+    assert len(memalign("ledger", tone, "--state", "pending", "--json").json["entries"]) == 2
+    endpoint.answer = works
+    rest = memalign("align", tone, "--json")
+    assert rest.code == 0
+    assert rest.json["pending"] == []
+    assert len(rest.json["guidelines"]) == 2
+
+
+def test_feedback_learned_twice_changes_nothing(memalign: Run, aligned: str, feedback: Path) -> None:
+    again = memalign("align", aligned, feedback)
+    assert again.code == 0
+    assert "tone is still version 2" in again.out
+    assert "3 unchanged" in again.out
+
+
+def test_create_stores_the_model_by_its_one_name(memalign: Run, endpoint: Endpoint) -> None:
+    made = memalign(
+        "create", "a", "--instructions", INSTRUCTIONS, "--value-type", "good|bad", "--model", "openai:/test", "--json"
+    )
+    assert made.json["model"] == "openai:test"
+    assert made.json["value_type"] == "good|bad"
+    assert endpoint.requests == []
+
+
+def test_words_of_others_cannot_steer_the_terminal(
+    memalign: Run, tone: str, held_out: Path, endpoint: Endpoint
+) -> None:
+    endpoint.answer = {"rationale": "\x1b[2J\x1b]0;owned\x07 [bold]fine[/bold]", "value": True}
+    judged = memalign("judge", tone, held_out)
+    assert "\x1b" not in judged.out
+    assert "[bold]fine[/bold]" in judged.out
+
+
+def test_the_demo_takes_a_model_by_name(memalign: Run) -> None:
+    lost = memalign("demo", "--model", "nonsense:x")
+    assert lost.code == 2
+    assert "nonsense" in lost.err
+
+
+def test_a_resumed_run_counts_no_call_twice(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
+    first = memalign("judge", aligned, held_out, "-o", "judged.jsonl", "--json").json
+    assert (first["resumed"], first["usage"]["calls"]) == (0, 3)
+    again = memalign("judge", aligned, held_out, "-o", "judged.jsonl")
+    assert "0 judged into judged.jsonl, 3 there already, 0 calls" in again.out
+    assert len(endpoint.requests) == 3
+
+
+def test_the_version_that_is_named_is_the_one_that_judged(
+    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
+) -> None:
+    def meanwhile(body: dict[str, Any]) -> Answer:
+        Registry().update(aligned, lambda judge: judge.replace(retrieval_k=len(endpoint.requests)))
+        return answer(body)
+
+    endpoint.answer = meanwhile
+    assert memalign("judge", aligned, held_out, "--concurrency", "1", "--json").json["version"] == 2
+    assert memalign("evaluate", aligned, held_out, "--concurrency", "1", "--json").json["version"] == 5
+
+
+def test_a_comparison_names_what_failed_on_either_side(
+    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
+) -> None:
+    def fails_once_bare(body: dict[str, Any]) -> Answer:
+        taught = RULE[:40] in system_of(body)
+        return bad_request("no") if not taught and "Lovely shop" in user_of(body) else answer(body)
+
+    endpoint.answer = fails_once_bare
+    ran = memalign("evaluate", aligned, held_out, "--against", "bare")
+    assert ran.code == 1
+    assert "failed: h-2: ModelRejected" in ran.err
+
+
+def test_an_import_that_changes_nothing_says_so(memalign: Run, aligned: str) -> None:
+    memalign("export", aligned, "-o", "bundle.json")
+    assert "so already, version 2" in memalign("import", "bundle.json").out
+    assert "imported tone as version 3" not in memalign("import", "bundle.json").out
+
+
+def test_align_without_a_file_says_that_nothing_waits(memalign: Run, tone: str) -> None:
+    assert "nothing is pending" in memalign("align", tone).out

@@ -1,0 +1,71 @@
+"""The whole way with the embedded 0.5B model: its form is checked, not its wisdom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from memalign import Judge
+from memalign.models.local import LocalChatModel
+
+ROWS = [
+    {
+        "id": "t-1",
+        "source": "ana",
+        "inputs": "My parcel is three weeks late and it was a birthday present!",
+        "outputs": "Delivery times are estimates. See section 4 of the terms.",
+        "value": False,
+        "rationale": "Correct but cold: a disappointed customer needs an apology first.",
+    },
+    {
+        "id": "t-2",
+        "source": "ben",
+        "inputs": "How do I change my password?",
+        "outputs": "Open Settings, choose Security, then Change password.",
+        "value": True,
+    },
+]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalChatModel]:
+    monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")  # beside other work, two threads wait for each other
+    model = LocalChatModel.open("qwen2.5-coder-0.5b")
+    yield model
+    model.close()
+
+
+@pytest.mark.embedded
+def test_a_judge_without_any_provider_learns_judges_and_forgets(small: LocalChatModel) -> None:
+    judge = Judge(
+        name="helpfulness",
+        instructions="Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",
+        feedback_value_type=bool,
+        model=small,
+    )
+    result = judge.align(ROWS)
+    memory = result.judge.memory
+    assert [report.status for report in result.rows] == ["new", "new"]
+    assert {case.id: case.pre_alignment is not None for case in memory.cases} == {"t-1": True, "t-2": True}
+    entry = next(entry for entry in memory.ledger() if entry.key == "t-1@ana")
+    assert entry.guideline_ids or entry.reason, "a rule, or why there is none"
+    assert result.usage.cost in (0.0, None)
+    assert result.usage.calls >= 3
+
+    items = [
+        {"id": "i-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
+        {"id": "i-2", "inputs": "I was charged twice!", "outputs": "We are sorry. One charge is reversed today."},
+    ]
+    judgments = result.judge.judge_many(items, concurrency=1)
+    for judgment in judgments:
+        assert isinstance(judgment.value, bool), judgment.error
+        assert judgment.rationale
+        assert judgment.guideline_ids == tuple(guideline.id for guideline in memory.semantic)
+        assert set(judgment.example_ids) <= {"t-1", "t-2"}
+    assert judgments[1].usage.cached_tokens > 0, "the system message is read once"
+
+    forgot = result.judge.unalign("t-1").judge
+    assert [case.id for case in forgot.memory.cases] == ["t-2"]
+    assert not any("t-1@ana" in guideline.exposed_to for guideline in forgot.memory.guidelines)
+    assert [g.exposed_to for g in forgot.memory.guidelines] in ([], [("t-2@ben",)])

@@ -1,0 +1,358 @@
+"""Learning and judging over a real endpoint that fails: nothing is lost, everything is said, and it is made good."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign import Judge, MemAlign
+from memalign.align import STAGES
+from memalign.models import Limits
+from memalign.models.provider_chat import ProviderChatModel
+from memalign.models.providers import Target
+from memalign.models.retry import Retry
+from memalign.testing import HashEmbedding
+from tests.support.endpoint import (
+    Answer,
+    Endpoint,
+    Fault,
+    bad_request,
+    closed,
+    content_filter,
+    cut,
+    hang,
+    rate_limited,
+    refusal,
+    says,
+    server_error,
+    system_of,
+    user_of,
+)
+
+INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
+ONCE = Retry(attempts=1)
+
+
+def judge_at(endpoint: Endpoint, *, retry: Retry = ONCE, shard_size: int = 2, timeout: float = 10.0) -> Judge:
+    model = ProviderChatModel(
+        Target(provider="openai", model="gpt-4.1-mini", base_url=endpoint.base_url),
+        retry=retry,
+        timeout=timeout,
+        limits=Limits(shard_size=shard_size, concurrency=8),
+    )
+    return Judge(
+        name="replies",
+        instructions=INSTRUCTIONS,
+        feedback_value_type=bool,
+        model=model,
+        embedding_model=HashEmbedding(dim=16),
+    )
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"t-{n}",
+            "source": "ana",
+            "inputs": f"question {n}",
+            "outputs": f"answer {n}",
+            "value": n % 2 == 0,
+            "rationale": f"because of matter number {n}",
+        }
+        for n in range(count)
+    ]
+
+
+def distilling(body: dict[str, Any]) -> bool:
+    return "You maintain the guidelines of a judge" in system_of(body)
+
+
+PAIR = re.compile(r'^(P\d+)\n1: "Mind matter number (\d+)\."\n2: "Mind matter number (\d+)\."$', re.MULTILINE)
+
+
+def comparing(body: dict[str, Any]) -> bool:
+    return "You compare guidelines" in system_of(body)
+
+
+def relation_of(one: str, other: str) -> str:
+    """Every rule says the same as the one four further on, and the first ones contradict each other."""
+    numbers = {int(one), int(other)}
+    if abs(int(one) - int(other)) == 4:
+        return "same"
+    return "contradicts" if numbers <= {0, 1, 2} else "unrelated"
+
+
+def good(body: dict[str, Any]) -> Answer:
+    """A good model: one rule for each new record."""
+    if comparing(body):
+        return {name: "unrelated" for name, *_ in PAIR.findall(user_of(body))}
+    if not distilling(body):
+        return {"rationale": "It answers.", "value": True}
+    new = user_of(body).rpartition("New feedback:")[2]
+    records = re.findall(r"^(F\d+) <<<.*?matter number (\d+)", new, re.DOTALL | re.MULTILINE)
+    changes = [
+        {"action": "ADD", "feedback": [label], "text": f"Mind matter number {number}.", "guideline": ""}
+        for label, number in records
+    ]
+    return {"changes": changes}
+
+
+def relating(body: dict[str, Any]) -> Answer:
+    """The same, of whose rules some say the same and some contradict each other."""
+    if comparing(body):
+        return {name: relation_of(*texts) for name, *texts in PAIR.findall(user_of(body))}
+    return good(body)
+
+
+class Weather:
+    """A model whose answers fail while it storms; `fault` chooses how, by request."""
+
+    def __init__(
+        self, fault: Callable[[dict[str, Any]], Fault | None], fair: Callable[[dict[str, Any]], Answer] = good
+    ) -> None:
+        self.fault = fault
+        self.fair = fair
+        self.storm = True
+
+    def __call__(self, body: dict[str, Any]) -> Answer:
+        return (self.fault(body) if self.storm else None) or self.fair(body)
+
+
+def states(judge: Judge) -> set[str]:
+    return {entry.state for entry in judge.memory.ledger()}
+
+
+FAULTS = {
+    "429": (rate_limited("0"), "RateLimited: .*Rate limit reached"),
+    "500": (server_error(), "ModelUnavailable: .*500"),
+    "hang": (hang(), r"ModelUnavailable: .*no answer in 0\.3 s"),
+    "closed": (closed(), "ModelUnavailable: "),
+    "cut": (cut('{"changes": [{"action": "ADD", "fee'), "InvalidOutput: "),
+    "wrong schema": (says('{"guidelines": ["x"]}'), "InvalidOutput: .*lacks changes"),
+    "no JSON": (says("I would rather talk."), "InvalidOutput: "),
+    "refusal": (refusal(), "ModelRefused: "),
+    "filter": (content_filter(), "ModelRefused: "),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_lesson_whose_call_failed_is_pending_with_the_reason_and_learned_at_the_next_align(name: str) -> None:
+    fault, why = FAULTS[name]
+    weather = Weather(lambda body: fault if distilling(body) else None)
+    with Endpoint(weather) as endpoint:
+        ill = judge_at(endpoint, timeout=0.3 if name == "hang" else 10.0).align(rows(2))
+        assert [report.state for report in ill.rows] == ["pending", "pending"]
+        for key, reason in ill.pending:
+            assert re.match(why, reason), (key, reason)
+            assert "gpt-4.1-mini" in reason, "it says which model"
+            assert "matter number" not in reason, "and repeats nobody's words"
+        assert not ill.guidelines
+        weather.storm = False
+        asked = len(endpoint.requests)
+        untried = MemAlign(stages=STAGES - {"admit"})
+        well = judge_at(endpoint).replace(memory=ill.judge.memory).align([], optimizer=untried)
+        assert states(well.judge) == {"learned"}
+        assert [g.text for g in well.guidelines] == ["Mind matter number 0.", "Mind matter number 1."]
+        assert all(map(distilling, endpoint.requests[asked:])), (
+            "what was asked before learning is not asked before learning again"
+        )
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_judgment_whose_call_failed_names_it_and_stops_no_other(name: str, tmp_path: Path) -> None:
+    fault, _ = FAULTS[name]
+    weather = Weather(lambda body: fault if "answer 1" in user_of(body) else None)
+    items = [{"id": f"i-{n}", "inputs": "q", "outputs": f"answer {n}"} for n in range(4)]
+    out = tmp_path / "judged.jsonl"
+    with Endpoint(weather) as endpoint:
+        judge = judge_at(endpoint, timeout=0.3 if name == "hang" else 10.0)
+        judgments = judge.judge_many(items, out=out)
+        assert [judgment.value for judgment in judgments] == [True, None, True, True]
+        assert judgments[1].error
+        assert "gpt-4.1-mini" in judgments[1].error
+        weather.storm = False
+        asked = len(endpoint.requests)
+        again = judge.judge_many(items, out=out)
+        assert [judgment.value for judgment in again] == [True] * 4
+        assert len(endpoint.requests) - asked == 1, "only the failed one is judged again"
+
+
+def test_a_pre_alignment_that_failed_leaves_its_lesson_waiting_for_it() -> None:
+    weather = Weather(lambda body: None if distilling(body) else server_error())
+    with Endpoint(weather) as endpoint:
+        judge = judge_at(endpoint)
+        ill = judge.align(rows(2))
+        assert all(reason.startswith("not asked before learning: ModelUnavailable") for _, reason in ill.pending)
+        assert len(ill.pending) == 2
+        assert not any(map(distilling, endpoint.requests))
+        weather.storm = False
+        well = ill.judge.align([])
+        assert states(well.judge) == {"learned"}
+        assert all(case.pre_alignment for case in well.judge.memory.cases)
+
+
+def test_a_rate_limit_is_waited_for_as_long_as_the_provider_asks() -> None:
+    with Endpoint(good, faults=[rate_limited("0.4")]) as endpoint:
+        judge = judge_at(endpoint, retry=Retry(attempts=2, base_seconds=0.01, max_wait=2.0))
+        started = time.monotonic()
+        result = judge.align(rows(1))
+        assert time.monotonic() - started >= 0.4
+        assert states(result.judge) == {"learned"}
+
+
+def test_tokens_are_counted_with_those_from_the_cache_and_the_phases_apart() -> None:
+    with Endpoint(good) as endpoint:
+        judge = judge_at(endpoint)
+        result = judge.align(rows(6))
+        assert result.usage.calls == len(endpoint.requests)
+        assert 0 < result.usage.cached_tokens < result.usage.input_tokens
+        assert result.usage.output_tokens > 0
+        assert {"pre_alignment", "distil"} <= set(result.usage.seconds)
+        asked = len(endpoint.requests)
+        judgments = result.judge.judge_many([{"id": f"i-{n}", "inputs": "q", "outputs": f"a{n}"} for n in range(5)])
+        assert len(endpoint.requests) - asked == sum(judgment.usage.calls for judgment in judgments) == 5
+        system = len(system_of(endpoint.requests[-1])) // 4
+        assert sum(judgment.usage.cached_tokens >= system - 1 for judgment in judgments) >= 4
+
+
+def test_a_failed_answer_that_was_paid_for_is_counted() -> None:
+    fault = says('{"changes": "none"}')
+    with Endpoint(Weather(lambda body: fault if distilling(body) else None)) as endpoint:
+        result = judge_at(endpoint).align(rows(1))
+        assert result.usage.calls == len(endpoint.requests)
+        assert result.usage.output_tokens > 0
+
+
+def test_with_four_calls_of_ten_failing_at_random_everything_is_learned_in_the_end() -> None:
+    dice, lock = random.Random(7), threading.Lock()
+    kinds = [fault for name, (fault, _) in FAULTS.items() if name != "hang"]
+
+    def fault(body: dict[str, Any]) -> Fault | None:
+        with lock:
+            return dice.choice(kinds) if dice.random() < 0.4 else None
+
+    weather = Weather(fault)
+    with Endpoint(weather) as endpoint:
+        judge = judge_at(endpoint)
+        given = rows(16)
+        result = judge.align(given)
+        assert {entry.key for entry in result.judge.memory.ledger()} == {f"t-{n}@ana" for n in range(16)}
+        assert result.pending, "or the weather was too good to prove anything"
+        lessons: set[str] = set()
+        for _ in range(3):  # still stormy: what was learned stays learned
+            now = {g.text for g in result.judge.memory.semantic}
+            assert lessons <= now
+            lessons = now
+            result = result.judge.align([])
+        weather.storm = False
+        final = result.judge.align(given).judge
+        assert states(final) == {"learned"}
+        assert {g.text for g in final.memory.semantic} == {f"Mind matter number {n}." for n in range(16)}
+        asked = len(endpoint.requests)
+        assert final.align(given).judge == final
+        assert len(endpoint.requests) == asked
+
+
+EVERY_WAY = [
+    *(fault for fault, _ in FAULTS.values()),
+    server_error(503),
+    bad_request("This model's maximum context length is exceeded", "context_length_exceeded"),
+    bad_request("Incorrect API key", "invalid_api_key", status=401),
+    says(""),
+    says("[]"),
+    says('{"changes": [{"action": "ADD"'),
+]
+
+
+def canonical(judge: Judge) -> dict[str, Any]:
+    """A memory without what depends on which lesson was learned first: numbers, and which of two that say the same."""
+    memory = judge.memory
+    text = {guideline.id: guideline.text for guideline in memory.guidelines}
+    same = {name: {name} for name in text}
+    for relation in memory.relations:
+        if relation.verdict == "same":
+            one, other = relation.pair
+            same[one] |= same[other]
+            same.update(dict.fromkeys(same[one], same[one]))
+    return {
+        "rules": {(g.text, g.supported_by, g.exposed_to, g.origin) for g in memory.guidelines},
+        "relations": {(frozenset(text[name] for name in r.pair), r.verdict) for r in memory.relations},
+        "in force": {frozenset(text[name] for name in same[g.id]) for g in memory.semantic},
+        "states": {e.key: "in" if e.state in ("learned", "merged") else e.state for e in memory.ledger()},
+        "pre_alignment_verdicts": {case.id: case.pre_alignment and case.pre_alignment.value for case in memory.cases},
+        "shards": {shard.keys for shard in memory.shards},
+    }
+
+
+def weathered(seed: int) -> None:
+    """Learn in a storm of four calls in ten, heal, align once more, and compare with a judge that learned in peace."""
+    dice, lock = random.Random(seed), threading.Lock()
+
+    def fault(_: dict[str, Any]) -> Fault | None:
+        with lock:
+            return dice.choice(EVERY_WAY) if dice.random() < 0.4 else None
+
+    # In time, so that of rules that contradict each other one side is the stronger whoever is heard first.
+    given = [row | {"created_at": f"2026-01-0{n}"} for n, row in enumerate(rows(8), 1)]
+    weather = Weather(fault, relating)
+    with Endpoint(weather) as endpoint:
+        ill = judge_at(endpoint, shard_size=1, timeout=1.0).align(given)
+        assert {entry.key for entry in ill.judge.memory.ledger()} == {row["id"] + "@ana" for row in given}
+        assert ill.pending or ill.notes, "or the weather was too good to prove anything"
+        weather.storm = False
+        healed = judge_at(endpoint, shard_size=1).replace(memory=ill.judge.memory).align([])
+        peace = judge_at(endpoint, shard_size=1).align(given)
+        assert not healed.pending
+        assert not healed.notes
+        assert states(healed.judge) <= {"learned", "merged", "disputed"}
+        assert canonical(healed.judge) == canonical(peace.judge)
+        assert {g.text for g in peace.judge.memory.guidelines if g.overridden_by}, "or no rule contradicted another"
+        asked = len(endpoint.requests)
+        assert healed.judge.align(given).judge == healed.judge
+        assert len(endpoint.requests) == asked
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_was_learned_in_a_storm_is_in_the_end_what_is_learned_in_peace_relations_included(seed: int) -> None:
+    weathered(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4, 24))
+def test_and_so_in_twenty_more_storms(seed: int) -> None:
+    weathered(seed)
+
+
+def test_a_server_that_is_down_says_so_in_every_row_and_forgets_all_the_same() -> None:
+    with Endpoint(good) as endpoint:
+        aligned = judge_at(endpoint).align(rows(3)).judge
+    result = aligned.unalign("t-0")  # the server is gone by now
+    assert all(re.search("ModelUnavailable", reason) for _, reason in result.pending)
+    assert not any("t-0@ana" in guideline.exposed_to for guideline in result.judge.memory.guidelines)
+    assert result.judge.memory.case("t-0") is None
+
+
+def test_cancelling_an_align_changes_nothing_and_leaves_no_call_behind() -> None:
+    with Endpoint(good, latency=0.2) as endpoint:
+        judge = judge_at(endpoint)
+
+        async def cancelled() -> None:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await MemAlign().align(judge, rows(20))
+
+        asyncio.run(cancelled())
+        time.sleep(0.3)  # what was on its way when it was cancelled arrives; an align that went on would go on asking
+        asked = len(endpoint.requests)
+        time.sleep(0.5)
+        assert len(endpoint.requests) == asked
+        assert not judge.memory
+        assert states(judge.align(rows(2)).judge) == {"learned"}

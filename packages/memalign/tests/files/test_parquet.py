@@ -1,0 +1,86 @@
+"""Parquet files of examples and feedback."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign.errors import ConfigurationError, InputError, InvalidRows
+from memalign.io import Examples, read_examples, read_feedback
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+def put(path: Path, rows: list[dict[str, Any]], **more: Any) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows), path, **more)
+    return path
+
+
+def test_rows_come_in_order_over_row_groups_and_batches(tmp_path: Path) -> None:
+    rows = [{"id": f"c-{n}", "outputs": f"Reply {n}."} for n in range(1_000)]
+    path = put(tmp_path / "many.parquet", rows, row_group_size=70)
+    assert [(example.id, example.outputs) for example in read_examples(path)] == [
+        (row["id"], row["outputs"]) for row in rows
+    ]
+    source = Examples.of(path)
+    assert len(source) == 1_000
+    assert next(iter(source)).id == "c-0"
+
+
+def test_feedback_with_times_structs_and_lists_is_read(tmp_path: Path) -> None:
+    row = {
+        "id": "t-1",
+        "inputs": {"question": "Late?", "history": ["Hi", "Hello"]},
+        "outputs": "Soon.",
+        "value": True,
+        "source": "ana",
+        "created_at": datetime(2026, 3, 1, 12, tzinfo=UTC),
+        "day": date(2026, 3, 2),
+        "price": Decimal("2.50"),
+    }
+    other = {"id": "t-2", "inputs": None, "outputs": "Yes.", "value": False, "source": "ben"}
+    first, second = read_feedback(put(tmp_path / "f.parquet", [row, other])).rows
+    assert first.inputs == {"question": "Late?", "history": ["Hi", "Hello"]}
+    assert first.created_at == "2026-03-01T12:00:00+00:00"
+    assert first.meta == {"day": "2026-03-02", "price": 2.5}
+    assert (second.inputs, second.value, second.meta) == (None, False, {})
+
+
+def test_bad_rows_are_named_by_their_number(tmp_path: Path) -> None:
+    rows = [{"id": "a", "outputs": b"x", "n": 1}, {"id": "b", "outputs": b"y", "n": 2}]
+    with pytest.raises(InvalidRows, match="line 2: a cell holds bytes"):
+        read_examples(put(tmp_path / "bytes.parquet", rows))
+    with pytest.raises(InvalidRows, match=r"line 2 \(a\): 'a' is on line 1 already"):
+        read_examples(put(tmp_path / "twice.parquet", [{"id": "a", "outputs": "x"}] * 2))
+
+
+def test_a_file_without_ids_or_rows_and_one_that_is_broken_say_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no column id; its columns: key, outputs"):
+        read_examples(put(tmp_path / "noid.parquet", [{"key": "a", "outputs": "x"}]))
+    with pytest.raises(InputError, match="empty: it has no row"):
+        read_examples(_empty(tmp_path))
+    whole = put(tmp_path / "whole.parquet", [{"id": "a", "outputs": "x"}]).read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[:-20])
+    with pytest.raises(InputError, match="no readable Parquet file"):
+        read_examples(tmp_path / "cut.parquet")
+    with pytest.raises(InputError, match="no such file"):
+        read_examples(tmp_path / "missing.parquet")
+
+
+def _empty(folder: Path) -> Path:
+    table = pa.Table.from_pylist([{"id": "a", "outputs": "x"}]).slice(0, 0)
+    pq.write_table(table, folder / "empty.parquet")
+    return folder / "empty.parquet"
+
+
+def test_without_pyarrow_the_command_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path / "f.parquet", [{"id": "a", "outputs": "x"}])
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigurationError, match=r'pip install "memalign\[parquet\]"'):
+        read_examples(path)

@@ -1,0 +1,138 @@
+"""The demo of examples/, as a person runs it: the script and the notebook, on a SQLite store and on a tracking server."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mlflow.metrics.genai import model_utils
+
+from tests.support.endpoint import Endpoint
+from tests.support.mlflow_server import teachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXAMPLES = Path(__file__).resolve().parents[5] / "examples"
+DEMO, NOTEBOOK = EXAMPLES / "mlflow_demo.py", EXAMPLES / "mlflow_demo.ipynb"
+
+
+def notebook() -> list[dict[str, Any]]:
+    cells: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    return cells
+
+
+def source_of(cell: dict[str, Any]) -> str:
+    return "".join(cell["source"])
+
+
+def steps(said: str) -> None:
+    """What any model must have led to; the verdicts themselves are the model's."""
+    assert said.count("before: ") == said.count("after: ") == 2
+    assert re.search(r"aligned: \d learned", said)
+    distilled = re.search(r"Distilled Guidelines \((\d)\):", said)
+    assert distilled is not None
+    assert f"semantic memory {distilled[1]}, episodic memory 4" in said
+    assert re.search(r"semantic memory \d, episodic memory 3", said)
+    assert "registered: ['send']" in said
+    assert "loaded: " in said
+    assert "the same memory: True" in said
+    assert "evaluated 2 rows" in said
+    assert said.rstrip().endswith("registered: []")
+
+
+def learned(said: str) -> None:
+    """What the loopback model says, which learns at once."""
+    steps(said)
+    assert re.findall(r"^(?:before|after|loaded): (\w+)", said, re.MULTILINE) == [
+        "True",
+        "True",
+        "False",
+        "True",
+        "False",
+    ]
+    assert "aligned: 4 learned, new G1-G4" in said
+    assert "semantic memory 3, episodic memory 3" in said
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
+    if "OPENAI_BASE_URL" not in Path(model_utils.__file__).read_text("utf-8"):
+        pytest.skip("this MLflow's own judges know no OPENAI_BASE_URL, and would ask OpenAI")
+    with Endpoint(teachable) as endpoint:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("MEMALIGN_MODEL", "openai:/small")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+        yield
+
+
+@pytest.mark.usefixtures("small")
+def test_the_script_runs_from_traces_to_a_registered_judge(capsys):
+    runpy.run_path(str(DEMO), run_name="__main__")
+    learned(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_notebook_runs_cell_by_cell():
+    said, names = io.StringIO(), {"__name__": "__main__"}
+    with contextlib.redirect_stdout(said):
+        for cell in notebook():
+            if cell["cell_type"] == "code":
+                exec(compile(source_of(cell), NOTEBOOK.name, "exec"), names)
+    learned(said.getvalue())
+
+
+def test_the_notebook_is_the_script():
+    made = runpy.run_path(str(EXAMPLES / "mlflow_notebook.py"))["notebook_of"](DEMO.read_text("utf-8"))
+    assert [(cell["cell_type"], source_of(cell)) for cell in notebook()] == [
+        (cell["cell_type"], source_of(cell)) for cell in made["cells"]
+    ], "run: python examples/mlflow_notebook.py"
+
+
+def test_the_notebook_is_executed_and_shows_nobodys_folders():
+    code = [cell for cell in notebook() if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert {output["output_type"] for output in outputs} <= {"stream", "display_data", "execute_result"}
+    steps("".join("".join(each["text"]) for each in outputs if each.get("name") == "stdout"))
+    shown = json.dumps(outputs)
+    assert not re.search(r"/(home|root|Users|tmp|usr|work|private|var)/", shown)
+
+
+def run(store: str, folder: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, str(DEMO)],
+        env=dict(os.environ) | {"MLFLOW_TRACKING_URI": store} | environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_it_runs_on_a_tracking_server_too(server, tmp_path):
+    learned(run(server, tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+@pytest.mark.parametrize("where", ["SQLite", "a tracking server"])
+def test_it_runs_on_the_embedded_model(where, request, tmp_path):
+    store = "sqlite:///demo.db" if where == "SQLite" else request.getfixturevalue("server")
+    said = run(store, tmp_path, MEMALIGN_MODEL="local:qwen2.5-coder-0.5b")
+    steps(said)
+    assert "model: local:/qwen2.5-coder-0.5b" in said

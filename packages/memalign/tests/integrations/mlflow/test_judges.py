@@ -1,0 +1,249 @@
+"""Which of MLflow's judges can be aligned, with what of theirs, and how the others are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Optional
+
+import pytest
+from annotated_types import Ge, Le
+from mlflow.exceptions import MlflowException
+from mlflow.genai.scorers import (
+    Correctness,
+    Guidelines,
+    RelevanceToQuery,
+    RetrievalGroundedness,
+    Safety,
+    UserFrustration,
+    scorer,
+)
+
+from memalign.integrations.mlflow import MemAlignOptimizer
+from memalign.integrations.mlflow.base_judges import base_of
+from memalign.integrations.mlflow.label_types import scale_of
+from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
+
+
+def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+    return str(error.value)
+
+
+# -- value types ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (bool, "bool"),
+        (str, "str"),
+        (Literal["yes", "no"], "yes|no"),
+        (Literal[True, False], "bool"),
+        (Literal[1, 2, 3, 4, 5], "int:1..5"),
+        (Literal[1, 3, 9], "1|3|9"),
+        (Literal[0.0, 0.5], "0.0|0.5"),
+        (Annotated[int, Ge(1), Le(5)], "int:1..5"),
+        (int, "int:-1000000000..1000000000"),
+        (float, "float:-1000000000..1000000000"),
+    ],
+)
+def test_a_value_type_of_mlflow_has_one_of_ours(theirs, ours):
+    assert scale_of(theirs).value_type.spec == ours
+
+
+def test_a_choice_that_is_no_text_comes_back_as_it_was():
+    scale = scale_of(Literal[1, 3, 9])
+    assert scale.label("3") == 3
+
+
+@pytest.mark.parametrize("theirs", [list[str], dict[str, bool], Optional[bool], int | None])  # noqa: UP045
+def test_a_value_type_that_no_label_can_be_is_refused_by_name(theirs):
+    with pytest.raises(MlflowException, match="cannot be aligned") as error:
+        scale_of(theirs)
+    refused(error)
+
+
+def test_unbounded_numbers_are_learned_and_given_bounds_on_request(endpoint: Endpoint):
+    endpoint.answer = lambda body: (
+        {"rationale": "so", "value": 4} if "judgment" in str(body["response_format"]) else {"changes": []}
+    )
+    trace_id = traced(1)
+    says(trace_id, 2, "two points")
+    judge = tone_judge(feedback_value_type=int)
+    aligned = judge.align(fetched(trace_id), MemAlignOptimizer())
+    assert aligned(trace=fetched(trace_id)[0]).value == 4
+    assert aligned.feedback_value_type is int
+    bounded = judge.align(fetched(trace_id), MemAlignOptimizer(value_type="int:1..5"))
+    assert bounded.memalign_judge.value_type.spec == "int:1..5"
+    assert bounded._episodic_memory[0].result == 2
+
+
+def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
+    endpoint.answer = lambda body: (
+        {"rationale": "so", "value": "3"} if "judgment" in str(body["response_format"]) else {"changes": []}
+    )
+    trace_id = traced(1)
+    says(trace_id, 9, "nine of nine")
+    aligned = tone_judge(feedback_value_type=Literal[1, 3, 9]).align(fetched(trace_id), MemAlignOptimizer())
+    assert aligned._episodic_memory[0].result == 9
+    assert aligned(inputs="q", outputs="a").value == 3
+
+
+# -- models --------------------------------------------------------------------------------------------------------------
+
+
+def test_inference_parameters_address_and_headers_of_the_judge_are_used_throughout(monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with Endpoint(
+        lambda body: (
+            {"rationale": "r", "value": True} if "judgment" in str(body["response_format"]) else {"changes": []}
+        )
+    ) as server:
+        judge = tone_judge(
+            base_url=server.base_url,
+            extra_headers={"X-Team": "support"},
+            inference_params={"temperature": 0.3, "top_p": 0.5, "max_tokens": 77, "house_rule": 1},
+        )
+        aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
+        aligned.unalign(aligned._episodic_trace_ids)(inputs="q", outputs="a")
+        assert len(server.requests) == 3
+        for body in (server.requests[0], server.requests[-1]):
+            assert (body["temperature"], body["top_p"], body["max_tokens"], body["house_rule"]) == (0.3, 0.5, 77, 1)
+        assert all(headers["x-team"] == "support" for headers in server.headers)
+
+
+def test_a_reflection_model_of_its_own_distils(endpoint: Endpoint):
+    tone_judge().align(fetched(lesson(1)), MemAlignOptimizer(reflection_lm="openai:/large"))
+    models = {("changes" in str(body["response_format"])): body["model"] for body in endpoint.requests}
+    assert models == {True: "large", False: "small"}
+
+
+def test_an_embedding_model_gets_texts_and_its_length_and_known_cases_once(endpoint: Endpoint):
+    optimizer = MemAlignOptimizer(embedding_model="openai:/embed", embedding_dim=32)
+    aligned = tone_judge().align(fetched(lesson(1)), optimizer)
+    aligned.align(fetched(lesson(2)))
+    embedded = [text for body in endpoint.embedding_requests for text in body["input"]]
+    assert all(body["dimensions"] == 32 for body in endpoint.embedding_requests)
+    corpus = [text for text in embedded if "answer 1" in text]
+    assert "unkind" not in str(embedded)
+    assert corpus
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("databricks:/served", "Databricks' own service"),
+        ("endpoints:/mine", "Databricks' own service"),
+        ("nobody:/m", "unknown provider 'nobody'"),
+        ("anthropic:/m", "needs a key"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_named_before_anything_is_asked(endpoint: Endpoint, model, message):
+    with pytest.raises(MlflowException, match=message) as error:
+        MemAlignOptimizer().align(tone_judge(model=model), fetched(lesson(1)))
+    refused(error)
+    assert endpoint.requests == []
+
+
+def test_an_endpoint_of_mlflows_gateway_is_asked_at_the_tracking_server(monkeypatch, mind):
+    asked: list[str] = []
+    with Endpoint(mind.answer) as server:
+        monkeypatch.setenv("MLFLOW_GATEWAY_URI", server.base_url.removesuffix("/v1"))
+        aligned = tone_judge(model="gateway:/house").align(fetched(lesson(1)), MemAlignOptimizer())
+        assert aligned(inputs={"question": "question 1"}, outputs="answer 1").value is False
+        asked += [body["model"] for body in server.requests]
+    assert set(asked) == {"house"}
+    assert aligned.model == "gateway:/house"
+
+
+# -- other judges --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("built_in", "fields"),
+    [
+        (RelevanceToQuery, ("inputs", "outputs")),
+        (Correctness, ("inputs", "outputs", "expectations")),
+        (Safety, ("outputs",)),
+    ],
+)
+def test_a_built_in_judge_becomes_one_of_its_own_instructions(built_in, fields):
+    judge = built_in(model="openai:/small")
+    base = base_of(judge)
+    assert base.name == judge.name
+    assert base.template_variables == set(fields)
+    assert base.feedback_value_type == judge.feedback_value_type
+
+
+def test_guidelines_of_a_built_in_judge_stand_in_its_instructions():
+    base = base_of(Guidelines(name="kind", guidelines=["Be kind.", "Say {{ please }}"], model="openai:/small"))
+    assert "- Be kind." in base.instructions
+    assert base.template_variables >= {"inputs", "outputs"}
+
+
+def test_a_built_in_judge_learns(endpoint: Endpoint):
+    judge = RelevanceToQuery(model="openai:/small")
+    trace_id = traced(1)
+    says(trace_id, "no", "say: case 1 is unkind", name=judge.name)
+    endpoint.answer = lambda body: (
+        {"rationale": "r", "value": "no" if "unkind" in system_of(body) else "yes"}
+        if "judgment" in str(body["response_format"])
+        else {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "case 1 is unkind", "guideline": ""}]}
+    )
+    aligned = judge.align(fetched(trace_id), MemAlignOptimizer())
+    assert aligned(inputs={"question": "q"}, outputs="a").value == "no"
+
+
+def _custom() -> Any:
+    @scorer
+    def length(outputs: Any) -> bool:
+        return len(str(outputs)) > 3
+
+    return length
+
+
+@pytest.mark.parametrize(
+    ("judge", "message"),
+    [
+        (lambda: RetrievalGroundedness(model="openai:/small"), "RetrievalGroundedness cannot be aligned"),
+        (lambda: UserFrustration(model="openai:/small"), "UserFrustration cannot be aligned"),
+        (_custom, "is no judge"),
+        (lambda: "tone", "str is no judge"),
+    ],
+)
+def test_a_judge_that_cannot_be_aligned_is_refused_with_the_reason(endpoint: Endpoint, judge, message):
+    with pytest.raises(MlflowException, match=message) as error:
+        MemAlignOptimizer().align(judge(), fetched(lesson(1)))
+    refused(error)
+    assert endpoint.requests == []
+
+
+def test_a_judge_of_traces_keeps_mlflows_tools_and_reads_the_guidelines(endpoint: Endpoint, mind):
+    calls: list[dict[str, Any]] = []
+
+    def other(body: dict[str, Any]) -> Any:
+        calls.append(body)
+        return {"result": False, "rationale": "the tool was used"}
+
+    mind.other = other
+    endpoint.answer = lambda body: (
+        {"rationale": "r", "value": True}
+        if "judgment" in str(body.get("response_format", "")) and not body.get("tools")
+        else mind.answer(body)
+    )
+    judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
+    trace_id = traced(1)
+    says(trace_id, False, "say: Look at the tools.")
+    trace = fetched(trace_id)[0]
+    aligned = judge.align([trace], MemAlignOptimizer())
+    feedback = aligned(trace=trace)
+    assert feedback.value is False
+    assert feedback.metadata["memalign.guideline_ids"] == ["G1"]
+    assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
+    asked = calls[-1]
+    assert any("span" in tool["function"]["name"] for tool in asked["tools"])
+    system = system_of(asked)
+    assert system.index("Look at the tools.") < system.index("Similar past cases (1)")
+    assert 'Comment: "say: Look at the tools."' in system
+    assert "Similar past cases" not in user_of(asked)
+    assert judge.instructions == "Was a tool used? {{ trace }}"

@@ -1,0 +1,330 @@
+"""An MLflow judge learns from the feedback in traces, more of it later, and forgets it again."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import mlflow
+import pytest
+from mlflow.entities import Feedback
+from mlflow.exceptions import MlflowException
+
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from tests.support.mlflow_world import INSTRUCTIONS, Mind, fetched, lesson, says, tone_judge, traced
+
+if TYPE_CHECKING:
+    from tests.support.endpoint import Endpoint
+
+UNKIND = "case {} is unkind"
+
+
+@pytest.fixture
+def aligned(endpoint: Endpoint) -> MemAlignJudge:
+    judge: MemAlignJudge = tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
+    return judge
+
+
+def asked(endpoint: Endpoint) -> int:
+    return len(endpoint.requests)
+
+
+def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+    return str(error.value)
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_aligned_judge_shows_its_guidelines_after_its_own_text_and_judges_by_them(aligned, endpoint):
+    assert aligned.instructions.startswith(INSTRUCTIONS)
+    listed = aligned.instructions.partition("\n\nDistilled Guidelines (2):\n")[2]
+    assert sorted(listed.splitlines()) == ["  - case 1 is unkind", "  - case 2 is unkind"]
+    assert aligned(inputs={"question": "question 1"}, outputs="answer 1").value is False
+    assert aligned(inputs={"question": "question 9"}, outputs="answer 9").value is True
+
+
+def test_it_has_the_surface_of_mlflows_judges(aligned):
+    base = tone_judge()
+    assert (aligned.name, aligned.model, aligned.feedback_value_type) == ("tone", "openai:/small", bool)
+    assert [field.name for field in aligned.get_input_fields()] == [field.name for field in base.get_input_fields()]
+    assert aligned.kind.value == "memory_augmented"
+    assert len(aligned._semantic_memory) == len(aligned._episodic_memory) == 2
+    assert {episode._trace_id for episode in aligned._episodic_memory} == set(aligned._episodic_trace_ids)
+    assert all(len(each.source_trace_ids) == 1 for each in aligned._semantic_memory)
+
+
+def test_a_verdict_is_mlflows_feedback_and_says_what_was_in_the_prompt(aligned):
+    trace = fetched(traced(1))[0]
+    feedback = aligned(trace=trace)
+    assert isinstance(feedback, Feedback)
+    assert (feedback.name, feedback.value, feedback.rationale) == ("tone", False, "so it is")
+    assert feedback.source.source_type == "LLM_JUDGE"
+    assert feedback.trace_id == trace.info.trace_id
+    assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(aligned._episodic_trace_ids)
+    assert feedback.metadata["memalign.guideline_ids"] == ["G1", "G2"]
+    assert feedback.metadata["guideline"] == INSTRUCTIONS
+    assert feedback.metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
+
+
+def test_the_base_judge_stays_as_it_was(endpoint):
+    judge = tone_judge()
+    before = judge.model_dump()
+    aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
+    aligned(inputs="question 1", outputs="answer 1")
+    assert judge.model_dump() == before
+    assert judge.instructions == INSTRUCTIONS
+
+
+def test_more_feedback_adds_to_what_was_learned_and_the_same_again_costs_nothing(aligned, endpoint):
+    before = asked(endpoint)
+    old = fetched(*aligned._episodic_trace_ids)
+    assert aligned.align(old) is aligned
+    assert asked(endpoint) == before
+    more = aligned.align([*old, *fetched(lesson(3))])
+    assert {each.guideline_text for each in more._semantic_memory} == {UNKIND.format(n) for n in (1, 2, 3)}
+    assert len(aligned._semantic_memory) == 2
+    assert more.alignment is not None
+    assert [row.status for row in more.alignment.rows].count("unchanged") == 2
+
+
+def test_edited_feedback_replaces_what_was_said_and_its_rule(endpoint):
+    trace_id = traced(1)
+    given = says(trace_id, False, "say: case 1 is unkind")
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    mlflow.override_feedback(
+        trace_id=trace_id,
+        assessment_id=given,
+        value=False,
+        rationale="say: case 1 is rude",
+        source=mlflow.entities.AssessmentSource(source_type="HUMAN", source_id="ana"),
+    )
+    again = aligned.align(fetched(trace_id))
+    assert [each.guideline_text for each in again._semantic_memory] == ["case 1 is rude"]
+    assert len(again._episodic_memory) == 1
+
+
+def test_feedback_that_was_taken_back_in_mlflow_is_forgotten_at_the_next_align(aligned):
+    one, two = aligned._episodic_trace_ids
+    keep = next(each.guideline_text for each in aligned._semantic_memory if each.source_trace_ids == (two,))
+    gone = fetched(one)[0].info.assessments[0].assessment_id
+    mlflow.delete_assessment(trace_id=one, assessment_id=gone)
+    again = aligned.align(fetched(one, two))
+    assert again._episodic_trace_ids == [two]
+    assert [each.guideline_text for each in again._semantic_memory] == [keep]
+
+
+def test_nothing_is_forgotten_and_no_model_asked_where_another_trace_has_a_wrong_label(aligned, endpoint):
+    one, _ = aligned._episodic_trace_ids
+    mlflow.delete_assessment(trace_id=one, assessment_id=fetched(one)[0].info.assessments[0].assessment_id)
+    says(wrong := traced(7), "perhaps", "say: nothing")
+    before = asked(endpoint)
+    with pytest.raises(MlflowException, match="allowed: true or false"):
+        aligned.align(fetched(one, wrong))
+    assert asked(endpoint) == before
+
+
+def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(endpoint):
+    trace_id = traced(1)
+    says(trace_id, False, "say: case 1 is unkind", by="ana@example.org")
+    says(trace_id, False, by="ben")
+    says(trace_id, True, by="eva")
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    assert {episode.source for episode in aligned._episodic_memory} == {"ana(at)example.org", "ben", "eva"}
+    feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
+    assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
+    assert aligned.alignment.conflicts
+
+
+def test_authority_says_whose_label_counts(endpoint):
+    trace_id = traced(1)
+    says(trace_id, False, "say: case 1 is unkind", by="ana")
+    says(trace_id, True, by="ben")
+    says(trace_id, True, by="eva")
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["ana"]))
+    case = aligned.memalign_judge.memory.cases[0]
+    assert aligned.memalign_judge.memory.label(case) is False
+
+
+def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
+    without = traced(5)
+    with caplog.at_level(logging.WARNING):
+        aligned = tone_judge().align(fetched(without, lesson(1)), MemAlignOptimizer())
+    assert len(aligned._episodic_memory) == 1
+    assert f"skipped 1 of 2 traces, {without}" in caplog.text
+
+
+def test_progress_names_every_stage(endpoint):
+    seen: list[str] = []
+    optimizer = MemAlignOptimizer(progress=lambda stage, done, total: seen.append(stage))
+    tone_judge().align(fetched(lesson(1)), optimizer)
+    assert {"embed", "pre_alignment", "distil"} <= set(seen)
+
+
+def test_a_lesson_that_could_not_be_distilled_waits_and_is_learned_at_the_next_align(endpoint, mind, caplog):
+    answer, endpoint.answer = endpoint.answer, lambda body: mind.answer(body) if "judgment" in str(body) else "no"
+    traces = fetched(lesson(1))
+    with caplog.at_level(logging.WARNING):
+        aligned = tone_judge().align(traces, MemAlignOptimizer())
+    assert "1 lessons wait" in caplog.text
+    assert aligned._semantic_memory == []
+    assert len(aligned._episodic_memory) == 1
+    endpoint.answer = answer
+    assert len(aligned.align(traces)._semantic_memory) == 1
+
+
+# -- forgetting --------------------------------------------------------------------------------------------------------
+
+
+def test_unalign_takes_the_case_and_its_rule_and_leaves_the_rest(aligned):
+    one, two = aligned._episodic_trace_ids
+    forgot = aligned.unalign(traces=fetched(one))
+    assert forgot._episodic_trace_ids == [two]
+    assert len(forgot._semantic_memory) == 1
+    assert forgot._semantic_memory[0].source_trace_ids == (two,)
+    assert len(aligned._semantic_memory) == 2
+
+
+def test_a_trace_that_was_deleted_first_can_still_be_unaligned(aligned, experiment):
+    one, two = aligned._episodic_trace_ids
+    mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=[one])
+    assert aligned.unalign([one])._episodic_trace_ids == [two]
+
+
+def test_unaligning_everything_gives_the_judge_that_there_was(aligned, endpoint):
+    bare = aligned.unalign(fetched(*aligned._episodic_trace_ids))
+    assert bare.instructions == INSTRUCTIONS
+    assert bare(inputs="question 1", outputs="answer 1").value is True
+    assert len(bare.align(fetched(lesson(4)))._semantic_memory) == 1
+
+
+def test_unaligning_what_was_never_learned_changes_nothing_and_says_so(aligned, caplog):
+    stranger = fetched(traced(8))
+    with caplog.at_level(logging.WARNING):
+        assert aligned.unalign(stranger) is aligned
+    assert f"never learned from {stranger[0].info.trace_id}" in caplog.text
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"retrieval_k": 0}, "retrieval_k must be a positive integer"),
+        ({"retrieval_k": True}, "retrieval_k must be a positive integer"),
+        ({"embedding_dim": -1}, "embedding_dim must be a positive integer"),
+        ({"shard_size": "10"}, "shard_size must be a positive integer"),
+        ({"stages": ["dream"]}, "unknown stage 'dream'"),
+        ({"stages": "distil"}, r"stages must be a list, such as \['distil'\]"),
+        ({"authority": "ana"}, r"authority must be a list, such as \['ana'\]"),
+        ({"reflection_lm": 3}, "reflection_lm must be the name of a model, such as 'openai:/gpt-4.1-mini', got 3"),
+        ({"embedding_model": 3}, "embedding_model must be the name of a model"),
+        ({"parameters": [1]}, "parameters must be a dict"),
+        ({"value_type": "int:5..1"}, "5..1"),
+        ({"progress": "yes"}, "progress must be a function"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_when_it_is_given(arguments, message):
+    with pytest.raises(MlflowException, match=message) as error:
+        MemAlignOptimizer(**arguments)
+    refused(error)
+
+
+@pytest.mark.parametrize("traces", [[], "tr-1", ["tr-1"], None])
+def test_what_is_no_list_of_traces_is_the_callers_error(endpoint, traces):
+    with pytest.raises(MlflowException) as error:
+        MemAlignOptimizer().align(tone_judge(), traces)
+    refused(error)
+
+
+@pytest.mark.parametrize("traces", ["tr-1", None, [3]])
+def test_what_is_no_list_of_traces_cannot_be_unaligned(aligned, traces):
+    with pytest.raises(MlflowException, match="ids of traces") as error:
+        aligned.unalign(traces)
+    refused(error)
+
+
+def test_one_trace_in_place_of_a_list_is_the_callers_error(aligned):
+    (trace,) = fetched(aligned._episodic_trace_ids[0])
+    for wrong in (aligned.align, aligned.unalign):
+        with pytest.raises(MlflowException, match="must be a list of Trace objects") as error:
+            wrong(trace)
+        refused(error)
+
+
+def test_nothing_to_learn_from_is_the_callers_error_and_asks_no_model(endpoint):
+    judge = tone_judge()
+    by_program = traced(1)
+    says(by_program, False, "say: no", kind="LLM_JUDGE")
+    other = traced(2)
+    says(other, False, "say: no", name="safety")
+    with pytest.raises(MlflowException) as error:
+        judge.align(fetched(by_program, other), MemAlignOptimizer())
+    assert "none of 2 traces has feedback for judge 'tone'" in refused(error)
+    assert asked(endpoint) == 0
+
+
+def test_a_label_that_is_none_of_the_judges_stops_the_align_or_is_set_aside(endpoint):
+    wrong = traced(1)
+    says(wrong, "perhaps", "say: nothing")
+    traces = fetched(wrong, lesson(2))
+    with pytest.raises(MlflowException) as error:
+        tone_judge().align(traces, MemAlignOptimizer())
+    assert wrong in refused(error)
+    assert "allowed: true or false" in refused(error)
+    assert asked(endpoint) == 0
+    aligned = tone_judge().align(traces, MemAlignOptimizer(skip_invalid=True))
+    assert len(aligned._episodic_memory) == 1
+
+
+def test_a_field_that_is_not_given_is_the_callers_error(aligned, endpoint):
+    before = asked(endpoint)
+    with pytest.raises(MlflowException, match="needs outputs") as error:
+        aligned(inputs="question 1")
+    refused(error)
+    assert asked(endpoint) == before
+
+
+def test_a_model_that_fails_is_not_the_callers_error(aligned, endpoint):
+    from tests.support.endpoint import bad_request
+
+    endpoint.answer = bad_request("no such model", status=404)
+    with pytest.raises(MlflowException) as error:
+        aligned(inputs="question 1", outputs="answer 1")
+    assert error.value.error_code == "INTERNAL_ERROR"
+
+
+# -- side by side ------------------------------------------------------------------------------------------------------
+
+
+def test_rows_judged_at_once_each_see_their_own_examples(endpoint):
+    optimizer = MemAlignOptimizer(retrieval_k=1)
+    aligned = tone_judge().align(fetched(*(lesson(n) for n in range(1, 5))), optimizer)
+    of = {each.outputs: each.trace_id for each in aligned._episodic_memory}
+
+    def judged(number: int) -> tuple[str, list[str]]:
+        feedback = aligned(inputs={"question": f"question {number}"}, outputs=f"answer {number}")
+        return f"answer {number}", feedback.metadata["retrieved_example_trace_ids"]
+
+    with ThreadPoolExecutor(8) as pool:
+        for outputs, shown in pool.map(judged, [1, 2, 3, 4] * 8):
+            assert shown == [of[outputs]]
+
+
+def test_it_scores_the_rows_of_an_evaluation(aligned, endpoint):
+    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in range(10)]
+    result = mlflow.genai.evaluate(data=rows, scorers=[aligned])
+    values = result.result_df["tone/value"]
+    assert len(values) == 10
+    assert [str(value) in {"False", "no", "0.0"} for value in values].count(True) == 2
+
+
+def test_optimizers_are_independent_of_each_other(endpoint: Endpoint, mind: Mind):
+    first, second = fetched(lesson(1)), fetched(lesson(2))
+    optimizer = MemAlignOptimizer()
+    with ThreadPoolExecutor(2) as pool:
+        judges = list(pool.map(lambda traces: tone_judge().align(traces, optimizer), [first, second]))
+    assert [judge._semantic_memory[0].guideline_text for judge in judges] == [UNKIND.format(1), UNKIND.format(2)]

@@ -1,0 +1,138 @@
+"""Both ways with plain MLflow: another interpreter with MLflow, DSPy and LiteLLM, and without memalign, on the same store."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from mlflow.genai import scorers
+
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt, get_scorer
+from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.mlflow_world import fetched, lesson, tone_judge
+
+PEER = Path(__file__).parents[5] / ".competitors" / "bin" / "python"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not PEER.exists(), reason="the peers' environment is not there (packages/memalign-bench/benchmarks/competitors)"
+    ),
+    pytest.mark.skipif(sys.platform == "win32", reason="the peers' environment is looked for where POSIX has it"),
+]
+
+BEGIN = """
+import importlib.util, json, sys
+assert importlib.util.find_spec("memalign") is None
+import mlflow
+from mlflow.genai.judges import make_judge
+from mlflow.genai.scorers import get_scorer, list_scorers
+store, experiment, *ids = sys.argv[1:]
+mlflow.set_tracking_uri(store)
+mlflow.set_experiment(experiment_id=experiment)
+def told(**facts):
+    print("TOLD" + json.dumps(facts))
+"""
+
+RUN = """
+judge = get_scorer(name="tone")
+trace = mlflow.get_trace(ids[0])
+told(
+    kind=type(judge).__name__,
+    listed=[each.name for each in list_scorers()],
+    guidelines=sorted(each.guideline_text for each in judge._semantic_memory),
+    instructions=judge.instructions,
+    first=judge(trace=trace).value,
+    other=judge(inputs={"question": "question 9"}, outputs="answer 9").value,
+    examples=len(judge._episodic_memory),
+)
+less = judge.unalign(traces=[trace])
+less.register()
+told(left=[each.guideline_text for each in less._semantic_memory])
+"""
+
+LEARN = """
+from mlflow.genai.judges.optimizers import MemAlignOptimizer
+judge = make_judge(name="tone", instructions=%r, model="openai:/small", feedback_value_type=bool)
+aligned = judge.align([mlflow.get_trace(each) for each in ids], MemAlignOptimizer(reflection_lm="openai:/large"))
+aligned.register()
+told(guidelines=[each.guideline_text for each in aligned._semantic_memory])
+"""
+
+
+def plain(program: str, store: str, experiment: str, ids: list[str], home: Path) -> dict[str, Any]:
+    """What a program of plain MLflow tells."""
+    base = os.environ["OPENAI_BASE_URL"]
+    given = {"OPENAI_API_BASE": base, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DSPY_CACHEDIR": str(home / "dspy")}
+    done = subprocess.run(
+        [str(PEER), "-c", BEGIN + program, store, experiment, *ids],
+        env=dict(os.environ) | given,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = (line.removeprefix("TOLD") for line in done.stdout.splitlines() if line.startswith("TOLD"))
+    return {name: value for line in lines for name, value in json.loads(line).items()}
+
+
+def theirs(body: dict[str, Any]) -> dict[str, Any]:
+    """As MLflow's prompts ask: a lesson from each example when distilling, else a verdict by the guidelines."""
+    if "messages" not in body:  # texts to embed
+        return {}
+    prompt = system_of(body) + user_of(body)
+    if "source_trace_ids" in prompt:
+        found = [n for n in range(1, 10) if f"say: case {n} is unkind" in prompt]
+        rules = [{"guideline_text": f"case {n} is unkind", "source_trace_ids": [i]} for i, n in enumerate(found)]
+        return {"guidelines": rules}
+    asked = next((n for n in range(1, 10) if f"answer {n}" in user_of(body)), 0)
+    return {"result": f"case {asked} is unkind" not in prompt.partition("Distilled Guidelines")[2], "rationale": "so"}
+
+
+def test_plain_mlflow_loads_and_runs_and_unaligns_what_memalign_registered(
+    endpoint: Endpoint, store, experiment, tmp_path
+):
+    ids = [lesson(1), lesson(2)]
+    aligned = tone_judge().align(fetched(*ids), MemAlignOptimizer())
+    aligned.register()
+    endpoint.answer = lambda body: json.dumps(theirs(body))
+    found = plain(RUN, store, experiment, ids, tmp_path)
+    assert found["kind"] == "MemoryAugmentedJudge"
+    assert found["listed"] == ["tone"]
+    assert found["guidelines"] == ["case 1 is unkind", "case 2 is unkind"]
+    assert found["instructions"] == aligned.instructions
+    assert (found["first"], found["other"], found["examples"]) == (False, True, 2)
+    assert found["left"] == ["case 2 is unkind"]
+    # and what plain MLflow made of it comes back
+    back = get_scorer(name="tone")
+    assert [each.guideline_text for each in back._semantic_memory] == ["case 2 is unkind"]
+    assert get_scorer(name="tone", version=1).memalign_judge == aligned.memalign_judge
+
+
+def test_what_mlflows_own_optimizer_aligned_and_registered_is_adopted_here(
+    endpoint: Endpoint, mind, store, experiment, tmp_path
+):
+    ids = [lesson(1), lesson(2)]
+    endpoint.answer = lambda body: json.dumps(theirs(body))
+    program = LEARN % tone_judge().instructions
+    assert plain(program, store, experiment, ids, tmp_path)["guidelines"] == ["case 1 is unkind", "case 2 is unkind"]
+    endpoint.answer = mind.answer
+    adopted = get_scorer(name="tone")
+    assert isinstance(adopted, MemAlignJudge)
+    assert [each.guideline_text for each in adopted._semantic_memory] == ["case 1 is unkind", "case 2 is unkind"]
+    assert {each.trace_id: each.result for each in adopted._episodic_memory} == dict.fromkeys(ids, False)
+    assert adopted._settings.reflection_lm == "openai:/large"
+    assert adopted(inputs={"question": "question 1"}, outputs="answer 1").value is False
+    more = adopted.align(fetched(lesson(3)))
+    assert len(more._semantic_memory) == 3
+    more.register()
+    assert [type(each) for each in scorers.list_scorers()] == [MemAlignJudge]
+    assert adopt(scorers.get_scorer(name="tone")).instructions == more.instructions
+    assert len(more.unalign([ids[0]])._semantic_memory) == 2
+    assert mlflow.get_trace(ids[0]) is not None

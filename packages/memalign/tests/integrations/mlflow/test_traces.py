@@ -1,0 +1,120 @@
+"""Which assessments of a trace are feedback, and what of a trace a judge reads."""
+
+from __future__ import annotations
+
+import mlflow
+import pytest
+from mlflow.entities import AssessmentSource
+
+from memalign.integrations.mlflow.trace_feedback import content_of, read_feedback, trace_ids
+from tests.support.mlflow_world import fetched, says, traced
+
+FIELDS = ("inputs", "outputs")
+
+
+def said(*ids: str, fields: tuple[str, ...] = FIELDS, name: str = "tone") -> list[tuple[str, object, str | None]]:
+    return [(row.source, row.value, row.rationale) for row in read_feedback(fetched(*ids), name, fields).rows]
+
+
+def override(trace_id: str, given: str, value: object, *, by: str = "ana", kind: str = "HUMAN") -> str:
+    source = AssessmentSource(source_type=kind, source_id=by)
+    return mlflow.override_feedback(trace_id=trace_id, assessment_id=given, value=value, source=source).assessment_id  # type: ignore[no-any-return]
+
+
+def test_what_people_said_counts_and_what_programs_said_does_not():
+    trace_id = traced(1)
+    says(trace_id, True, by="gpt", kind="LLM_JUDGE")
+    says(trace_id, True, by="script", kind="CODE")
+    says(trace_id, False, "cold", by="ana")
+    assert said(trace_id) == [("ana", False, "cold")]
+
+
+def test_other_names_are_other_judges_and_case_does_not_matter():
+    trace_id = traced(1)
+    says(trace_id, False, name="safety")
+    says(trace_id, True, name="Tone ")
+    assert said(trace_id) == [("ana", True, None)]
+    assert read_feedback(fetched(trace_id), "accuracy", FIELDS).skipped == {
+        trace_id: "no feedback named 'accuracy'; feedback there: Tone , safety"
+    }
+
+
+def test_of_a_chain_of_overrides_the_last_counts_whoever_began_it():
+    trace_id = traced(1)
+    first = says(trace_id, True, by="gpt", kind="LLM_JUDGE")
+    second = override(trace_id, first, False, by="ana")
+    override(trace_id, second, True, by="ben")
+    assert said(trace_id) == [("ben", True, None)]
+
+
+def test_a_person_who_was_overridden_by_a_program_has_said_nothing():
+    trace_id = traced(1)
+    override(trace_id, says(trace_id, False, by="ana"), True, by="gpt", kind="LLM_JUDGE")
+    assert said(trace_id) == []
+
+
+def test_the_latest_word_of_a_person_counts():
+    trace_id = traced(1)
+    says(trace_id, True, "fine")
+    says(trace_id, False, "no, cold")
+    says(trace_id, True, by="ben")
+    found = read_feedback(fetched(trace_id), "tone", FIELDS)
+    assert [(row.source, row.value) for row in found.rows] == [("ana", False), ("ben", True)]
+    assert found.notes == (f"{trace_id}: of several assessments by one person the latest counts",)
+
+
+def test_the_case_of_a_label_and_of_a_name_is_kept():
+    trace_id = traced(1)
+    says(trace_id, "Very Good", by="Ana.Silva@Example.org")
+    assert said(trace_id) == [("Ana.Silva(at)Example.org", "Very Good", None)]
+
+
+def test_nobody_in_particular_is_unknown():
+    trace_id = traced(1)
+    mlflow.log_feedback(trace_id=trace_id, name="tone", value=True, source=AssessmentSource(source_type="HUMAN"))
+    assert said(trace_id) == [("unknown", True, None)]
+
+
+def test_a_trace_that_lacks_a_field_is_skipped_with_the_reason():
+    with mlflow.start_span("bare") as span:
+        span.set_inputs({"question": "q"})
+    says(span.trace_id, True)
+    found = read_feedback(fetched(span.trace_id), "tone", FIELDS)
+    assert found.skipped == {span.trace_id: "the judge's instructions name {{ outputs }}, and the trace has none"}
+
+
+def test_a_trace_that_came_without_its_spans_takes_nothing_back():
+    trace_id = traced(1)
+    says(trace_id, False, "cold")
+    (bare,) = mlflow.search_traces(return_type="list", include_spans=False)
+    found = read_feedback([bare], "tone", FIELDS)
+    assert list(found.skipped) == [trace_id]
+    assert not found.content
+
+
+def test_a_trace_given_twice_is_read_once():
+    trace_id = traced(1)
+    says(trace_id, True)
+    assert len(said(trace_id, trace_id)) == 1
+
+
+def test_only_people_say_what_was_expected():
+    trace_id = traced(1)
+    for kind, by, value in (("CODE", "script", "guess"), ("HUMAN", "ana", "Paris")):
+        source = AssessmentSource(source_type=kind, source_id=by)
+        mlflow.log_expectation(trace_id=trace_id, name="capital", value=value, source=source)
+    assert content_of(fetched(trace_id)[0], ("expectations",)) == {"expectations": {"capital": "Paris"}}
+
+
+def test_feedback_on_a_trace_is_no_part_of_what_is_judged():
+    trace_id = traced(1)
+    before = content_of(fetched(trace_id)[0], ("trace",))
+    says(trace_id, False, "a secret verdict")
+    after = content_of(fetched(trace_id)[0], ("trace",))
+    assert after == before
+    assert "secret" not in str(after)
+
+
+@pytest.mark.parametrize("traces", [["tr-1", "tr-1"], ("tr-1",)])
+def test_an_id_stands_for_its_trace(traces):
+    assert trace_ids(traces) == ("tr-1",)

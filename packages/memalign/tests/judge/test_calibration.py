@@ -1,0 +1,231 @@
+"""The head: what plain features and the judge's verdict together say, fitted on the memory's own cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memalign import Judge, aio, evaluate
+from memalign.errors import InputError
+from memalign.judge.calibrator import FEWEST, calibrator_worth, fit_calibrator, regression
+from memalign.models.base import ChatRequest, Limits
+from memalign.testing import ScriptedChatModel
+
+WORDS = [
+    "the",
+    "parcel",
+    "came",
+    "late",
+    "and",
+    "the",
+    "kettle",
+    "was",
+    "broken",
+    "again",
+    "so",
+    "they",
+    "wrote",
+    "to",
+    "us",
+    "twice",
+    "about",
+    "a",
+    "refund",
+]
+
+
+def taught(count: int, *, model: Any = None, **changes: Any) -> Judge:
+    """A judge that says yes to everything, taught that a good answer is a long one."""
+
+    def answer(request: ChatRequest) -> Any:
+        return {"rationale": "r", "value": True} if request.schema_name == "judgment" else {"changes": []}
+
+    settings_: dict[str, Any] = {
+        "name": "length",
+        "instructions": "Good? {{ inputs }} {{ outputs }}",
+        "feedback_value_type": bool,
+        "model": model or ScriptedChatModel(answer),
+        "parameters": {"calibrate": True},
+    }
+    judge = Judge(**settings_ | changes)
+    return judge.align([row(number) for number in range(count)]).judge if count else judge
+
+
+def row(number: int) -> dict[str, Any]:
+    good = number % 2 == 0
+    return {
+        "id": f"t-{number}",
+        "source": "ana",
+        "inputs": f"question {number}",
+        "outputs": said(number, long=good),
+        "value": good,
+    }
+
+
+def said(number: int, *, long: bool) -> str:
+    return " ".join(WORDS[(number + n) % len(WORDS)] for n in range(40 if long else 5))
+
+
+class TestCalibratedValue:
+    def test_it_corrects_a_judge_with_one_answer_for_everything(self) -> None:
+        judge = taught(40)
+        for number, long in ((100, True), (101, False)):
+            made = judge(inputs="a new question", outputs=said(number, long=long))
+            assert made.value is True
+            assert made.calibrated_value is long
+            assert made.calibrated_probabilities is not None
+            assert sum(made.calibrated_probabilities.values()) == pytest.approx(1.0)
+
+    def test_below_thirty_cases_there_is_none(self) -> None:
+        assert taught(FEWEST - 1)(inputs="q", outputs="a").calibrated_value is None
+        assert taught(FEWEST)(inputs="q", outputs="a").calibrated_value is not None
+
+    def test_a_judge_that_was_not_told_to_gives_none(self) -> None:
+        assert taught(40).replace(parameters={})(inputs="q", outputs="a").calibrated_value is None
+
+    def test_a_memory_of_one_label_or_none_has_no_head(self) -> None:
+        assert taught(0)(inputs="q", outputs="a").calibrated_value is None
+        judge = taught(0).align([row(number) | {"value": True} for number in range(40)]).judge
+        assert judge(inputs="q", outputs="a").calibrated_value is None
+
+    def test_what_another_model_said_is_none_of_its_habits(self) -> None:
+        other = ScriptedChatModel(lambda _: {"rationale": "r", "value": False}, name="another")
+        assert taught(40).replace(model=other)(inputs="q", outputs="a").calibrated_value is None
+
+    def test_labels_that_the_judge_no_longer_has_are_left_out(self) -> None:
+        def answer(request: ChatRequest) -> Any:
+            return {"rationale": "r", "value": "yes"} if request.schema_name == "judgment" else {"changes": []}
+
+        judge = taught(0, feedback_value_type="yes|no|maybe", model=ScriptedChatModel(answer))
+        judge = judge.align([row(number) | {"value": ("yes", "no", "maybe")[number % 3]} for number in range(45)]).judge
+        assert judge(inputs="q", outputs="a").calibrated_value in ("yes", "no", "maybe")
+        assert judge.replace(feedback_value_type="yes|no")(inputs="q", outputs="a").calibrated_value is None
+
+    def test_so_many_labels_that_a_fit_would_take_minutes_have_none(self) -> None:
+        labels = [f"label {number}" for number in range(40)]
+
+        def answer(request: ChatRequest) -> Any:
+            return {"rationale": "r", "value": labels[0]} if request.schema_name == "judgment" else {"changes": []}
+
+        judge = taught(0, feedback_value_type="|".join(labels), model=ScriptedChatModel(answer))
+        judge = judge.align([row(number) | {"value": labels[number % 40]} for number in range(60)]).judge
+        assert judge(inputs="q", outputs="a").calibrated_value is None
+
+    def test_after_forgetting_it_is_the_head_of_what_is_left(self) -> None:
+        judge = taught(40)
+        first = aio.run(fit_calibrator(judge))
+        left = judge.unalign("t-3", "t-8").judge
+        anew = taught(0).align([row(number) for number in range(40) if number not in (3, 8)]).judge
+        heads = [aio.run(fit_calibrator(each)) for each in (left, anew)]
+        assert all(head is not None for head in (first, *heads))
+        assert np.array_equal(heads[0].weights, heads[1].weights)  # type: ignore[union-attr]
+        assert not np.array_equal(heads[0].weights, first.weights)  # type: ignore[union-attr]
+
+    def test_it_leaves_scores_and_texts_alone(self) -> None:
+        with pytest.raises(InputError, match="for bool and for choices"):
+            taught(0, feedback_value_type="int:1..5")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(30, 120))
+def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, 3))
+    codes = np.concatenate([np.arange(labels), rng.integers(0, labels, n - labels)])
+    rows[:, 0] += codes  # something to find
+    ours = regression(rows, codes, labels)
+    theirs = linear.LogisticRegression(max_iter=5000, tol=1e-8).fit(rows, codes)
+    scores = np.hstack([rows, np.ones((n, 1))]) @ ours
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    assert np.allclose(p, theirs.predict_proba(rows), atol=5e-3)
+
+
+def test_an_evaluation_measures_the_calibrated_values_beside_the_verdicts() -> None:
+    rows = [row(number) | {"id": f"new-{number}"} for number in range(200, 210)]
+    found = evaluate(taught(40), rows)
+    assert found.metrics["exact_match"].value == 0.5
+    assert (found.metrics["exact_match_calibrated"].value or 0.0) >= 0.9
+
+
+def test_what_is_said_beside_the_verdict_makes_no_pre_alignment_stale() -> None:
+    judge = taught(30)
+    assert not judge.replace(parameters={"abstain_below": 0.5}).stale_pre_alignment()
+    assert judge.replace(parameters={"verdict": "direct"}).stale_pre_alignment()
+
+
+class TestWorth:
+    def test_an_align_says_where_plain_features_see_what_the_judge_does_not(self) -> None:
+        result = taught(0, parameters={}).align([row(number) for number in range(40)])
+        (note,) = (note for note in result.notes if "regression" in note)
+        assert "of 40 taught cases the judge had 20 right before it learned" in note
+        assert "the likeness to the reference 40, on cases that it was not fitted on: with calibrate=true" in note
+
+    def test_a_weak_models_judgments_have_it_unless_it_is_set_otherwise(self) -> None:
+        def answer(request: ChatRequest) -> Any:
+            return {"rationale": "r", "value": True, "when": "", "because": ""}
+
+        weak = ScriptedChatModel(answer, limits=Limits(brief=True, shard_size=1))
+        result = taught(0, parameters={}, model=weak).align([row(number) for number in range(40)])
+        (note,) = (note for note in result.notes if "regression" in note)
+        assert "fitted on: its value stands beside the judge's, as calibrated_value" in note
+        item = {"inputs": "a new question", "outputs": said(101, long=False)}
+        assert (result.judge(**item).value, result.judge(**item).calibrated_value) == (True, False)
+        assert result.judge.replace(parameters={"calibrate": False})(**item).calibrated_value is None
+        assert result.judge.replace(model=ScriptedChatModel(answer))(**item).calibrated_value is None
+
+    def test_an_aligns_own_trials_fit_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = []
+        monkeypatch.setattr("memalign.judge.verdict.calibrate", lambda *given: asked.append(given))
+        weak = ScriptedChatModel(
+            lambda _: {"rationale": "r", "value": True, "when": "it is short", "because": "it says little"},
+            limits=Limits(brief=True, shard_size=1),
+        )
+        rows = [row(number) | {"rationale": "Too short."} for number in range(40)]
+        result = taught(0, parameters={}, model=weak, retrieval_k=0).align(rows)
+        assert result.impact is not None, "or the test is about nothing"
+        assert asked == []
+
+    @pytest.mark.parametrize(
+        ("count", "changes"),
+        [(FEWEST - 1, {}), (40, {"parameters": {"calibrate": True}}), (40, {"feedback_value_type": "float:0..1"})],
+    )
+    def test_it_says_nothing_of_too_few_cases_or_of_what_is_set_or_cannot_be(
+        self, count: int, changes: dict[str, Any]
+    ) -> None:
+        rows = [row(number) | ({"value": 0.5} if "feedback_value_type" in changes else {}) for number in range(count)]
+        result = taught(0, **{"parameters": {}} | changes).align(rows)
+        assert not [note for note in result.notes if "regression" in note]
+
+    def test_a_judge_that_is_right_is_not_told_of_it(self) -> None:
+        judge = taught(0, parameters={}, model=ScriptedChatModel(by_length))
+        result = judge.align([row(number) for number in range(40)])
+        worth = aio.run(calibrator_worth(result.judge))
+        assert worth is not None
+        assert (worth.n, worth.judge, worth.clear) == (40, 40, False)
+        assert not [note for note in result.notes if "regression" in note]
+
+    def test_what_a_head_was_fitted_on_is_not_what_it_is_measured_on(self) -> None:
+        # Of labels that nothing tells a head has half right; on what it was fitted on it would have more.
+        right = asked = 0
+        for seed in range(12):
+            labels = np.random.default_rng(seed).permutation([True, False] * 20)
+            rows = [row(number) | {"value": bool(label)} for number, label in enumerate(labels)]
+            worth = aio.run(calibrator_worth(taught(0, parameters={}, retrieval_k=0).align(rows).judge))
+            assert worth is not None
+            assert (worth.n, worth.judge) == (40, 20)
+            assert worth.fixed - worth.broken == worth.calibrator - worth.judge
+            right, asked = right + worth.calibrator, asked + worth.n
+        assert right / asked < 0.53
+
+
+def by_length(request: ChatRequest) -> Any:
+    """A judge that sees what the expert sees."""
+    if request.schema_name != "judgment":
+        return {"changes": []}
+    return {"rationale": "r", "value": len(request.user.rsplit("outputs:", 1)[1]) > 100}

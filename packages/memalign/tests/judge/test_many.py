@@ -1,0 +1,381 @@
+"""Judging many items: in order, resumed, within a ceiling of cost, and however many there are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memalign import Example, Judge, Judgment, Usage
+from memalign.errors import ConfigurationError, InputError, InvalidOutput, InvalidRows, ModelRejected, ModelUnavailable
+from memalign.io import Examples, read_judgments
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from tests.support.endpoint import Endpoint, user_of
+from tests.support.judging import CONCURRENCY
+
+ROOT = Path(__file__).parents[2]
+INSTRUCTIONS = "Is the reply good?\nReply: {{ outputs }}"
+
+
+class Model:
+    """Answers with the number of the item, remembers only how often each was asked, and costs what it is told."""
+
+    name = "counting"
+    limits = Limits(concurrency=8)
+
+    def __init__(
+        self, *, cost: float | None = 0.0, pause: Callable[[int], float] | None = None, fails: Any = lambda _: None
+    ) -> None:
+        self.cost = cost
+        self.asked: Counter[int] = Counter()
+        self.pause = pause
+        self.fails = fails
+        self.in_flight = self.most = 0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        number = int(request.user.split('outputs: "a')[1].split("-")[0])
+        self.asked[number] += 1
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        try:
+            await asyncio.sleep(self.pause(number) if self.pause else 0)
+        finally:
+            self.in_flight -= 1
+        if (error := self.fails(number)) is not None:
+            raise error
+        data = {"rationale": str(number), "value": number % 2 == 0}
+        return ChatReply(data=data, text="", usage=Usage(calls=1, cost=self.cost))
+
+
+def items(count: int, size: int = 0) -> list[dict[str, Any]]:
+    return [{"id": f"i-{n}", "outputs": f"a{n}-{'x' * size}"} for n in range(count)]
+
+
+def judge(model: Model) -> Judge:
+    return Judge(name="good", instructions=INSTRUCTIONS, feedback_value_type=bool, model=model)
+
+
+def ids(path: Path) -> list[str]:
+    return [json.loads(line)["id"] for line in path.read_text("utf-8").splitlines()]
+
+
+# -- order ---------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 25), st.integers(1, 12), st.integers(0, 2**32))
+def test_whoever_finishes_first_judgments_and_lines_are_in_the_order_of_the_items(
+    tmp_path_factory: pytest.TempPathFactory, count: int, concurrency: int, seed: int
+) -> None:
+    rng = random.Random(seed)
+    model = Model(pause=lambda _: rng.choice((0, 0, 0.0005)))
+    out = tmp_path_factory.mktemp("run") / "out.jsonl"
+    told: list[str] = []
+    judgments = judge(model).judge_many(
+        items(count), concurrency=concurrency, out=out, on_judgment=lambda key, _: told.append(key)
+    )
+    assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(count)]
+    assert ids(out) == [f"i-{n}" for n in range(count)]
+    assert sorted(told) == sorted(ids(out))
+    assert model.most <= concurrency
+
+
+def test_an_item_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    others = asyncio.Event()
+    told: list[str] = []
+
+    class Slow(Model):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            reply = await super().complete(request)
+            if reply.data["rationale"] == "0":
+                await others.wait()
+            return reply
+
+    def note(key: str, _: Judgment) -> None:
+        told.append(key)
+        if len(told) == 99:
+            assert len(ids(out)) == 99, "what is judged is in the file at once"
+            others.set()
+
+    judge(Slow()).judge_many(items(100), concurrency=2, out=out, on_judgment=note)
+    assert told[-1] == "i-0"
+    assert ids(out) == [f"i-{n}" for n in range(100)]
+
+
+# -- memory --------------------------------------------------------------------------------------------------------------
+
+
+def test_with_out_neither_items_nor_judgments_stay_in_memory(tmp_path: Path) -> None:
+    count, size = 150, 80_000
+
+    def many() -> Iterator[dict[str, Any]]:
+        for n in range(count):
+            yield {"id": f"i-{n}", "outputs": f"a{n}-{chr(97 + n % 26) * size}"}
+
+    one = judge(Model())
+    one.judge_many(items(20), out=tmp_path / "warm.jsonl")
+    tracemalloc.start()
+    try:
+        judgments = one.judge_many(many(), out=tmp_path / "out.jsonl", concurrency=4)
+        read = sum(judgment.value is not None for judgment in judgments)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert read == count
+    assert peak < 4_000_000, f"{peak:,} bytes for items of {count * size:,}"
+
+
+def test_judgments_in_a_file_are_a_list_that_is_read_when_asked(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    judgments = judge(Model()).judge_many(items(10), out=out)
+    listed = list(judgments)
+    assert (len(judgments), judgments[3], judgments[-1]) == (10, listed[3], listed[-1])
+    assert judgments[2:9:3] == listed[2:9:3]
+    assert list(reversed(judgments)) == listed[::-1]
+    assert judgments == listed
+    assert listed[4] in judgments
+    with pytest.raises(IndexError):
+        judgments[10]
+    out.write_text(out.read_text("utf-8").replace('"i-0"', '"i-000"'), "utf-8")
+    with pytest.raises(InputError, match="was changed since"):
+        list(judgments)
+
+
+# -- what is given -------------------------------------------------------------------------------------------------------
+
+
+def test_all_rows_are_checked_before_the_first_is_judged(tmp_path: Path) -> None:
+    model = Model()
+    for bad in ([*items(50), {"id": "i-3", "outputs": "a3-"}], iter([*items(50), {"id": "x"}])):
+        with pytest.raises(InvalidRows, match="line 51"):
+            judge(model).judge_many(bad, out=tmp_path / "out.jsonl")
+    assert not model.asked
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("given", [Example(id="i-1", outputs="a1-"), {"id": "i-1", "outputs": "a1-"}, 7, None])
+def test_one_item_is_no_list_of_items(given: Any) -> None:
+    with pytest.raises(InputError, match="one item is judged by judge"):
+        judge(Model()).judge_many(given)
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, "4", 2.5, True])
+def test_how_many_are_judged_at_a_time_is_a_whole_number(concurrency: Any) -> None:
+    with pytest.raises(InputError, match="concurrency must be 1 or more, a whole number"):
+        judge(Model()).judge_many(items(1), concurrency=concurrency)
+
+
+def test_a_generator_is_judged_like_a_list() -> None:
+    given = ({"id": f"i-{n}", "outputs": f"a{n}-é\ud83d", "team": {"n": 1.5}} for n in range(5))
+    assert [each.rationale for each in judge(Model()).judge_many(given)] == list("01234")
+
+
+def test_a_file_that_changes_under_way_is_noticed_and_what_is_judged_is_kept(tmp_path: Path) -> None:
+    path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    path.write_text("".join(f"{json.dumps(item)}\n" for item in items(1_000, size=100)), "utf-8")
+    before = path.stat().st_size
+    model = Model()
+
+    def note(*_: object) -> None:
+        if model.asked.total() > 50 and path.stat().st_size == before:
+            path.write_text("".join(f"{json.dumps(item)}\n" for item in items(1_000, size=101)), "utf-8")
+
+    with pytest.raises(InputError, match="has changed since it was checked"):
+        judge(model).judge_many(path, out=out, on_judgment=note)
+    assert len(ids(out)) >= 50
+
+
+def test_examples_that_were_checked_are_not_checked_again() -> None:
+    source = Examples.of(iter(items(3)))
+    assert len(source) == 3
+    assert len(judge(Model()).judge_many(source)) == 3
+    assert [example.id for example in source] == ["i-0", "i-1", "i-2"]
+
+
+# -- going on ------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15)
+@given(st.sets(st.integers(0, 29)), st.sets(st.integers(0, 29)), st.booleans())
+def test_only_what_failed_changed_or_is_new_is_judged_again(
+    tmp_path_factory: pytest.TempPathFactory, failing: set[int], changed: set[int], cut: bool
+) -> None:
+    out = tmp_path_factory.mktemp("run") / "out.jsonl"
+    first = Model(fails=lambda n: InvalidOutput("odd") if n in failing else None)
+    judge(first).judge_many(items(25), out=out, concurrency=4)
+    if cut:
+        out.write_bytes(out.read_bytes()[:-20])
+    again = [item | {"outputs": item["outputs"] + ("!" if n in changed else "")} for n, item in enumerate(items(30))]
+    told: list[str] = []
+    second = Model()
+    judgments = judge(second).judge_many(again, out=out, concurrency=4, on_judgment=lambda key, _: told.append(key))
+    expected = {n for n in range(30) if n in failing or n in changed or n >= 25 or (cut and n == 24)}
+    assert set(second.asked) == expected
+    assert {int(key[2:]) for key in told} == expected
+    assert ids(out) == [f"i-{n}" for n in range(30)]
+    assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(30)]
+    assert all(judgment.error is None for judgment in read_judgments(out).judgments.values())
+
+
+def test_lines_of_other_examples_stay_at_the_end(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    judge(Model()).judge_many(items(10), out=out)
+    model = Model()
+    judgments = judge(model).judge_many([*items(12)[::-3]], out=out)
+    assert set(model.asked) == {11}
+    assert [judgment.rationale for judgment in judgments] == ["11", "8", "5", "2"]
+    assert ids(out)[:4] == ["i-11", "i-8", "i-5", "i-2"]
+    assert sorted(ids(out)) == sorted(f"i-{n}" for n in (*range(10), 11))
+
+
+# -- a ceiling of cost ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_ceiling_of_cost_stops_the_run_and_the_next_one_goes_on(tmp_path: Path, concurrency: int) -> None:
+    out = tmp_path / "out.jsonl"
+    model = Model(cost=0.01)
+    judgments = judge(model).judge_many(items(40), out=out, max_cost=0.15, concurrency=concurrency)
+    made = [judgment for judgment in judgments if judgment.error is None]
+    assert 14 <= len(made) <= 15
+    assert sum(judgment.usage.cost or 0 for judgment in made) <= 0.15
+    left = judgments[len(made)]
+    assert left.error is not None
+    assert left.error.startswith("NotJudged: one more would pass the ceiling of $0.15 ($0.1")
+    assert "go on" in left.error
+    assert left.usage == Usage()
+    assert len(ids(out)) == len(made)
+    rest = judge(model).judge_many(items(40), out=out, max_cost=10)
+    assert [judgment.rationale for judgment in rest] == [str(n) for n in range(40)]
+    assert set(model.asked.values()) == {1}
+
+
+@pytest.mark.parametrize("error", [ModelRejected("prompt too long"), ModelUnavailable("no answer")])
+def test_what_fails_for_free_does_not_tell_what_a_call_costs(error: Exception) -> None:
+    model = Model(cost=0.01, pause=lambda _: 0.01, fails=lambda n: error if n < 3 else None)
+    judgments = judge(model).judge_many(items(100), max_cost=0.02, concurrency=16)
+    assert sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.02
+    assert model.asked.total() == 5
+    assert str(judgments[-1].error).startswith("NotJudged: one more would pass the ceiling of $0.02 ($0.02 spent)")
+
+
+def test_failures_for_free_among_the_others_do_not_pull_down_what_a_call_is_expected_to_cost() -> None:
+    model = Model(cost=0.01, pause=lambda _: 0.01, fails=lambda n: ModelRejected("no") if n % 4 else None)
+    judgments = judge(model).judge_many(items(200), max_cost=0.1, concurrency=4)
+    assert 0.05 < sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.1
+
+
+def test_a_failure_that_was_paid_for_tells_what_a_call_costs() -> None:
+    paid = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
+    model = Model(cost=0.01, fails=lambda n: None if n else paid)
+    judgments = judge(model).judge_many(items(40), max_cost=0.05, concurrency=8)
+    assert 4 <= model.asked.total() <= 5
+    assert judgments[0].usage.cost == 0.01
+
+
+def test_without_out_what_was_judged_comes_back_too() -> None:
+    judgments = judge(Model(cost=0.01)).judge_many(items(40), max_cost=0.05)
+    assert [judgment.error is None for judgment in judgments].count(True) in (4, 5)
+    assert len(judgments) == 40
+
+
+def test_a_ceiling_that_is_not_reached_changes_nothing() -> None:
+    judgments = judge(Model(cost=0.01)).judge_many(items(10), max_cost=0.1001)
+    assert not [judgment for judgment in judgments if judgment.error]
+
+
+def test_a_price_that_nobody_knows_is_said_after_one_call(tmp_path: Path) -> None:
+    model = Model(cost=None)
+    with pytest.raises(ConfigurationError, match="what a call of counting costs is not known"):
+        judge(model).judge_many(items(40), out=tmp_path / "out.jsonl", max_cost=1)
+    assert model.asked.total() == 1
+    assert ids(tmp_path / "out.jsonl") == ["i-0"]
+
+
+@pytest.mark.parametrize("ceiling", [0, -1, float("nan"), float("inf"), "1", True])
+def test_a_ceiling_is_a_number_of_dollars(ceiling: Any) -> None:
+    with pytest.raises(InputError, match="max_cost"):
+        judge(Model()).judge_many(items(1), max_cost=ceiling)
+
+
+# -- where nothing works -------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_never_answers_is_not_asked_for_every_item(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    model = Model(fails=lambda _: ModelUnavailable("down"))
+    judgments = judge(model).judge_many(items(500), out=out, concurrency=4)
+    assert 32 <= model.asked.total() <= 36
+    assert judgments[0].error == "ModelUnavailable: down"
+    assert str(judgments[-1].error).startswith(
+        "NotJudged: 32 items in a row failed, the last with ModelUnavailable: down;"
+    )
+    model.fails = lambda _: None
+    assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
+
+
+def test_a_server_that_never_answers_ends_a_run_with_a_ceiling_too() -> None:
+    model = Model(fails=lambda _: ModelUnavailable("down"))
+    judgments = judge(model).judge_many(items(500), concurrency=64, max_cost=1)
+    assert model.asked.total() == 32, "until it is known what a call costs there is one at a time"
+    assert str(judgments[-1].error).startswith("NotJudged: 32 items in a row failed")
+
+
+def test_items_that_fail_beside_others_that_work_stop_nothing() -> None:
+    model = Model(fails=lambda n: ModelRejected("no") if n else None)
+    judgments = judge(model).judge_many(items(200), concurrency=4)
+    assert model.asked.total() == 200, "a server that was there a moment ago may come back"
+    assert [judgment.error for judgment in judgments].count("ModelRejected: no") == 199
+
+
+def test_items_that_fail_every_time_do_not_keep_a_later_run_from_the_others(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    model = Model(fails=lambda n: ModelRejected("it cannot be judged") if 10 <= n < 60 else None)
+    first = judge(model).judge_many(items(60), out=out, concurrency=1)
+    assert [judgment.error is None for judgment in first].count(True) == 10
+    again = judge(model).judge_many(items(80), out=out, concurrency=1)
+    assert [judgment.error is None for judgment in again].count(True) == 30, "those that came after them were judged"
+    model.fails = lambda _: ModelUnavailable("down")
+    later = judge(model).judge_many(items(80), out=out, concurrency=1)
+    assert str(later[59].error).startswith("NotJudged: 32 items in a row failed"), (
+        "a server that is down ends it as ever"
+    )
+
+
+# -- killed --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_a_run_that_is_killed_at_any_moment_is_taken_up_and_nothing_is_judged_twice(tmp_path: Path) -> None:
+    path, out, kills, count = tmp_path / "in.jsonl", tmp_path / "out.jsonl", 8, 100
+    path.write_text("".join(f"{json.dumps(item)}\n" for item in items(count)), "utf-8")
+    with Endpoint(latency=0.02) as endpoint:
+        command = [sys.executable, "-m", "tests.support.judging", str(path), str(out), "1", str(kills)]
+        environment = os.environ | {"OPENAI_BASE_URL": endpoint.base_url}
+        ended = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=100
+        )
+        asked = Counter(int(user_of(body).split('outputs: "a')[1].split("-")[0]) for body in endpoint.requests[1:])
+    assert ended.returncode == 0, ended.stderr
+    left = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert len(left) == kills
+    for before, after in pairwise(left):
+        assert set(before) <= set(after), "what was judged stays judged"
+    assert ids(out) == [f"i-{n}" for n in range(count)]
+    assert asked.total() <= count + kills * CONCURRENCY, "only what was under way is asked again"
+    assert set(asked) == set(range(count))
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []

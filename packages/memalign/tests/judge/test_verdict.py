@@ -1,0 +1,245 @@
+"""How answers become a verdict: probabilities, samples, swapped sides, confidence, abstention."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Judge, evaluate
+from memalign.errors import InputError, ModelUnavailable
+from memalign.judge.samples import Sample, count
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.testing import ScriptedChatModel
+from memalign.types import Usage
+from memalign.values import ValueType
+
+PAIR = {"A": "the first answer", "B": "the second one"}
+
+
+def judge(answer: Callable[[ChatRequest], Any], value_type: Any = bool, **parameters: Any) -> Judge:
+    return Judge(
+        name="tone",
+        instructions="Good? {{ outputs }}",
+        feedback_value_type=value_type,
+        model=ScriptedChatModel(answer),
+        parameters=parameters,
+    )
+
+
+def told(value: Any, chances: dict[Any, float], *, rationale: str = "Because.") -> ChatReply:
+    data = {"rationale": rationale, "value": value}
+    keys = {json.dumps(label): p for label, p in chances.items()}
+    return ChatReply(data=data, text=json.dumps(data), usage=Usage(calls=1, input_tokens=5), probabilities=keys)
+
+
+class TestOneAnswer:
+    def test_a_reasoned_verdict_stands_and_its_probability_is_its_confidence(self) -> None:
+        made = judge(lambda _: told(True, {True: 0.4, False: 0.6}))(outputs="x")
+        assert (made.value, made.confidence, made.rationale) == (True, 0.4, "Because.")
+        assert made.probabilities == {"true": 0.4, "false": 0.6}
+
+    def test_without_probabilities_there_is_no_confidence(self) -> None:
+        made = judge(lambda _: {"rationale": "r", "value": True})(outputs="x")
+        assert (made.confidence, made.probabilities, made.expected) == (None, None, None)
+
+    def test_a_direct_verdict_is_the_likeliest_label_and_asks_for_no_reason(self) -> None:
+        one = judge(lambda _: told(True, {True: 0.4, False: 0.6}), verdict="direct")
+        made = one(outputs="x")
+        assert (made.value, made.confidence) == (False, 0.6)
+        request = one.model.requests[0]  # type: ignore[union-attr]
+        assert list(request.schema["properties"]) == ["value"]
+        assert "rationale" not in request.system
+        assert request.labels == ("true", "false")
+
+    def test_a_direct_score_is_the_label_nearest_to_the_expected_score(self) -> None:
+        chances = {1: 0.4, 2: 0.0, 3: 0.1, 4: 0.3, 5: 0.2}
+        made = judge(lambda _: told(1, chances), "int:1..5", verdict="direct")(outputs="x")
+        assert made.expected == pytest.approx(2.9)
+        assert made.value == 3
+        assert made.confidence == pytest.approx(0.1)
+
+    def test_an_endpoint_that_tells_no_probabilities_still_judges_directly(self) -> None:
+        made = judge(lambda _: {"value": False}, verdict="direct")(outputs="x")
+        assert (made.value, made.confidence, made.rationale) == (False, None, None)
+
+    def test_probabilities_are_asked_for_only_where_they_are_free_or_needed(self) -> None:
+        def asked(limits: Limits, **parameters: Any) -> tuple[str, ...]:
+            model = ScriptedChatModel(lambda _: {"rationale": "r", "value": True}, limits=limits)
+            Judge(name="j", instructions="{{ outputs }}", feedback_value_type=bool, model=model, parameters=parameters)(
+                outputs="x"
+            )
+            return model.requests[0].labels
+
+        assert asked(Limits()) == ()
+        assert asked(Limits(probabilities=True)) == ("true", "false")
+        assert asked(Limits(), abstain_below=0.5) == ("true", "false")
+
+
+class TestSamples:
+    def answers(self, *values: Any) -> Callable[[ChatRequest], Any]:
+        left: Iterator[Any] = iter(values)
+        return lambda _: {"rationale": "r", "value": next(left)}
+
+    def test_labels_vote(self) -> None:
+        one = judge(self.answers(False, True, True), samples=3)
+        made = one(outputs="x")
+        assert made.value is True
+        assert made.confidence == pytest.approx(2 / 3)
+        assert made.usage.calls == 3
+
+    def test_scores_and_numbers_are_averaged(self) -> None:
+        made = judge(self.answers(1, 5, 5), "int:1..5", samples=3)(outputs="x")
+        assert made.value == 4
+        assert made.expected == pytest.approx(11 / 3)
+        assert judge(self.answers(0.0, 1.0), "float:0..1", samples=2)(outputs="x").value == 0.5
+
+    def test_whole_numbers_of_a_wide_range_are_averaged_too(self) -> None:
+        made = judge(self.answers(10, 10, 901), "int:0..1000", samples=3)(outputs="x")
+        assert (made.value, made.confidence, made.probabilities) == (307, 0.0, None)
+
+    def test_probabilities_count_more_than_votes(self) -> None:
+        replies = iter([told(True, {True: 0.51, False: 0.49}), told(False, {True: 0.1, False: 0.9})])
+        made = judge(lambda _: next(replies), samples=2)(outputs="x")
+        assert made.value is False
+        assert made.confidence == pytest.approx(0.695)
+
+    def test_they_are_drawn_warm_and_with_seeds_of_their_own(self) -> None:
+        one = judge(self.answers(True, True, True), samples=3, seed=7)
+        one(outputs="x")
+        requests = one.model.requests  # type: ignore[union-attr]
+        assert {request.temperature for request in requests} == {0.7}
+        assert sorted(request.seed for request in requests) == [7, 8, 9]
+        assert len({(request.system, request.user) for request in requests}) == 1
+
+    def test_one_that_fails_fails_the_judgment_and_all_are_paid_for(self) -> None:
+        answers: Iterator[Any] = iter(
+            [told(True, {True: 1.0, False: 0.0}), ModelUnavailable("down", usage=Usage(calls=2, input_tokens=3))]
+        )
+        with pytest.raises(ModelUnavailable) as caught:
+            judge(lambda _: next(answers), samples=2)(outputs="x")
+        assert caught.value.usage is not None
+        assert (caught.value.usage.calls, caught.value.usage.input_tokens) == (3, 8)
+
+
+class TestSwap:
+    def test_a_judge_that_takes_the_first_side_whatever_it_is_is_undecided(self) -> None:
+        made = judge(lambda _: told("A", {"A": 0.8, "B": 0.2}), "A|B", swap=True)(outputs=PAIR)
+        assert made.probabilities == pytest.approx({"A": 0.5, "B": 0.5})
+        assert made.value == "A"  # nothing tells them apart: the item as it stands decides
+        assert made.usage.calls == 2
+
+    def test_the_same_side_twice_is_a_verdict(self) -> None:
+        def answer(request: ChatRequest) -> dict[str, Any]:
+            shown = json.loads(request.user.split("outputs: ")[1].splitlines()[0])
+            return {"rationale": "r", "value": next(k for k, v in shown.items() if v == PAIR["B"])}
+
+        made = judge(answer, "A|B|tie", swap=True)(outputs=PAIR)
+        assert (made.value, made.confidence) == ("B", 1.0)
+
+    def test_a_reason_that_was_given_of_swapped_sides_says_so(self) -> None:
+        replies = iter(
+            [
+                told("A", {"A": 0.6, "B": 0.4}, rationale="A is kind."),
+                told("A", {"A": 0.9, "B": 0.1}, rationale="A is short."),
+            ]
+        )
+        made = judge(lambda _: next(replies), "A|B", swap=True)(outputs=PAIR)
+        assert (made.value, made.rationale) == ("B", "With A and B swapped: A is short.")
+
+    def test_a_tie_stays_a_tie(self) -> None:
+        made = judge(lambda _: {"rationale": "r", "value": "tie"}, "A|B|tie", swap=True)(outputs=PAIR)
+        assert (made.value, made.confidence) == ("tie", 1.0)
+
+    def test_an_item_without_two_sides_is_refused_before_it_is_sent(self) -> None:
+        one = judge(lambda _: {"rationale": "r", "value": "A"}, "A|B", swap=True)
+        with pytest.raises(InputError, match="two of the judge's choices"):
+            one(outputs="no sides")
+        assert not one.model.requests  # type: ignore[union-attr]
+
+
+class TestAbstention:
+    @pytest.mark.parametrize(("confidence", "abstained"), [(0.59, True), (0.6, False), (0.9, False)])
+    def test_a_verdict_of_less_confidence_is_marked_and_kept(self, confidence: float, abstained: bool) -> None:
+        chances = {True: confidence, False: 1 - confidence}
+        made = judge(lambda _: told(True, chances), abstain_below=0.6)(outputs="x")
+        assert (made.value, made.abstained) == (True, abstained)
+
+    def test_without_a_confidence_nothing_is_withheld_and_the_judgment_says_so(self) -> None:
+        made = judge(lambda _: {"rationale": "r", "value": True}, abstain_below=0.6)(outputs="x")
+        assert not made.abstained
+        assert any("confidence" in note for note in made.notes)
+
+
+class TestParameters:
+    @pytest.mark.parametrize(
+        ("parameters", "value_type", "message"),
+        [
+            ({"verdict": "loud"}, bool, "reasoned or direct"),
+            ({"samples": 0}, bool, "whole number from 1 to 100"),
+            ({"samples": True}, bool, "whole number"),
+            ({"samples": 3, "temperature": 0}, bool, "all samples are the same"),
+            ({"swap": True}, bool, "chooses between two sides"),
+            ({"swap": 1}, "A|B", "true or false"),
+            ({"verdict": "direct"}, str, "no labels"),
+            ({"abstain_below": 1.5}, bool, "from 0 to 1"),
+            ({"mood": 1}, bool, "parameters are"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, parameters: dict[str, Any], value_type: Any, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            judge(lambda _: {}, value_type, **parameters)
+
+    def test_they_are_part_of_what_the_judge_is(self) -> None:
+        assert judge(lambda _: {}).fingerprint != judge(lambda _: {}, verdict="direct").fingerprint
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([1, 2, 3]), st.floats(0.01, 1), min_size=1), min_size=1, max_size=4))
+def test_the_order_of_samples_changes_no_score(weights: list[dict[int, float]]) -> None:
+    samples = []
+    for each in weights:
+        total = sum(each.values())
+        chances: dict[Any, float] = {label: each.get(label, 0.0) / total for label in (1, 2, 3)}
+        samples.append(Sample(value=max(chances, key=lambda label: chances[label]), chances=chances))
+    value_type = ValueType.of("int:1..3")
+    one, other = count(samples, value_type, weigh=True), count(samples[::-1], value_type, weigh=True)
+    assert one.chances == pytest.approx(other.chances)
+    assert sum((one.chances or {}).values()) == pytest.approx(1.0)
+
+
+async def test_samples_are_drawn_side_by_side() -> None:
+    together = asyncio.Barrier(3)
+
+    async def answer(_: ChatRequest) -> dict[str, Any]:
+        await asyncio.wait_for(together.wait(), 5)
+        return {"rationale": "r", "value": True}
+
+    assert (await judge(answer, samples=3).ajudge(outputs="x")).value is True
+
+
+class TestEvaluation:
+    ROWS = tuple({"id": f"t-{n}", "outputs": f"reply {n}", "value": n < 6} for n in range(8))
+
+    def test_what_the_judge_abstained_on_is_counted_and_the_rest_measured_by_itself(self) -> None:
+        def answer(request: ChatRequest) -> ChatReply:
+            number = int(request.user.split("reply ")[1].split('"')[0])
+            return told(True, {True: 0.9 if number < 6 else 0.55, False: 0.1 if number < 6 else 0.45})
+
+        found = evaluate(judge(answer, abstain_below=0.6), list(self.ROWS))
+        assert found.abstained == 2
+        assert found.metrics["exact_match"].value == 0.75
+        assert found.metrics["exact_match_decided"].value == 1.0
+        assert "abstained on 2 of the 8" in str(found)
+
+    def test_a_judge_that_is_sure_has_no_such_figure(self) -> None:
+        found = evaluate(
+            judge(lambda _: {"rationale": "r", "value": True}), [{"id": "a", "outputs": "x", "value": True}]
+        )
+        assert found.abstained == 0
+        assert "exact_match_decided" not in found.metrics
+        assert "exact_match_calibrated" not in found.metrics

@@ -1,0 +1,343 @@
+"""Memory: what it says of itself, which cases it calls to mind, and whose label counts."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memalign import Example, Feedback
+from memalign.errors import UnknownKey
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Tombstone, policy_label
+from memalign.memory.budget import Budget, fit_guidelines
+from memalign.memory.precedence import precedence
+from memalign.memory.retrieval import CHOICE, Hit, Neighbourhood, embedding_text, stumbled
+from memalign.memory.working_memory import assemble
+from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.truncate import shorten
+from memalign.types import Guideline
+from memalign.values import Value, ValueType
+
+BOOL = ValueType.of(bool)
+
+
+def case(
+    name: str,
+    vector: list[float] | None = None,
+    *,
+    content: str | None = None,
+    label: Value = True,
+    pre_alignment: Value = True,
+) -> Case:
+    return Case(
+        example=Example(id=name, inputs=content or f"content {name}"),
+        annotations=(Annotation(id=name, source="ana", value=label, state="learned"),),
+        pre_alignment=PreAlignmentVerdict(value=pre_alignment, judge="x"),
+        vector=None if vector is None else np.array(vector, dtype=np.float32).tobytes(),
+    )
+
+
+def memory(*cases: Case, **fields: Any) -> Memory:
+    return Memory(cases=tuple(sorted(cases, key=lambda each: each.id)), **fields)
+
+
+def many(*cases: Case) -> Memory:
+    """The cases among so many unlike ones that the nearest are a choice."""
+    return memory(*cases, *(case(f"z{n:02}", [-1.0, -1.0]) for n in range(CHOICE)))
+
+
+def ids(found: Memory, item: Example, vector: list[float], k: int) -> list[str]:
+    return [hit.case.id for hit in Neighbourhood(found, item, np.array(vector, dtype=np.float32), BOOL).hits(k)]
+
+
+class TestRetrieval:
+    near, far = [1.0, 0.0], [0.0, 1.0]
+    item = Example(id="new", inputs="something new")
+
+    def test_the_nearest_come_first_and_ties_go_by_id(self) -> None:
+        found = memory(case("c", self.near), case("a", self.far), case("b", self.near))
+        assert ids(found, self.item, self.near, 2) == ["b", "c"]
+        assert ids(found, self.item, self.near, 9) == ["b", "c", "a"]
+
+    def test_a_case_that_the_judge_got_wrong_goes_before_nearer_ones(self) -> None:
+        found = memory(case("a", self.near), case("b", [0.8, 0.6], pre_alignment=False))
+        assert ids(found, self.item, self.near, 2) == ["b", "a"]
+
+    def test_but_not_from_too_far_away(self) -> None:
+        found = memory(*(case(f"a{n}", self.near) for n in range(4)), case("z", self.far, pre_alignment=False))
+        assert "z" not in ids(found, self.item, self.near, 2)
+
+    def test_an_identical_case_is_always_in_and_first_also_without_a_vector(self) -> None:
+        item = Example(id="new", inputs="content z")
+        others = [case(f"a{n}", self.near, pre_alignment=False) for n in range(9)]
+        assert ids(memory(*others, case("z", self.far)), item, self.near, 2)[0] == "z"
+        assert ids(memory(*others, case("z", self.far)), item, self.near, 1) == ["z"]
+        assert ids(memory(*others, case("z", self.far)), item, [], 5) == ["z"]
+
+    def test_identical_content_under_two_ids_takes_one_place(self) -> None:
+        found = memory(case("a", self.near, content="same"), case("b", self.near, content="same"), case("c", self.far))
+        assert ids(found, self.item, self.near, 2) == ["a", "c"]
+
+    def test_the_most_useful_case_of_a_label_that_would_be_missing_takes_the_last_place(self) -> None:
+        others = [case(f"a{n}", self.near) for n in range(3)]
+        found = many(*others, case("b", [0.8, 0.6], label=False, pre_alignment=False), case("y", self.far, label=False))
+        assert ids(found, self.item, self.near, 2) == ["a0", "b"]
+        rest = many(*others, case("b", [0.8, 0.6], label=False, pre_alignment=True), case("c", [0.6, 0.8], label=False))
+        assert ids(rest, self.item, self.near, 3)[:1] == ["b"], "it was misjudged"
+        right = many(
+            *(case(f"a{n}", self.near) for n in range(4)), case("b", [0.8, 0.6], label=False, pre_alignment=False)
+        )
+        assert ids(right, self.item, self.near, 3) == ["a0", "a1", "b"]
+
+    def test_of_a_few_cases_the_nearest_are_shown_whatever_their_labels(self) -> None:
+        near = [case(f"a{n}", self.near) for n in range(2)]
+        other = case("b", [0.8, 0.6], label=False, pre_alignment=False)
+        filler = [case(f"z{n:02}", self.far) for n in range(CHOICE - 3)]
+        assert ids(memory(*near, other, *filler[1:]), self.item, self.near, 2) == ["a0", "a1"]
+        assert ids(memory(*near, other, *filler), self.item, self.near, 2) == ["a0", "b"]
+
+    def test_a_label_is_not_bought_with_the_identical_case_or_the_only_one_of_another(self) -> None:
+        item = Example(id="new", inputs="content a")
+        found = many(case("a", self.near), case("b", self.near, label=False, pre_alignment=False), case("c", self.near))
+        assert ids(found, item, self.near, 1) == ["a"]
+        assert ids(found, item, self.near, 2) == ["a", "b"]
+
+    def test_with_enough_cases_unrelated_ones_are_left_out_and_with_few_they_are_not(self) -> None:
+        def found(count: int, name: str) -> list[str]:
+            filler = (case(f"z{n:02}", self.far) for n in range(count - 1))
+            return ids(memory(case("a", self.near), *filler, embedding_model=name), self.item, [0.8, 0.5], 3)
+
+        assert found(CHOICE, "wordllama:x") == ["a"]
+        assert found(CHOICE - 1, "wordllama:x") == ["a", "z00", "z01"]
+        assert found(CHOICE, "openai:x") == ["a", "z00", "z01"], "its scale is not known"
+
+    def test_nothing_comes_from_an_empty_memory_or_with_no_places(self) -> None:
+        assert ids(Memory(), self.item, self.near, 5) == []
+        assert ids(memory(case("a", self.near)), self.item, self.near, 0) == []
+
+    def test_the_reference_is_compared_only_when_there_is_nothing_else(self) -> None:
+        assert embedding_text(Example(id="a", inputs={"q": ["x", 1, True, None]}, expectations="ref")) == "x\n1"
+        assert embedding_text(Example(id="a", expectations=["ref"])) == "ref"
+
+    @pytest.mark.parametrize(
+        ("spec", "label", "verdict", "wrong"),
+        [
+            ("bool", True, False, True),
+            ("bool", True, True, False),
+            ("A|B", "A", "B", True),
+            ("int:1..5", 4, 5, True),
+            ("float:0..10", 4.0, 4.9, False),
+            ("float:0..10", 4.0, 5.1, True),
+            ("str", "a", "b", False),
+        ],
+    )
+    def test_a_judge_stumbled_where_its_verdict_was_another(
+        self, spec: str, label: Value, verdict: Value, wrong: bool
+    ) -> None:
+        one = case("a", label=label, pre_alignment=verdict)
+        assert stumbled(memory(one), one, ValueType.of(spec)) is wrong
+
+
+class TestPolicy:
+    @staticmethod
+    def annotation(source: str, value: Value | None, at: str | None = None) -> Feedback:
+        return Feedback(id="t", source=source, value=value, rationale="x", created_at=at)
+
+    def test_authority_then_majority_then_recency(self) -> None:
+        ana, ben, cleo = (
+            self.annotation("ana", True),
+            self.annotation("ben", True),
+            self.annotation("cleo", False, "2026-01-01"),
+        )
+        assert policy_label([ana, ben, cleo]) is True
+        assert policy_label([ana, ben, cleo], ["dora", "cleo"]) is False
+        assert policy_label([ana, cleo]) is False, "the one with a time is the later one"
+        assert policy_label([ana, self.annotation("ben", None)]) is True
+        assert policy_label([self.annotation("ben", None)], ["ben"]) is None
+        assert policy_label([]) is None
+
+    @given(
+        st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 3), st.none() | st.just("2026-01-01")), max_size=5)
+    )
+    def test_the_order_of_annotations_does_not_matter(self, said: list[tuple[str, int, str | None]]) -> None:
+        annotations = [self.annotation(*each) for each in said]
+        labels = {policy_label(list(order)) for order in permutations(annotations)}
+        assert len(labels) == 1
+        assert labels <= {value for _, value, _ in said} | {None}
+
+
+class TestKeys:
+    found = memory(case("t-1"), case("t-2"), tombstones=(Tombstone(key="t-0@ana"),))
+
+    def test_an_id_names_all_its_annotations_and_a_key_one(self) -> None:
+        both = msgspec.structs.replace(
+            self.found.cases[0],
+            annotations=(*self.found.cases[0].annotations, Annotation(id="t-1", source="ben", value=True)),
+        )
+        found = memory(both, self.found.cases[1])
+        assert found.keys("t-1") == ("t-1@ana", "t-1@ben")
+        assert found.keys("t-1@ben", "t-2") == ("t-1@ben", "t-2@ana")
+        assert found.keys(source="ben") == ("t-1@ben",)
+        assert found.keys("t-1", source="ana") == ("t-1@ana",)
+
+    @pytest.mark.parametrize("selector", ["t-3", "t-0@ana", "ana", "", "t-1@"])
+    def test_what_names_nothing_is_an_error(self, selector: str) -> None:
+        with pytest.raises(UnknownKey):
+            self.found.keys(selector)
+
+    def test_the_ledger_has_the_living_and_the_withdrawn(self) -> None:
+        assert [(entry.key, entry.state) for entry in self.found.ledger()] == [
+            ("t-0@ana", "withdrawn"),
+            ("t-1@ana", "learned"),
+            ("t-2@ana", "learned"),
+        ]
+
+
+class TestHash:
+    def test_what_can_change_a_verdict_changes_the_hash_and_what_explains_does_not(self) -> None:
+        found = memory(case("a"), case("b"))
+        replace = msgspec.structs.replace
+        annotation = found.cases[0].annotations[0]
+
+        def with_annotation(**changes: Any) -> Memory:
+            return replace(
+                found, cases=(replace(found.cases[0], annotations=(replace(annotation, **changes),)), found.cases[1])
+            )
+
+        same = [replace(found, tombstones=(Tombstone(key="x@y"),)), with_annotation(reason="explained"), replace(found)]
+        other = [
+            with_annotation(value=False),
+            with_annotation(rationale="x"),
+            with_annotation(state="disputed"),
+            replace(found, authority=("ana",)),
+            replace(found, cases=found.cases[:1]),
+            replace(found, guidelines=(Guideline(id="G1", text="x"),)),
+        ]
+        assert {each.hash for each in same} == {found.hash}
+        assert len({each.hash for each in other} | {found.hash}) == len(other) + 1
+
+    def test_a_memory_comes_back_from_json_with_the_same_hash(self) -> None:
+        found = memory(case("a", [1.0, 0.5]), guidelines=(Guideline(id="G1", text="Be kind."),))
+        back = msgspec.json.decode(msgspec.json.encode(found), type=Memory)
+        assert back == found
+        assert back.hash == found.hash
+        np.testing.assert_array_equal(back.matrix, found.matrix)
+
+
+class TestGuidelines:
+    def test_the_budget_keeps_pinned_then_supported_then_old_in_their_order(self) -> None:
+        rules = [
+            Guideline(id=f"G{n}", text="word " * 20, pinned=n == 5, supported_by=("a",) * (n == 4)) for n in range(1, 6)
+        ]
+        cost = estimate_tokens(rules[0].text) + 2
+        kept, left = fit_guidelines(rules, cost * 3)
+        assert [g.id for g in kept] == ["G1", "G4", "G5"]
+        assert left == ("G2", "G3")
+        assert [g.id for g in fit_guidelines(rules, 0)[0]] == ["G5"]
+
+    def test_before_others_come_guidelines_of_people_and_of_cases_that_the_judge_got_wrong(self) -> None:
+        rules = [
+            Guideline(id="G1", text="word " * 20, supported_by=("a@x",)),
+            Guideline(id="G2", text="word " * 20, supported_by=("b@x",)),
+            Guideline(id="G3", text="word " * 20, origin="ana"),
+        ]
+        cost = estimate_tokens(rules[0].text) + 2
+        assert [g.id for g in fit_guidelines(rules, cost, corrective=lambda: {"b@x"})[0]] == ["G3"]
+        assert [g.id for g in fit_guidelines(rules, cost * 2, corrective=lambda: {"b@x"})[0]] == ["G2", "G3"]
+
+    def test_of_equals_the_budget_keeps_one_of_each_topic_rather_than_the_oldest(self) -> None:
+        bills, parcels, doors = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
+        topics = {"a": bills, "b": bills, "c": bills, "d": parcels, "e": parcels, "f": doors}
+        rules = tuple(
+            Guideline(id=f"G{n}", text=f"rule {n} " * 10, supported_by=(f"{name}@ana",))
+            for n, name in enumerate(topics, 1)
+        )
+        tokens = 3 * (estimate_tokens(rules[0].text) + 2)
+        found = memory(*(case(name, vector) for name, vector in topics.items()), guidelines=rules)
+        found = msgspec.structs.replace(found, guideline_tokens=tokens)
+        assert [g.id for g in found.settled().semantic] == ["G1", "G4", "G6"]
+        # Without a vector the oldest, and what corrected the judge before what did not.
+        blind = memory(*(case(name) for name in topics), guidelines=rules, guideline_tokens=tokens)
+        assert [g.id for g in blind.settled().semantic] == ["G1", "G2", "G3"]
+        wrong = (case(name, vector, pre_alignment=name not in "bc") for name, vector in topics.items())
+        mended = memory(*wrong, guidelines=rules, guideline_tokens=tokens)
+        assert [g.id for g in mended.settled().semantic] == ["G2", "G3", "G4"]
+
+    @given(st.lists(st.sampled_from(["bills", "parcels", "doors"]), min_size=1, max_size=12), st.integers(1, 6))
+    def test_which_guidelines_fit_depends_on_the_memory_alone(self, about: list[str], room: int) -> None:
+        vectors = {"bills": [1.0, 0.1, 0.0], "parcels": [0.0, 1.0, 0.1], "doors": [0.1, 0.0, 1.0]}
+        rules = tuple(
+            Guideline(id=f"G{n}", text=f"rule {n:02} on {topic:7}", supported_by=(f"c{n:02}@ana",))
+            for n, topic in enumerate(about, 1)
+        )
+        tokens = room * (estimate_tokens(rules[0].text) + 2)
+        cases = [case(f"c{n:02}", vectors[topic]) for n, topic in enumerate(about, 1)]
+        found = memory(*cases, guidelines=rules, guideline_tokens=tokens).settled()
+        assert len(found.semantic) == min(room, len(rules))
+        assert found.settled() == found
+        topics_in = [about[g.number - 1] for g in found.semantic]
+        assert len(set(topics_in)) == min(room, len(set(about)))  # none twice while one is not there at all
+        kept, left = fit_guidelines(rules[::-1], tokens, topics=found.topics)
+        assert {g.id for g in kept} == {g.id for g in found.semantic}
+        assert len(left) == len(rules) - len(kept)
+
+    @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
+    def test_each_text_is_precedence_and_deciding_again_changes_nothing(
+        self, texts: list[str], dice: random.Random
+    ) -> None:
+        rules = [Guideline(id=f"G{n}", text=text, pinned=dice.random() < 0.3) for n, text in enumerate(texts, 1)]
+        shown = precedence(rules)
+        assert precedence(shown) == shown
+        active = [g.text.strip("!").casefold() for g in shown if g.status == "active"]
+        assert sorted(active) == sorted({text.strip("!").casefold() for text in texts})
+
+
+@given(
+    st.text(st.characters(exclude_categories=()), min_size=1, max_size=3), st.integers(1, 5000), st.integers(50, 900)
+)
+def test_a_shortened_text_keeps_its_ends_and_fits(part: str, repeats: int, tokens: int) -> None:
+    text = "BEGIN" + part * repeats + "END"
+    cut = shorten(text, tokens)
+    assert estimate_tokens(cut) <= max(tokens, 130)
+    assert cut.startswith('"BEGIN')
+    assert cut.endswith('END"')
+
+
+@given(st.integers(0, 10**6), st.integers(1, 80), st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_a_look_at_the_nearest_finds_what_sorting_all_of_them_would(seed: int, count: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = rng.integers(-2, 3, (count, 2)).astype(np.float32)  # many ties
+    cases = [case(f"c{n:02}", list(vector), content=f"content {n // 2}") for n, vector in enumerate(vectors)]
+    item = rng.normal(size=2).astype(np.float32)
+    similarity = {each.id: float(vectors[n] @ item) for n, each in enumerate(cases)}
+    expected: dict[str, str] = {}
+    for each in sorted(cases, key=lambda one: (-similarity[one.id], one.id)):
+        expected.setdefault(each.example.content_hash, each.id)
+    around = Neighbourhood(memory(*cases), Example(id="new", inputs="new"), item, BOOL)
+    assert [hit.case.id for hit in around.hits(k)] == list(expected.values())[:k]
+    assert [hit.case.id for hit in around.hits(2 * k)] == list(expected.values())[: 2 * k], "asked again, for more"
+
+
+def test_what_is_kept_of_shown_cases_may_be_emptied_by_another_thread_at_any_moment() -> None:
+    class Emptied(dict[Any, Any]):
+        def __setitem__(self, key: Any, value: Any) -> None:
+            """As if another thread had emptied it right after."""
+
+    case = Case(example=Example(id="a", outputs="x"), annotations=(Annotation(id="a", source="ana", value=True),))
+    memory = Memory(cases=(case,))
+    memory.__dict__["_shown"] = Emptied()
+    hits = [Hit(case=case, similarity=1.0, identical=True, misjudged=False, label=True)]
+    budget = Budget.of(context_tokens=8000, system_tokens=0, answer_tokens=100, brief=False)
+    assert assemble(memory, hits, content={"outputs": "y"}, fields=("outputs",), budget=budget).example_ids == ("a",)
+
+
+def test_labels_of_another_type_than_the_judge_has_now_are_compared_as_they_are() -> None:
+    found = memory(case("a", label="good", pre_alignment="bad"), case("b", label="good", pre_alignment="good"))
+    assert [stumbled(found, each, ValueType.of("float:0..1")) for each in found.cases] == [True, False]

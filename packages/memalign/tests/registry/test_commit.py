@@ -1,0 +1,71 @@
+"""Judges that do not come from the head: a guideline's number is never given twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from memalign import Judge, Registry
+from memalign.align import edit_guideline, write_guideline
+from memalign.memory import Relation
+from memalign.types import Guideline
+from tests.support.registry import case, judge, memory_of
+
+replace = msgspec.structs.replace
+BASE = judge(memory_of(case("t-1", "ana"), case("t-2", "ana"), size=1))  # G1, G2
+
+
+def ids(kept: Judge) -> list[tuple[str, str]]:
+    return [(guideline.id, guideline.text) for guideline in kept.memory.guidelines]
+
+
+def test_an_older_judge_that_is_saved_gives_no_number_again(registry: Registry) -> None:
+    registry.create(BASE)
+    old = registry.load("helpfulness")
+    registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))  # G3
+    registry.save(old)
+    grown = registry.update("helpfulness", lambda head: write_guideline(head, "Be kind.", by="ana"))
+    assert ids(grown)[-1] == ("G4", "Be kind.")
+    assert registry.history("helpfulness")[2].note is None
+
+
+def test_two_rules_of_one_number_are_told_apart(registry: Registry) -> None:
+    registry.create(BASE)
+    mine = write_guideline(registry.load("helpfulness"), "Be kind.", by="ben")  # G3 as well, outside the registry
+    registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
+    behind = Guideline(id="G4", text="be kind", status="superseded", superseded_by="G3")
+    relations = (Relation(pair=("G1", "G3"), verdict="unrelated"), Relation(pair=("G3", "G4"), verdict="newer"))
+    grown = replace(mine.memory, guidelines=(*mine.memory.guidelines, behind), relations=relations, next_guideline=5)
+    mine = mine.replace(memory=grown)
+    registry.save(mine, note="by hand")
+    kept = registry.load("helpfulness")
+    assert [name for name, _ in ids(kept)] == ["G1", "G2", "G4", "G5"]
+    assert kept.memory.guideline("G4").superseded_by == "G5"
+    assert [(*each.pair, each.verdict) for each in kept.memory.relations] == [
+        ("G1", "G5", "unrelated"),
+        ("G4", "G5", "older"),  # the same of the two took the other's place
+    ]
+    assert kept.memory.next_guideline == 6
+    assert registry.history("helpfulness")[-1].note == "by hand; G3 is G5 here"
+    registry.save(kept)
+    assert len(registry.history("helpfulness")) == 3  # the same judge, and no version more
+
+
+def test_a_rule_that_a_person_reworded_keeps_its_number(registry: Registry) -> None:
+    registry.create(BASE)
+    registry.save(edit_guideline(registry.load("helpfulness"), "G1", by="ana", text="Say sorry first."))
+    assert ids(registry.load("helpfulness"))[0] == ("G1", "Say sorry first.")
+
+
+def test_an_import_gives_no_number_again_either(registry: Registry, tmp_path: Path) -> None:
+    registry.create(BASE)
+    registry.export("helpfulness", tmp_path / "old.json")
+    registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
+    other = Registry(f"sqlite:///{tmp_path}/other.db")
+    other.import_bundle(tmp_path / "old.json")
+    other.update("helpfulness", lambda head: write_guideline(head, "Be kind.", by="ben"))  # its own G3
+    other.export("helpfulness", tmp_path / "other.json")
+    registry.import_bundle(tmp_path / "other.json")
+    assert ids(registry.load("helpfulness"))[-1] == ("G4", "Be kind.")
+    assert registry.history("helpfulness")[-1].note == "G3 is G4 here"

@@ -1,0 +1,473 @@
+"""Erased feedback is in no version, in no byte of the file, and does not come back unasked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memalign import MemAlign, Memory, Registry
+from memalign.align import write_guideline
+from memalign.align.forget import forget
+from memalign.errors import InvalidRows, JudgeNotFound, ModelUnavailable, RegistryError, UnknownKey
+from memalign.memory import Annotation, Case
+from memalign.registry.residue import Residue
+from memalign.testing import ScriptedChatModel
+from memalign.types import Example, Guideline
+from tests.support.registry import (
+    all_versions,
+    bytes_of,
+    case,
+    judge,
+    keys_of,
+    memories,
+    memory_of,
+    models,
+    optimizer,
+    row,
+)
+
+replace = msgspec.structs.replace
+
+SECRET = "Maria Oliveira of Lisbon lost nine hundred euros when her card was charged twice in May"
+FAR = "Rua das Flores 12, third floor on the left, is where the parcel of the customer went"
+
+
+def secret_case(*sources: str) -> Case:
+    example = Example(id="t-7", inputs={"note": SECRET}, outputs="Hm.", meta={"address": FAR})
+    annotations = tuple(
+        Annotation(id="t-7", source=source, value=False, rationale=f"{source} says: {SECRET}", state="learned")
+        for source in sorted(sources)
+    )
+    return Case(example=example, annotations=annotations, vector=b"\x01\x02\x03\x04" * 4)
+
+
+def nowhere(path: Path, *texts: str) -> bool:
+    data = bytes_of(path)
+    return not any(text.encode() in data for text in texts)
+
+
+@pytest.fixture
+def learned(registry: Registry) -> Registry:
+    """Three versions: nothing, the secret case with others, and the secret unaligned from the head."""
+    registry.create(judge())
+    memory = memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))  # t-7 and t-8 share a shard
+    registry.save(judge(memory), action="align")
+    registry.save(judge(forget(memory, ["t-7@ana"])), action="unalign")
+    return registry
+
+
+def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, path: Path):
+    registry.create(judge())
+    registry.save(judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))))
+    assert not nowhere(path, SECRET, FAR)
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert nowhere(path, SECRET, FAR, "t-7", "rule number 1")
+    assert receipt.keys == ("t-7@ana",)
+    assert receipt.cases == ("t-7",)
+    assert receipt.guidelines == ("G1",)
+    assert receipt.pending == ("t-1@ana",)
+    assert [(v.number, v.feedback, v.cases, v.guidelines) for v in receipt.versions] == [(2, 1, 1, 1)]
+    assert receipt.latest == 3
+    assert "no trace found" in receipt.searched
+    states = [(v.number, v.action, v.redacted, v.feedback, v.guidelines) for v in registry.history("helpfulness")]
+    assert states == [(1, "create", False, 0, 0), (2, "save", True, 2, 1), (3, "erase", False, 2, 1)]
+    assert all(keys_of(version) <= {"t-1@ana", "t-8@bob"} for version in all_versions(registry).values())
+
+
+def test_an_interruption_while_lessons_are_derived_again_does_not_cost_the_receipt(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+):
+    registry.save(judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))))
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(registry, "align", interrupted)
+    receipt = registry.erase("helpfulness", ["t-7"])
+    assert receipt.pending == ("t-1@ana",)
+    assert "interrupted" in str(receipt)
+
+
+def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Registry, path: Path):
+    assert not nowhere(path, SECRET)
+    receipt = learned.erase("helpfulness", ["t-7@ana"], rederive=False)
+    assert nowhere(path, SECRET, FAR, "t-7")  # the withdrawn key went from the head's ledger too
+    assert [v.number for v in receipt.versions] == [2, 3]
+    restored = learned.rollback("helpfulness", 2)
+    assert keys_of(restored) == {"t-1@ana", "t-8@bob"}
+    assert {annotation.key: annotation.state for annotation in restored.memory.annotations()} == {
+        "t-1@ana": "pending",
+        "t-8@bob": "learned",
+    }
+
+
+def test_a_head_that_never_held_it_gets_no_new_version(registry: Registry, path: Path):
+    registry.create(judge(memory_of(secret_case("ana"))))
+    registry.save(judge())
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert receipt.latest is None
+    assert [v.redacted for v in registry.history("helpfulness")] == [True, False]
+    assert nowhere(path, SECRET)
+
+
+def test_a_case_stays_as_long_as_somebody_else_speaks_about_it(registry: Registry, path: Path):
+    registry.create(judge(memory_of(secret_case("ana"))))
+    registry.save(judge(memory_of(secret_case("ana", "bob"))))
+    receipt = registry.erase("helpfulness", ["t-7@ana"], rederive=False)
+    assert [keys_of(version) for version in all_versions(registry).values()] == [set(), {"t-7@bob"}, {"t-7@bob"}]
+    assert registry.load("helpfulness", 1).memory.cases == ()  # there nobody else spoke
+    assert registry.load("helpfulness", 2).memory.cases[0].example.inputs == {"note": SECRET}
+    assert nowhere(path, "ana says")
+    assert [(v.number, v.feedback, v.cases) for v in receipt.versions] == [(1, 1, 1), (2, 1, 0)]
+    everything = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert everything.keys == ("t-7@bob",)
+    assert nowhere(path, SECRET, FAR)
+
+
+def test_all_of_one_person_can_be_erased(registry: Registry, path: Path):
+    registry.create(judge(memory_of(*(case(f"t-{n}", "ana", "bob", says="well") for n in range(5)))))
+    receipt = registry.erase("helpfulness", source="bob", rederive=False)
+    assert len(receipt.keys) == 5
+    assert keys_of(registry.load("helpfulness")) == {f"t-{n}@ana" for n in range(5)}
+    assert nowhere(path, "@bob", "t-3 bob")
+    with pytest.raises(UnknownKey, match="holds feedback of source 'bob'"):
+        registry.erase("helpfulness", source="bob")
+
+
+letters = st.characters(min_codepoint=97, max_codepoint=1500, categories=["L"])
+words = st.lists(st.text(letters, min_size=4, max_size=9), min_size=2, max_size=14)
+sentences = words.map(" ".join) | st.text(st.characters(exclude_categories=()), min_size=12, max_size=40)
+
+
+@given(memory=memories(), secret=sentences, told=sentences)
+@settings(max_examples=8)
+def test_no_random_text_that_was_erased_is_left_in_the_file(memory: Memory, secret: str, told: str):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "r.db"
+        registry = Registry(f"sqlite:///{path}")
+        annotation = Annotation(
+            id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret}, state="learned"
+        )
+        taught = Case(example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]), annotations=(annotation,))
+        rule = Guideline(id=f"G{memory.next_guideline}", text="a new rule", exposed_to=(annotation.key,))
+        cases = tuple(sorted((*memory.cases, taught), key=lambda c: c.id))
+        registry.create(judge(memory))
+        registry.save(
+            judge(
+                replace(memory, cases=cases, guidelines=(*memory.guidelines, rule), next_guideline=int(rule.id[1:]) + 1)
+            )
+        )
+        registry.save(judge(memory), action="unalign")
+        registry.erase("helpfulness", ["ÿ-secret"], rederive=False)
+        assert nowhere(path, annotation.key, "ÿ-secret")
+        for text in (secret, told):
+            assert text in str(memory) or spelled(text) not in bytes_of(path)
+        assert registry.load("helpfulness", 1).memory == memory
+        assert registry.load("helpfulness").memory.hash == memory.hash
+
+
+def spelled(text: str) -> bytes:
+    """`text` as the file would spell it."""
+    try:
+        return json.dumps(text, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return json.dumps(text).encode()
+
+
+def test_erased_feedback_is_refused_by_row_until_it_is_asked_for(registry: Registry, path: Path):
+    chat, embedding = models()
+    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    learner = optimizer(chat, embedding)
+    rows = [row("t-7", "ana", SECRET), row("t-8", "bob", "too long")]
+    registry.align("helpfulness", rows, optimizer=learner)
+    registry.erase("helpfulness", ["t-7"], optimizer=learner)
+    with pytest.raises(InvalidRows, match=r"line 1 \(t-7@ana\): this feedback was erased on (.|\n)*--allow-erased"):
+        registry.align("helpfulness", rows, optimizer=learner)
+    # The same case under another id, and the same words of the same person on it.
+    again = row("t-99", "eva", "another comment", inputs="question t-7", outputs="answer t-7")
+    with pytest.raises(InvalidRows, match="a case of this content was erased"):
+        registry.align("helpfulness", [again], optimizer=learner)
+    result = registry.align("helpfulness", [*rows, row("t-9", "bob", "fine")], optimizer=learner, skip_invalid=True)
+    assert [(r.line, r.key, r.status) for r in result.rows] == [
+        (1, "t-7@ana", "invalid"),
+        (2, "t-8@bob", "unchanged"),
+        (3, "t-9@bob", "new"),
+    ]
+    assert nowhere(path, SECRET)
+    registry.align("helpfulness", rows, optimizer=learner, allow_erased=True)
+    assert "t-7@ana" in keys_of(registry.load("helpfulness"))
+    assert not any(entry.state == "erased" for entry in registry.ledger("helpfulness"))
+    assert not registry.align("helpfulness", rows, optimizer=learner).changed
+
+
+def test_after_an_erase_a_bad_row_is_still_named_by_its_file_and_line(learned: Registry, tmp_path: Path):
+    learned.erase("helpfulness", ["t-7"], rederive=False)
+    file = tmp_path / "more.jsonl"
+    bad = {"id": "t-9", "inputs": "a question without an answer", "value": True}
+    file.write_text(f"\n\n{json.dumps(bad)}\n", "utf-8")
+    with pytest.raises(InvalidRows, match=r"more\.jsonl: 1 invalid row(.|\n)*line 3 \(t-9\)"):
+        learned.align("helpfulness", file)
+
+
+def test_a_judge_from_before_the_erase_cannot_bring_it_back(learned: Registry):
+    stale = learned.load("helpfulness", 2)
+    learned.erase("helpfulness", ["t-7"], rederive=False)
+    with pytest.raises(InvalidRows, match="holds feedback that was erased"):
+        learned.save(stale)
+    with pytest.raises(InvalidRows):
+        learned.update("helpfulness", lambda _: stale)
+    assert learned.save(stale, allow_erased=True) == 5
+
+
+def test_an_exported_bundle_cannot_bring_it_back_under_any_name(learned: Registry):
+    bundle = learned.export("helpfulness", version=2)
+    learned.erase("helpfulness", ["t-7"], rederive=False)
+    for name in (None, "another"):
+        with pytest.raises(InvalidRows, match="t-7@ana"):
+            learned.import_bundle(bundle, name)
+    assert [j.name for j in learned.list()] == ["helpfulness"]
+    assert learned.import_bundle(bundle, "another", allow_erased=True) == 1
+
+
+def test_the_ledger_names_erased_feedback_by_a_hash_only(learned: Registry):
+    learned.erase("helpfulness", ["t-7"], rederive=False)
+    erased = [entry for entry in learned.ledger("helpfulness") if entry.state == "erased"]
+    assert len(erased) == 1
+    assert erased[0].key.startswith("erased:")
+    assert "t-7" not in erased[0].key + erased[0].reason
+    with pytest.raises(UnknownKey, match="it was erased on"):
+        learned.erase("helpfulness", ["t-7@ana"])
+
+
+def test_survivors_are_derived_again_when_a_model_answers(path: Path):
+    chat, embedding = models()
+    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    memory = memory_of(case("t-6", "bob"), secret_case("ana"))
+    registry.create(judge(memory, model=chat, embedding_model=embedding))
+    receipt = registry.erase("helpfulness", ["t-7"], optimizer=optimizer(chat, embedding))
+    assert receipt.pending == ()
+    assert receipt.rederived == ("G2",)
+    assert [v.action for v in registry.history("helpfulness")] == ["create", "erase", "align"]
+    assert all(SECRET not in request.user + request.system for request in chat.requests)
+    (survivor,) = registry.load("helpfulness").memory.annotations()
+    assert survivor.state == "learned"
+
+
+def test_when_no_model_answers_the_erase_stands_and_the_receipt_says_what_waits(path: Path):
+    _, embedding = models()
+    down = ScriptedChatModel(lambda _: ModelUnavailable("the server is down"))
+    registry = Registry(f"sqlite:///{path}", models=[down, embedding])
+    registry.create(judge(memory_of(case("t-6", "bob"), secret_case("ana")), model=down, embedding_model=embedding))
+    receipt = registry.erase("helpfulness", ["t-7"], optimizer=optimizer(down, embedding))
+    assert receipt.pending == ("t-6@bob",)
+    assert "server is down" in receipt.problem
+    assert "server is down" in str(receipt)
+    assert nowhere(path, SECRET)
+
+
+def test_a_dry_run_says_what_would_go_and_changes_nothing(learned: Registry, path: Path):
+    before = all_versions(learned)
+    receipt = learned.erase("helpfulness", ["t-7"], dry_run=True)
+    assert receipt.dry_run
+    assert receipt.latest is None
+    assert receipt.guidelines == ("G1",)
+    assert "would be erased: t-7@ana" in str(receipt)
+    assert all_versions(learned) == before
+    assert not any(v.redacted for v in learned.history("helpfulness"))
+    assert not nowhere(path, SECRET)
+
+
+def test_a_persons_guideline_that_repeats_the_words_goes_too_and_is_named(registry: Registry, path: Path):
+    memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
+    own = Guideline(id="G9", text=f"Remember that {SECRET}", origin="eva", pinned=True)
+    registry.create(judge(replace(memory, guidelines=(*memory.guidelines, own))))
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert receipt.copied == ("G9",)
+    assert receipt.guidelines == ("G2", "G9")
+    assert nowhere(path, SECRET)
+    assert [g.id for g in registry.load("helpfulness").memory.guidelines] == ["G1"]
+
+
+def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry, path: Path):
+    memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
+    first = memory.cases[0]
+    waiting = replace(first, annotations=(replace(first.annotations[0], state="pending", reason="waits for t-7@bob"),))
+    registry.create(judge(replace(memory, cases=(waiting, *memory.cases[1:]))), note=f"after the call: {SECRET}")
+    registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert nowhere(path, SECRET, "t-7@bob")
+    assert registry.history("helpfulness")[0].note == "(erased)"
+    assert registry.load("helpfulness").memory.cases[0].annotations[0].reason == "(erased)"
+
+
+@pytest.mark.parametrize(
+    ("told", "rule"),
+    [
+        (
+            "病人王小明住在青年路十二号他说护士两次挂断了他的电话没有道歉",
+            "如果病人王小明住在青年路十二号他说护士两次挂断了他的电话就判为不合格",
+        ),
+        (
+            "患者の山田花子さんは青葉町三丁目に住んでいて看護師に二回電話を切られたと言っています",
+            "患者の山田花子さんは青葉町三丁目に住んでいて看護師に二回電話を切られた場合は不合格とする",
+        ),
+    ],
+)
+def test_so_are_words_of_languages_that_write_no_spaces(registry: Registry, path: Path, told: str, rule: str):
+    annotation = Annotation(id="t-7", source="bob", value=False, rationale=told, state="learned")
+    example = Example(id="t-7", inputs="q", outputs="a")
+    registry.create(judge(memory_of(case("t-1", "ana"), Case(example=example, annotations=(annotation,)), size=1)))
+    registry.update("helpfulness", lambda judge: write_guideline(judge, rule, by="dora"), note=f"Bob: {told}")
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert nowhere(path, told, rule)
+    assert len(receipt.copied) == 1
+    assert [version.note for version in registry.history("helpfulness")][1] == "(erased)"
+    assert len(registry.load("helpfulness").memory.guidelines) == 1
+
+
+def test_words_that_happen_to_be_an_older_reasons_are_blanked_there_too(registry: Registry, path: Path):
+    first = case("t-1", "ana")
+    waiting = replace(
+        first, annotations=(replace(first.annotations[0], state="pending", reason="the model timed out after 60 s"),)
+    )
+    registry.create(judge(memory_of(waiting)))
+    terse = replace(
+        case("t-2", "ben"), annotations=(Annotation(id="t-2", source="ben", value=False, rationale="Timed out."),)
+    )
+    registry.save(judge(memory_of(first, terse, size=1)))
+    receipt = registry.erase("helpfulness", ["t-2"], rederive=False)
+    assert "no trace found" in receipt.searched
+    assert registry.load("helpfulness", 1).memory.cases[0].annotations[0].reason == "(erased)"
+
+
+def test_the_right_file_is_searched_after_the_process_changed_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    registry = Registry("sqlite:///memalign.db")
+    registry.create(judge(memory_of(case("t-1", "ana"), secret_case("bob"), size=1)))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "memalign.db").write_text("somebody else's")
+    monkeypatch.chdir(other)
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert f"{(tmp_path / 'memalign.db').stat().st_size:,} bytes" in receipt.searched
+    assert nowhere(tmp_path / "memalign.db", SECRET)
+
+
+def test_a_journal_that_is_gone_when_it_is_to_be_searched_holds_nothing(tmp_path: Path):
+    (tmp_path / "there").write_bytes(b"12345")
+    assert Residue([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (5, [])
+
+
+def test_bytes_that_are_no_text_are_searched_all_the_same(tmp_path: Path):
+    told = "病人王小明住在青年路十二号他说护士两次挂断了他的电话没有道歉"
+    noise = b"\xed\xa0\x80\xe0\x80\x80\xf4\x90\x80\x80\xff" * 9
+    (tmp_path / "noise").write_bytes(noise)
+    (tmp_path / "left").write_bytes(noise + told.encode() + noise)
+    assert Residue([told]).in_files([tmp_path / "noise"], [noise]) == (len(noise), [])
+    assert Residue([told]).in_files([tmp_path / "left"], [])[1] == ["a run of eight erased words in left"]
+
+
+def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_either(path: Path):
+    chat, embedding = models()
+    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    rows = [row("t-1", "ana", "first"), row("t-2", "ben", "second")]
+    registry.align("helpfulness", rows, optimizer=MemAlign(shard_size=2))
+
+    def lost(_: Any) -> Any:
+        raise ConnectionError("the line is dead")
+
+    broken = Registry(f"sqlite:///{path}", models=[ScriptedChatModel(lost, name=chat.name), embedding])
+    receipt = broken.erase("helpfulness", ["t-1"])
+    assert "the line is dead" in str(receipt.to_dict())
+
+
+def test_another_judge_keeps_the_same_feedback_and_the_receipt_says_so(registry: Registry, path: Path):
+    registry.create(judge(memory_of(secret_case("ana"))))
+    registry.create(judge(memory_of(secret_case("ana")), name="tone"))
+    receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
+    assert receipt.elsewhere == ("tone",)
+    assert keys_of(registry.load("tone")) == {"t-7@ana"}
+    assert registry.erase("tone", ["t-7"], rederive=False).elsewhere == ()
+    assert nowhere(path, SECRET, FAR)
+
+
+def test_ids_that_contain_one_another_are_told_apart(registry: Registry, path: Path):
+    ids = ("7", "t-7", "17", "7.1", "t 7")
+    registry.create(judge(memory_of(*(case(name, "ana", "an") for name in ids), size=1)))
+    receipt = registry.erase("helpfulness", ["7@ana"], rederive=False)
+    assert receipt.keys == ("7@ana",)
+    assert len(keys_of(registry.load("helpfulness"))) == 9
+
+
+def test_withdrawn_feedback_of_somebody_else_on_the_same_case_stays_withdrawn(registry: Registry):
+    memory = memory_of(secret_case("ana", "bob"))
+    registry.create(judge(forget(memory, ["t-7@bob"])))
+    registry.erase("helpfulness", ["t-7@ana"], rederive=False)
+    assert [(e.key[:7], e.state) for e in registry.ledger("helpfulness")] == [
+        ("t-7@bob", "withdrawn"),
+        ("erased:", "erased"),
+    ]
+
+
+def test_short_words_that_survivors_use_too_are_no_trace(registry: Registry):
+    """Labels, roles and field names of the file itself must not raise an alarm."""
+
+    def small(name: str, text: str) -> Case:
+        content = [{"role": "user", "key": text, "state": "pending"}]
+        annotation = Annotation(id=name, source="ana", value=True, rationale=text, meta={"kind": "annotation"})
+        return Case(example=Example(id=name, conversation=content), annotations=(annotation,))
+
+    registry.create(
+        judge(Memory(cases=tuple(small(f"t-{n}", text) for n, text in enumerate(("id", "key", "cold", ":")))))
+    )
+    registry.erase("helpfulness", ["t-0", "t-2"], rederive=False)
+    registry.erase("helpfulness", ["t-1", "t-3"], rederive=False)
+    assert keys_of(registry.load("helpfulness")) == set()
+
+
+@pytest.mark.parametrize("text", [SECRET, "t-7@ana", '"Hm."'])
+def test_a_trace_that_is_left_in_the_file_is_a_loud_error(learned: Registry, path: Path, text: str):
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE somebody_elses (note TEXT)")
+    connection.execute("INSERT INTO somebody_elses VALUES (?)", [text])
+    connection.commit()
+    connection.close()
+    with pytest.raises(RegistryError, match=r"is committed, but traces are left: .* in memalign.db"):
+        learned.erase("helpfulness", ["t-7"], rederive=False)
+
+
+def test_what_is_not_there_cannot_be_erased(learned: Registry):
+    wrong: list[tuple[type[Exception], Any]] = [
+        (UnknownKey, lambda: learned.erase("helpfulness", ["t-99"])),
+        (UnknownKey, lambda: learned.erase("helpfulness", ["t-7@bob"])),
+        (UnknownKey, lambda: learned.erase("helpfulness", [])),
+        (JudgeNotFound, lambda: learned.erase("tone", ["t-7"])),
+    ]
+    for error, call in wrong:
+        with pytest.raises(error):
+            call()
+    assert len(learned.history("helpfulness")) == 3
+
+
+def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
+    receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
+    for shown in (
+        "1 piece of feedback erased: t-7@ana",
+        "version 2: 1 feedback, 1 cases, 1 guidelines",
+        "exported bundles",
+    ):
+        assert shown in str(receipt)
+    plain = msgspec.json.decode(msgspec.json.encode(receipt.to_dict()))
+    assert plain["versions"][0] == {"number": 2, "feedback": 1, "cases": 1, "guidelines": 1}
+    assert "MLflow versions and traces" in plain["unreachable"]

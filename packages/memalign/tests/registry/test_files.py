@@ -1,0 +1,124 @@
+"""Files that cannot be a registry: a clear error, and nothing changed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from memalign import Registry
+from memalign.errors import ConfigurationError, MemalignError, RegistryError, RegistryTooNew
+from tests.support.registry import case, judge, memory_of
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path):
+    path = tmp_path / "notes.txt"
+    path.write_text("these are notes, and they are long enough to be no SQLite header " * 20)
+    with pytest.raises(RegistryError, match=r"notes\.txt is not a registry: the file is no SQLite database"):
+        Registry(f"sqlite:///{path}")
+    assert path.read_text().startswith("these are notes")
+
+
+def test_a_missing_folder_is_named(tmp_path: Path):
+    with pytest.raises(RegistryError, match=r"the folder .*/no/where does not exist; create it first"):
+        Registry(f"sqlite:///{tmp_path}/no/where/memalign.db")
+
+
+def test_a_folder_is_no_registry(tmp_path: Path):
+    with pytest.raises(RegistryError, match="it is a folder; name a file in it"):
+        Registry(f"sqlite:///{tmp_path}")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
+def test_a_read_only_folder_is_named(tmp_path: Path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(RegistryError, match="read-only"):
+        Registry(f"sqlite:///{tmp_path}/memalign.db")
+
+
+def test_a_read_only_registry_can_be_read_and_says_that_it_cannot_be_written(path: Path):
+    Registry(f"sqlite:///{path}").create(judge())
+    registry = Registry(f"sqlite:///file:{path}?mode=ro&uri=true")
+    assert registry.load("helpfulness") == judge()
+    with pytest.raises(
+        RegistryError, match=r"cannot write to the registry .*memalign.db: .* read-only; nothing was changed"
+    ):
+        registry.save(judge(model="openai:gpt-5"))
+
+
+def test_a_registry_written_by_a_newer_memalign_says_both_versions(path: Path):
+    Registry(f"sqlite:///{path}").create(judge())
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(
+        RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade memalign"
+    ):
+        Registry(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_row_is_named_and_the_rest_can_be_read(path: Path):
+    registry = Registry(f"sqlite:///{path}")
+    registry.create(judge(memory_of(case("t-1", "ana"))))
+    registry.create(judge(name="tone"))
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", [b"{not json"])
+    connection.commit()
+    connection.close()
+    with pytest.raises(RegistryError, match="a row of kind annotation is damaged"):
+        registry.load("helpfulness")
+    assert registry.load("tone") == judge(name="tone")
+
+
+def test_a_damaged_file_is_no_traceback_of_the_driver(path: Path):
+    registry = Registry(f"sqlite:///{path}")
+    registry.create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(50)))))
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\x07" * (len(data) - 4096)
+    path.write_bytes(data)
+    with pytest.raises(RegistryError):
+        registry.load("helpfulness")
+
+
+def test_somebody_elses_database_keeps_its_tables(tmp_path: Path):
+    path = tmp_path / "app.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE meta (id INTEGER)")
+    connection.commit()
+    Registry(f"sqlite:///{path}").create(judge())
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    connection.close()
+    assert "meta" in names
+    assert all(name == "meta" or name.startswith("memalign_") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("memalign.db", "is not a registry's URL; one looks like sqlite:///memalign.db"),
+        ("sqlite://", "a registry in memory keeps nothing"),
+        ("sqlite:///:memory:", "a registry in memory keeps nothing"),
+        ("postgresql://host/db", "postgresql registries are not supported yet"),
+    ],
+)
+def test_a_url_that_names_no_file_is_refused(url: str, message: str):
+    with pytest.raises(ConfigurationError, match=message):
+        Registry(url)
+
+
+def test_an_error_never_prints_feedback(path: Path):
+    registry = Registry(f"sqlite:///{path}")
+    registry.create(judge())
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE memalign_rows")
+    connection.commit()
+    connection.close()
+    with pytest.raises(MemalignError) as caught:
+        registry.save(judge(memory_of(case("t-1", "ana", says="a secret"))))
+    shown = f"{caught.value} {caught.value.__cause__}"
+    assert "secret" not in shown

@@ -1,0 +1,128 @@
+"""Feedback by what it says, in the head and in every version."""
+
+from __future__ import annotations
+
+import pytest
+
+from memalign import Judge, Registry
+from memalign.align.forget import forget
+from memalign.errors import InputError, UnknownKey
+from memalign.memory import Annotation, Case, Memory
+from memalign.types import Example
+from tests.support.registry import judge
+
+
+def spoken(
+    name: str,
+    inputs: object,
+    *,
+    source: str = "ana",
+    rationale: str | None = None,
+    value: bool | str = True,
+    **meta: str,
+) -> Case:
+    annotation = Annotation(
+        id=name,
+        source=source,
+        value=value,
+        rationale=rationale,
+        meta=meta,
+        state="learned",
+        reason="kept as an example",
+    )
+    return Case(example=Example(id=name, inputs=inputs, outputs="fine"), annotations=(annotation,))
+
+
+CASES = (
+    spoken("t-1", "Please call José Müller"),
+    spoken("t-2", {"people": ["nobody", {"name": "JOSE\u0301 MU\u0308LLER"}]}, source="ben"),
+    spoken("t-3", "hello", rationale="He wrote to jos\u00e9\u00ad  müller again."),
+    spoken("t-4", '{"who": "Jos\\u00e9 M\\u00fcller", "age": 4}'),
+    spoken("t-5", "hello", reviewed_with="José Müller"),
+    spoken("t-6", {"ticket": 471100}),
+    spoken("José Müller 7", "hello"),
+    spoken("t-8", "nothing of this", rationale="Straße"),
+)
+MEMORY = Memory(cases=tuple(sorted(CASES, key=lambda c: c.id)))
+
+
+def without(judge: Judge, *keys: str) -> Judge:
+    return judge.replace(memory=forget(judge.memory, keys))
+
+
+def test_a_text_is_found_in_any_spelling_and_place() -> None:
+    assert MEMORY.matching("josé müller") == {
+        "José Müller 7@ana": ("id",),
+        "t-1@ana": ("inputs",),
+        "t-2@ben": ("inputs",),
+        "t-3@ana": ("rationale",),
+        "t-4@ana": ("inputs",),
+        "t-5@ana": ("meta",),
+    }
+    assert set(MEMORY.matching("JOSÉ\nMÜLLER", source="ben")) == {"t-2@ben"}
+    assert set(MEMORY.matching("4711")) == {"t-6@ana"}
+    assert set(MEMORY.matching("STRASSE")) == {"t-8@ana"}
+    assert MEMORY.matching("not there") == {}
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "\u200b"])
+def test_an_empty_text_matches_nothing_and_says_so(text: str) -> None:
+    with pytest.raises(InputError, match="empty"):
+        MEMORY.matching(text)
+
+
+def test_a_text_is_erased_from_versions_that_alone_still_hold_it(registry: Registry) -> None:
+    registry.create(judge(MEMORY))
+    registry.update("helpfulness", lambda head: without(head, "t-1@ana", "t-3@ana"))
+    found = registry.matching("helpfulness", "josé müller")
+    assert set(found) == set(MEMORY.matching("josé müller"))
+    receipt = registry.erase("helpfulness", matching="josé müller", rederive=False)
+    assert set(receipt.keys) == set(found)
+    assert registry.matching("helpfulness", "josé müller") == {}
+    assert "ller" not in str(registry.load("helpfulness", 1).memory)
+    assert [version.summary for version in registry.history("helpfulness")][-1] == "6 feedback erased from all versions"
+
+
+def test_a_text_a_source_and_keys_must_all_match(registry: Registry) -> None:
+    registry.create(judge(MEMORY))
+    assert registry.erase("helpfulness", ["t-2"], source="ben", matching="müller", dry_run=True).keys == ("t-2@ben",)
+    with pytest.raises(UnknownKey, match="t-1"):
+        registry.erase("helpfulness", ["t-1"], source="ben", matching="müller", dry_run=True)
+    with pytest.raises(UnknownKey, match="'t-8' with this text"):
+        registry.erase("helpfulness", ["t-8"], matching="müller")
+
+
+def test_a_text_that_is_nowhere_is_not_repeated_by_the_error(registry: Registry) -> None:
+    registry.create(judge(MEMORY))
+    for source in (None, "ben"):
+        with pytest.raises(UnknownKey) as lost:
+            registry.erase("helpfulness", source=source, matching="Secret Name")
+        assert "Secret" not in str(lost.value)
+        assert "with this text" in str(lost.value)
+    assert len(registry.history("helpfulness")) == 1
+
+
+def test_a_case_of_the_same_id_is_searched_in_the_versions_in_which_a_annotation_stood_beside_it(
+    registry: Registry,
+) -> None:
+    registry.create(judge(Memory(cases=(spoken("t-1", "old José"),))))
+    registry.update("helpfulness", lambda head: without(head, "t-1@ana"))
+    fresh = Memory(cases=(spoken("t-1", "something new", source="ben"),))
+    registry.save(judge(fresh))
+    assert set(registry.matching("helpfulness", "josé")) == {"t-1@ana"}
+    assert set(registry.matching("helpfulness", "something new")) == {"t-1@ben"}
+
+
+def test_cases_are_locked_by_a_version_of_its_own(registry: Registry) -> None:
+    registry.create(judge(MEMORY))
+    assert registry.lock("helpfulness", "t-1").memory.locks == ("t-1",)
+    assert registry.lock("helpfulness", "t-1").memory.locks == ("t-1",)
+    assert registry.lock("helpfulness", "t-1", unlock=True).memory.locks == ()
+    assert [(each.action, each.summary) for each in registry.history("helpfulness")[1:]] == [
+        ("lock", "locks changed"),
+        ("lock", "locks changed"),
+    ]
+    changed = registry.diff("helpfulness", 1, 2)
+    assert [(each.name, each.before, each.after) for each in changed.settings] == [("locks", [], ["t-1"])]
+    with pytest.raises(UnknownKey):
+        registry.lock("helpfulness", "t-9")

@@ -1,0 +1,260 @@
+"""Stopped after any statement, the registry opens at the last committed version, and that one is whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign import Registry
+from memalign.align import edit_guideline, lock, set_policy
+from memalign.align.forget import forget
+from tests.support import killing
+from tests.support.invariants import check_memory
+from tests.support.learning import words_in
+from tests.support.registry import (
+    Stopped,
+    all_versions,
+    bytes_of,
+    case,
+    intact,
+    judge,
+    memory_of,
+    models,
+    optimizer,
+    row,
+    stopping,
+)
+from tests.support.world import said
+
+MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
+
+STEPS: dict[str, Callable[[Registry], Any]] = {
+    "create": lambda registry: registry.create(judge(MEMORY, name="another")),
+    "save": lambda registry: registry.save(judge(memory_of(case("t-1", "ana"), case("t-9", "eva")))),
+    "rollback": lambda registry: registry.rollback("helpfulness", 1),
+    "erase": lambda registry: registry.erase("helpfulness", ["t-2"], rederive=False),
+    "delete": lambda registry: registry.delete("helpfulness"),
+}
+
+
+@pytest.fixture
+def made(path: Path) -> Path:
+    registry = Registry(f"sqlite:///{path}")
+    registry.create(judge(MEMORY))
+    registry.save(judge(forget(MEMORY, ["t-1@ana"])), action="unalign")
+    return path
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_stopped_before_any_statement_it_is_as_before_or_as_after(made: Path, name: str):
+    def state(registry: Registry) -> list[Any]:
+        return [(s.name, all_versions(registry, s.name), registry.ledger(s.name)) for s in registry.list()]
+
+    url = f"sqlite:///{made}"
+    before = state(Registry(url))
+    done = made.with_name("done.db")
+    shutil.copy(made, done)
+    STEPS[name](Registry(f"sqlite:///{done}"))
+    after = [names for names, *_ in state(Registry(f"sqlite:///{done}"))]
+    committed = 0
+    for statement in range(1, 200):
+        copy = made.with_name("copy.db")
+        shutil.copy(made, copy)
+        registry = Registry(f"sqlite:///{copy}")
+        try:
+            with stopping(registry, statement):
+                STEPS[name](registry)
+            break  # it ran through: every statement was stopped once
+        except Stopped:
+            opened = Registry(f"sqlite:///{copy}")
+            assert intact(copy)
+            if state(opened) == before:
+                assert committed == 0, "what was committed once stays committed"
+                STEPS[name](opened)  # and it can be done again
+            else:
+                committed += 1
+                assert [names for names, *_ in state(opened)] == after
+    else:
+        pytest.fail("it never ran through")
+    assert statement > 4
+
+
+def test_stopped_in_an_align_nothing_is_learned_or_all_of_it(path: Path):
+    chat, embedding = models()
+    url = f"sqlite:///{path}"
+    rows = [row("t-1", "ana", "too cold"), row("t-2", "bob", "too long")]
+    Registry(url).create(judge(model=chat, embedding_model=embedding))
+    for statement in range(1, 100):
+        registry = Registry(url, models=[chat, embedding])
+        try:
+            with stopping(registry, statement):
+                registry.align("helpfulness", rows, optimizer=optimizer(chat, embedding))
+        except Stopped:
+            assert intact(path)
+            assert len(Registry(url).history("helpfulness")) == 1
+        else:
+            break
+    assert statement > 6
+    learned = Registry(url).load("helpfulness").memory
+    assert {annotation.state for annotation in learned.annotations()} == {"learned"}
+    assert len(learned.semantic) == 2
+
+
+def test_a_registry_whose_creation_was_stopped_is_created_by_the_next(tmp_path: Path):
+    from memalign.registry.database import Database
+
+    path = tmp_path / "new.db"
+    original = Database._create
+
+    def stopped(self: Database, connection: Any) -> None:
+        original(self, connection)
+        raise Stopped
+
+    Database._create = stopped  # type: ignore[method-assign]
+    try:
+        with pytest.raises(Stopped):
+            Registry(f"sqlite:///{path}")
+    finally:
+        Database._create = original  # type: ignore[method-assign]
+    assert Registry(f"sqlite:///{path}").list() == ()
+
+
+KILLED = textwrap.dedent(
+    """
+    import os, sys
+    from sqlalchemy import event
+    from memalign import Registry
+    path, statement, step = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    registry = Registry(f"sqlite:///{path}")
+    count = 0
+    def tick(*_):
+        global count
+        count += 1
+        if count == statement:
+            os._exit(9)
+    event.listen(registry._database.engine, "after_cursor_execute", tick)
+    event.listen(registry._database.engine, "commit", tick)
+    if step == "erase":
+        registry.erase("helpfulness", ["t-2"], rederive=False)
+    else:
+        registry.rollback("helpfulness", 1)
+    """
+)
+
+
+@pytest.mark.parametrize(("step", "statement"), [("erase", 12), ("rollback", 7)])
+def test_a_killed_process_leaves_the_last_committed_version(made: Path, step: str, statement: int):
+    before = all_versions(Registry(f"sqlite:///{made}"))
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(made), str(statement), step], check=False)
+    assert killed.returncode == 9
+    opened = Registry(f"sqlite:///{made}")  # rolls the journal back, if one was left
+    assert all_versions(opened) == before
+    assert intact(made)
+
+
+# -- a memory with everything in it: doubles, contradictions, a locked case, a rule left out, rules beyond the budget ---
+
+LEARNING: dict[str, Callable[[Registry], Any]] = {
+    "align": lambda registry: registry.align(killing.NAME, [*killing.BATCHES[1], *killing.BATCHES[2]]),
+    "unalign": lambda registry: registry.unalign(killing.NAME, "t-a"),
+    "erase": lambda registry: registry.erase(killing.NAME, ["t-s"]),
+    "rollback": lambda registry: registry.rollback(killing.NAME, 2),
+    "lock": lambda registry: registry.update(killing.NAME, lambda judge: lock(judge, "t-held", unlock=True)),
+    "edit": lambda registry: registry.update(
+        killing.NAME, lambda judge: edit_guideline(judge, "G1", by="dora", text="Mind the tone.", pinned=True)
+    ),
+    "policy": lambda registry: registry.update(killing.NAME, lambda judge: set_policy(judge, authority=["cleo"])),
+}
+
+
+def opened(path: Path) -> Registry:
+    return Registry(f"sqlite:///{path}", models=killing.models(killing.world()))
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("learned") / "learned.db"
+    killing.create(path)
+    registry = opened(path)
+    registry.align(killing.NAME, [*killing.BATCHES[0], said("f", killing.HARM, by="fay", value=None)])
+    memory = registry.load(killing.NAME).memory
+    assert {relation.verdict for relation in memory.relations} == {"same", "contradicts"}
+    assert {guideline.status for guideline in memory.guidelines} == {"active", "demoted", "superseded", "retired"}
+    return path
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_stopped_anywhere_in_learning_or_forgetting_the_last_committed_version_is_whole(
+    learned: Path, tmp_path: Path, name: str
+) -> None:
+    copy = tmp_path / "copy.db"
+    shutil.copy(learned, copy)
+    before = all_versions(opened(copy), killing.NAME)
+    LEARNING[name](opened(copy))
+    after = all_versions(opened(copy), killing.NAME)
+    assert len(after) > len(before)
+    seen: set[int] = set()
+    for statement in range(1, 300):
+        shutil.copy(learned, copy)
+        registry = opened(copy)
+        try:
+            with stopping(registry, statement):
+                LEARNING[name](registry)
+            break
+        except Stopped:
+            assert intact(copy)
+            left = opened(copy)
+            found = all_versions(left, killing.NAME)
+            seen.add(len(found))
+            if len(found) == len(before):
+                assert {n: one.memory for n, one in found.items()} == {n: one.memory for n, one in before.items()}
+            else:
+                # All of it, or (an erasure whose survivors are learned again) all but what another align does.
+                again = left.align(killing.NAME).judge
+                assert again.memory.hash == after[max(after)].memory.hash
+                if name == "erase":
+                    assert "word777" not in words_in(bytes_of(copy).decode("latin-1"))
+            for one in found.values():
+                check_memory(one)
+            assert sorted(v.key for v in found[max(found)].memory.annotations()) in (
+                sorted(v.key for v in before[max(before)].memory.annotations()),
+                sorted(v.key for v in after[max(after)].memory.annotations()),
+            ), "feedback is there whole or not at all"
+    else:
+        pytest.fail("it never ran through")
+    assert statement > 5
+    assert len(before) in seen
+
+
+def killed(folder: Path, seeds: range) -> None:
+    killing.create(folder / "made.db")
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.support.killing", str(folder / "made.db"), *map(str, seeds)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root)},
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.stdout.strip().endswith(f"{len(seeds)} killed, 0 failures")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_killed_at_random_moments_the_registry_holds_what_was_committed_and_no_more(tmp_path: Path) -> None:
+    killed(tmp_path, range(8))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_killed_at_fifty_more(tmp_path: Path) -> None:
+    killed(tmp_path, range(8, 58))

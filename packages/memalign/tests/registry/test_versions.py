@@ -1,0 +1,273 @@
+"""Judges and their versions: kept, listed, compared, rolled back."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+from annotated_types import Ge, Le
+from hypothesis import given, settings
+from sqlalchemy import event
+
+from memalign import Judge, MemalignError, Memory, Registry
+from memalign.align import write_guideline
+from memalign.align.forget import forget
+from memalign.errors import InputError, JudgeExists, JudgeNotFound, VersionConflict
+from memalign.memory import Annotation, Case, Shard, Tombstone
+from memalign.types import Example
+from tests.support.registry import case, judge, memories, memory_of, models, row_count
+
+replace = msgspec.structs.replace
+CASES = (case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Registry:
+    return Registry(f"sqlite:///{tmp_path_factory.mktemp('registry')}/scratch.db")
+
+
+@given(memory=memories())
+@settings(max_examples=12)
+def test_a_judge_comes_back_from_the_registry_as_it_went_in(scratch: Registry, memory: Memory):
+    kept = judge(memory, model="openai:gpt-4.1-mini", retrieval_k=3, parameters={"temperature": 0.5, "seed": 7})
+    scratch.create(kept)
+    loaded = scratch.load("helpfulness")
+    scratch.delete("helpfulness")
+    assert loaded == kept
+    assert loaded.memory.hash == kept.memory.hash
+    assert [list(c.example.content) for c in loaded.memory.cases] == [list(c.example.content) for c in memory.cases]
+
+
+@given(first=memories(), second=memories())
+@settings(max_examples=8)
+def test_every_version_stays_what_it_was_and_can_be_rolled_back_to(scratch: Registry, first: Memory, second: Memory):
+    scratch.create(judge(first))
+    number = scratch.save(judge(second))
+    loaded = scratch.load("helpfulness", 1).memory, scratch.load("helpfulness").memory
+    restored = scratch.rollback("helpfulness", 1).memory
+    after = scratch.load("helpfulness").memory, scratch.load("helpfulness", number).memory
+    differs = scratch.diff("helpfulness", 1, scratch.history("helpfulness")[-1].number)
+    scratch.delete("helpfulness")
+    # Numbers of guidelines that were given once stay given.
+    second = replace(second, next_guideline=max(first.next_guideline, second.next_guideline))
+    assert loaded == (first, second)
+    assert restored.hash == first.hash
+    assert restored == replace(first, next_guideline=max(first.next_guideline, second.next_guideline))
+    assert after == (restored, second)
+    assert not differs
+
+
+@pytest.mark.parametrize(
+    "value_type",
+    [bool, str, Literal["A or B", "tie-"], Annotated[int, Ge(1), Le(5)], Annotated[float, Ge(-0.123456789), Le(1)]],
+)
+def test_every_value_type_survives_the_registry(registry: Registry, value_type: object):
+    registry.create(judge(feedback_value_type=value_type))
+    assert registry.load("helpfulness").value_type == judge(feedback_value_type=value_type).value_type
+
+
+def test_fields_keep_the_order_in_which_they_were_written(registry: Registry):
+    example = Example(id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x")
+    annotation = Annotation(id="t-1", source="ana", value=True)
+    registry.create(judge(Memory(cases=(Case(example=example, annotations=(annotation,)),))))
+    loaded = registry.load("helpfulness").memory.cases[0].example
+    assert str(loaded.inputs) == str(example.inputs)  # prompts show this order, so their bytes depend on it
+
+
+def test_saving_what_is_there_already_adds_no_version(registry: Registry):
+    kept = judge(memory_of(*CASES))
+    assert registry.save(kept) == 1
+    assert registry.save(kept) == 1
+    assert registry.save(kept.replace(model="openai:gpt-5")) == 2
+    assert len(registry.history("helpfulness")) == 2
+
+
+def test_a_version_that_adds_one_annotation_adds_a_handful_of_rows(registry: Registry, path: Path):
+    many = [case(f"t-{n:03d}", "ana") for n in range(100)]
+    registry.create(judge(memory_of(*many)))
+    before = row_count(path)
+    grown = memory_of(*many, case("t-050", "ana", "bob"))  # the last one of an id counts, as a dict of cases would
+    cases = {c.id: c for c in grown.cases}
+    first = registry.load("helpfulness").memory
+    registry.save(
+        judge(
+            replace(
+                first, cases=tuple(cases[n] for n in sorted(cases)), shards=(*first.shards, Shard(keys=("t-050@bob",)))
+            )
+        )
+    )
+    assert row_count(path) - before == 2  # the annotation and its shard
+
+
+def test_taking_out_a_shard_in_the_middle_rewrites_no_other(registry: Registry, path: Path):
+    memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
+    registry.create(judge(memory))
+    before = row_count(path)
+    registry.save(judge(forget(memory, ["t-030@ana"])))
+    assert row_count(path) - before == 1  # the tombstone; the rest only ended
+    moved = replace(memory, shards=(memory.shards[0], Shard(keys=("t-new@ana",)), *memory.shards[1:]))
+    registry.save(judge(memory))
+    before = row_count(path)
+    registry.save(judge(moved))
+    assert row_count(path) - before == 1
+    assert registry.load("helpfulness").memory.shards == moved.shards
+
+
+def test_history_says_what_made_each_version(registry: Registry):
+    registry.create(judge())
+    registry.save(judge(memory_of(*CASES)), action="align", note="first feedback")
+    registry.update("helpfulness", lambda j: j.replace(model="openai:gpt-5"))
+    registry.rollback("helpfulness", 1)
+    lines = [
+        (v.number, v.parent, v.action, v.summary, v.note, v.cases, v.feedback) for v in registry.history("helpfulness")
+    ]
+    assert lines == [
+        (1, None, "create", "created", None, 0, 0),
+        (2, 1, "align", "4 feedback added, 2 guidelines added (G1, G2)", "first feedback", 3, 4),
+        (3, 2, "edit", "model changed", None, 3, 4),
+        (4, 3, "rollback", "back to version 1", None, 0, 0),
+    ]
+    assert not any(v.redacted for v in registry.history("helpfulness"))
+
+
+def test_a_rollback_may_bring_back_unaligned_feedback(registry: Registry):
+    memory = memory_of(*CASES)
+    registry.create(judge(memory))
+    registry.save(judge(forget(memory, ["t-1@ana"])), action="unalign")
+    assert {e.key: e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "withdrawn"
+    registry.rollback("helpfulness", to=1)
+    assert {e.key: e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "learned"
+    assert {e.key: e.state for e in registry.ledger("helpfulness", version=2)}["t-1@ana"] == "withdrawn"
+
+
+def test_a_rollback_gives_no_guidelines_id_a_second_time(registry: Registry):
+    memory = memory_of(*CASES)
+    registry.create(judge(memory_of(CASES[0])))
+    registry.save(judge(memory), action="align")
+    taken = {guideline.id for guideline in memory.guidelines}
+    registry.rollback("helpfulness", 1)
+    written = registry.update("helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana"))
+    assert written.memory.guidelines[-1].id not in taken
+
+
+def test_a_rollback_to_the_head_adds_no_version(registry: Registry):
+    registry.create(judge())
+    registry.rollback("helpfulness", 1)
+    assert len(registry.history("helpfulness")) == 1
+
+
+def test_a_diff_names_what_was_added_removed_reworded_and_settled_otherwise(registry: Registry):
+    before = memory_of(*CASES)
+    after = forget(before, ["t-1@ana"])  # takes G1 along, and leaves t-2@ana pending
+    reworded = replace(
+        after.cases[-1], annotations=(replace(after.cases[-1].annotations[0], rationale="said otherwise"),)
+    )
+    after = replace(after, cases=(*after.cases[:-1], reworded))
+    registry.create(judge(before))
+    registry.save(judge(after, model="openai:gpt-5"))
+    diff = registry.diff("helpfulness", 1, 2)
+    assert [c.key for c in diff.removed] == ["t-1@ana"]
+    assert [c.key for c in diff.states] == ["t-2@ana"]
+    assert [c.key for c in diff.reworded] == ["t-3@bob"]
+    assert [(g.id, g.after) for g in diff.guidelines] == [("G1", None)]
+    assert [(s.name, s.before, s.after) for s in diff.settings] == [("model", None, "openai:gpt-5")]
+    for shown in ("- t-1@ana", "t-2@ana: learned -> pending", "now: False · said otherwise", "- G1 rule number 1"):
+        assert shown in str(diff)
+    assert msgspec.json.decode(msgspec.json.encode(diff.to_dict()))["removed"][0]["key"] == "t-1@ana"
+    assert [c.key for c in registry.diff("helpfulness", 2, 1).added] == ["t-1@ana"]
+
+
+def test_the_list_shows_every_judge_as_its_head_is(registry: Registry):
+    registry.create(judge(name="tone", feedback_value_type="int:1..5", model="openai:gpt-5"))
+    registry.create(judge(name="help"))
+    registry.save(judge(memory_of(*CASES), name="help"))
+    shown = [(j.name, j.versions, j.latest, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()]
+    assert shown == [("help", 2, 2, "bool", None, 3, 2), ("tone", 1, 1, "int:1..5", "openai:gpt-5", 0, 0)]
+
+
+def test_a_deleted_judge_is_gone_and_its_name_is_free(registry: Registry, path: Path):
+    registry.create(judge(memory_of(*CASES)))
+    registry.create(judge(name="other"))
+    rest = registry.delete("helpfulness")
+    assert (rest.name, rest.versions, rest.feedback) == ("helpfulness", 1, 4)
+    assert [j.name for j in registry.list()] == ["other"]
+    assert registry.create(judge()) == 1
+
+
+def test_what_is_not_there_is_named_with_what_is(registry: Registry):
+    with pytest.raises(JudgeNotFound, match="judges: none yet"):
+        registry.load("tone")
+    registry.create(judge())
+    with pytest.raises(JudgeNotFound, match="no judge 'tone' in the registry; judges: helpfulness"):
+        registry.load("tone")
+    with pytest.raises(JudgeNotFound, match="has no version 7; it has version 1"):
+        registry.load("helpfulness", 7)
+    for wrong in (lambda: registry.rollback("helpfulness", 9), lambda: registry.diff("helpfulness", 1, 2)):
+        with pytest.raises(JudgeNotFound):
+            wrong()
+    with pytest.raises(JudgeExists, match="take another name"):
+        registry.create(judge())
+
+
+def test_a_word_of_another_encoding_names_no_judge_and_is_no_note(registry: Registry):
+    registry.create(judge())
+    wrong = b"caf\xe9".decode("utf-8", "surrogateescape")  # as a command line in Latin-1 gives it
+    with pytest.raises(JudgeNotFound, match=r"no judge 'caf\\udce9' in the registry; judges: helpfulness"):
+        registry.load(wrong)
+    changed = judge(memory_of(*CASES))
+    with pytest.raises(InputError, match=r"the note .* is not valid Unicode; write it anew"):
+        registry.save(changed, note=wrong)
+    with pytest.raises(InputError, match=r"the action .* is not valid Unicode; write it anew"):
+        registry.save(changed, action=wrong)
+    assert [version.number for version in registry.history("helpfulness")] == [1], "nothing is half written"
+
+
+def test_a_save_from_an_old_parent_is_refused_when_asked_to_be_safe(registry: Registry):
+    registry.create(judge())
+    registry.save(judge(model="openai:gpt-5"))
+    with pytest.raises(VersionConflict, match="at version 2, no longer at 1"):
+        registry.save(judge(model="openai:gpt-4"), parent=1)
+
+
+def test_a_model_of_ones_own_is_kept_by_name_and_given_back(registry: Registry, path: Path):
+    chat, embedding = models()
+    registry.create(judge(model=chat, embedding_model=embedding))
+    loaded = registry.load("helpfulness")
+    assert (loaded.model, loaded.embedding_model) == ("scripted", "hash:8")
+    again = Registry(f"sqlite:///{path}", models=[chat, embedding]).load("helpfulness")
+    assert again.model is chat
+    assert again.embedding_model is embedding
+
+
+def test_what_cannot_be_kept_is_refused_and_nothing_is_written(registry: Registry):
+    registry.create(judge())
+    bad: list[Judge] = []
+    for name, content in (("t-\ud800", "x"), ("t-1", float("nan")), ("t-1", object())):
+        annotation = Annotation(id=name, source="ana", value=True)
+        bad.append(judge(Memory(cases=(Case(example=Example(id=name, inputs=content), annotations=(annotation,)),))))
+    for one in bad:
+        with pytest.raises(InputError):
+            registry.save(one)
+    assert len(registry.history("helpfulness")) == 1
+
+
+def test_erased_tombstones_and_odd_names_survive_like_the_rest(registry: Registry):
+    memory = Memory(tombstones=(Tombstone(key='ünï 🦆@o\'brien "x"', state="erased"),))
+    registry.create(judge(memory, name='a judge; DROP TABLE "x" --'))
+    assert registry.load('a judge; DROP TABLE "x" --').memory == memory
+    assert issubclass(JudgeNotFound, MemalignError)
+
+
+def test_a_row_that_ends_is_found_by_its_key_however_many_there_are(registry: Registry, path: Path):
+    registry.create(judge(memory_of(*CASES)))
+    asked: list[str] = []
+    event.listen(registry._database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    registry.save(judge(memory_of(*CASES[:2])))
+    (update,) = [statement for statement in asked if statement.startswith("UPDATE memalign_rows")]
+    with closing(sqlite3.connect(path)) as file:
+        plan = file.execute(f"EXPLAIN QUERY PLAN {update}", ("x",) * update.count("?")).fetchall()
+    assert "judge=? AND kind=? AND key=?" in str(plan)  # a thousand of 450,000 took minutes

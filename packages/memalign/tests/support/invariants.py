@@ -1,0 +1,209 @@
+"""What must be true of any judge's memory, at any moment, whatever was done to it before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from memalign import Judge
+from memalign.align.consolidate import consolidate
+from memalign.memory import Memory
+from memalign.memory.guard import guideline_fault, normalised
+from memalign.memory.precedence import ADMISSION, LOCK
+from memalign.prompts.tokens import estimate_tokens
+from memalign.registry.bundle import bundle_of, load_bundle
+from memalign.registry.store import Codec
+from memalign.types import Guideline
+from tests.support.learning import text_of, words_in
+
+STATES = {"learned", "merged", "pending", "disputed", "rejected", "withdrawn", "erased"}
+
+
+def check_memory(judge: Judge) -> None:
+    """All of it; each part says in words what it holds."""
+    memory = judge.memory
+    every_piece_of_feedback_is_in_one_state(memory)
+    everything_named_is_there(memory)
+    guidelines_are_fit_to_be_shown(memory)
+    each_guideline_has_the_status_that_it_should(memory)
+    what_was_taken_back_is_nowhere(memory)
+    no_word_is_where_it_was_not_seen(memory)
+    it_is_settled(memory)
+    it_can_be_kept(judge)
+    for case in memory.cases:
+        left = memory.hiding([case.id])
+        hidden = {annotation.key for annotation in memory.annotations_on(case)}
+        assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
+        assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
+        assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(left, left.guidelines)
+        each_guideline_has_the_status_that_it_should(left)
+
+
+def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
+    ledger = memory.ledger()
+    annotations = {annotation.key: annotation for annotation in memory.annotations()}
+    stones = {stone.key: stone for stone in memory.tombstones}
+    assert not annotations.keys() & stones.keys()
+    assert [entry.key for entry in ledger] == sorted({*annotations, *stones}), "each once, none missing"
+    carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
+    for entry in ledger:
+        assert entry.state in STATES
+        if entry.state in ("merged", "pending", "disputed", "rejected"):
+            assert entry.reason, f"{entry.key} is {entry.state} and nobody is told why"
+        if entry.state in ("merged", "rejected"):
+            assert entry.key in carried
+        if entry.state == "pending":
+            assert entry.key not in carried
+        if entry.state == "learned":
+            assert entry.key in carried or "kept as an example" in entry.reason, f"{entry.key} taught nothing"
+
+
+def everything_named_is_there(memory: Memory) -> None:
+    keys = {annotation.key for annotation in memory.annotations()}
+    placed = [key for shard in memory.shards for key in shard.keys]
+    assert len(placed) == len(set(placed)), "a piece of feedback has one shard"
+    assert set(placed) <= keys
+    assert all(shard.keys for shard in memory.shards)
+    ids = [guideline.id for guideline in memory.guidelines]
+    numbers = [guideline.number for guideline in memory.guidelines]
+    assert numbers == sorted(set(numbers))
+    assert all(number < memory.next_guideline for number in numbers)
+    for guideline in memory.guidelines:
+        assert {*guideline.supported_by, *guideline.exposed_to} <= keys
+        assert {guideline.superseded_by, guideline.overridden_by} <= {None, *ids}
+        by = guideline.status_by or ""
+        if guideline.status == "retired":
+            assert by, f"{guideline.id} is out of force and nobody did it"
+            if by.startswith(LOCK):
+                assert by.removeprefix(LOCK) in memory.locks
+    pairs = [relation.pair for relation in memory.relations]
+    assert len(pairs) == len(set(pairs))
+    for older, newer in pairs:
+        assert {older, newer} <= set(ids)
+        assert int(older[1:]) < int(newer[1:])
+    for name in memory.locks:
+        case = memory.case(name)
+        assert case is not None
+
+
+def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
+    for guideline in memory.guidelines:
+        assert guideline_fault(guideline.text) is None
+        seen = [case for case in memory.cases if any(v.key in guideline.exposed_to for v in case.annotations)]
+        if guideline.origin == "distilled":
+            outputs = [str(case.example.outputs) for case in seen]
+            assert guideline_fault(guideline.text, outputs) is None, "a copy of what was judged is no rule"
+
+
+def meaning_groups(memory: Memory) -> dict[str, frozenset[str]]:
+    """Id → all that say the same, in words or by a verdict, worked out the slow way."""
+    group = {guideline.id: frozenset({guideline.id}) for guideline in memory.guidelines}
+    text = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
+    pairs = [(a, b) for a in group for b in group if a < b and text[a] == text[b]]
+    pairs += [relation.pair for relation in memory.relations if relation.verdict == "same"]
+    for one, other in pairs:
+        if one in group and other in group:
+            both = group[one] | group[other]
+            group.update(dict.fromkeys(both, both))
+    return group
+
+
+def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
+    group = meaning_groups(memory)
+    by_id = {guideline.id: guideline for guideline in memory.guidelines}
+    precedence = [guideline for guideline in memory.guidelines if guideline.status in ("active", "demoted")]
+    for guideline in memory.guidelines:
+        behind = guideline.superseded_by is not None or guideline.overridden_by is not None
+        assert (guideline.status == "superseded") == behind
+        assert guideline.superseded_by is None or guideline.overridden_by is None
+        assert not (guideline.pinned and guideline.status == "demoted"), "what a person pinned is always shown"
+        if guideline.overridden_by is not None:
+            winner = by_id[guideline.overridden_by]
+            assert winner in precedence
+            assert not guideline.pinned or winner.pinned
+            assert contradict(memory, group, guideline.id, winner.id)
+        if guideline.superseded_by is not None and guideline.superseded_by in group[guideline.id]:
+            face = by_id[guideline.superseded_by]
+            assert face.superseded_by is None
+            assert not guideline.pinned or face.pinned or face.status == "retired"
+    roots = [group[guideline.id] for guideline in precedence]
+    assert len(roots) == len(set(roots)), "of those that say the same one is shown"
+    for index, one in enumerate(precedence):
+        for other in precedence[:index]:
+            if contradict(memory, group, one.id, other.id):
+                assert one.pinned, f"{one.id} and {other.id} contradict each other and both stand"
+                assert other.pinned
+    tokens = memory.guideline_tokens
+    if tokens is None:
+        assert not memory.demoted
+    else:
+        cost = sum(estimate_tokens(g.text) + 2 for g in memory.semantic if not g.pinned)
+        pinned = sum(estimate_tokens(g.text) + 2 for g in memory.semantic if g.pinned)
+        assert cost == 0 or cost + pinned <= tokens
+
+
+def contradict(memory: Memory, group: dict[str, frozenset[str]], one: str, other: str) -> bool:
+    """Whether a verdict says so of two in force, or of members of their groups that are not out of force."""
+    out = {g.id for g in memory.guidelines if g.status == "retired"}
+    passed = {g.id for g in memory.guidelines if g.superseded_by is not None and g.superseded_by not in group[g.id]}
+    return group[one] != group[other] and any(
+        relation.verdict == "contradicts"
+        and (set(relation.pair) & group[one] and set(relation.pair) & group[other])
+        and not set(relation.pair) & (out | passed)
+        for relation in memory.relations
+    )
+
+
+def what_was_taken_back_is_nowhere(memory: Memory) -> None:
+    text = text_of(memory, tombstones=False)
+    cases = {case.id for case in memory.cases}
+    for stone in memory.tombstones:
+        assert stone.key not in text, f"{stone.key} was withdrawn and is still named"
+        name = stone.key.rpartition("@")[0]
+        assert name in cases or not re.search(rf"\b{re.escape(name)}\b", text), f"{name} is still named"
+    assert not words_in(msgspec.json.encode(memory.tombstones).decode())
+
+
+def words_of(memory: Memory, guidelines: Iterable[Guideline]) -> set[str]:
+    """The unique words of all feedback that these guidelines were exposed to."""
+    keys = {key for guideline in guidelines for key in guideline.exposed_to}
+    found: set[str] = set()
+    for case in memory.cases:
+        mine = [annotation for annotation in case.annotations if annotation.key in keys]
+        if mine:
+            found.update(words_in(msgspec.json.encode(case.example).decode()))
+        for annotation in mine:
+            found.update(words_in(f"{annotation.rationale} {annotation.value}"))
+    return found
+
+
+def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
+    for guideline in memory.guidelines:
+        leaked = set(words_in(guideline.text)) - words_of(memory, [guideline])
+        assert not leaked, f"{guideline.id} holds {leaked} of feedback that it was not exposed to"
+    for case in memory.cases:
+        if case.pre_alignment and case.pre_alignment.rationale:
+            own = set(words_in(msgspec.json.encode(case.example).decode()))
+            assert set(words_in(case.pre_alignment.rationale)) <= own
+        for annotation in case.annotations:
+            assert not words_in(annotation.reason), "a reason repeats nobody's words"
+    assert all(not words_in(guideline.status_by or "") for guideline in memory.guidelines)
+
+
+def it_is_settled(memory: Memory) -> None:
+    assert memory.settled() == memory, "deciding again changes nothing"
+    assert consolidate(memory) == memory
+    for guideline in memory.guidelines:
+        assert not (guideline.status_by or "").startswith(ADMISSION) or guideline.status == "retired"
+
+
+def it_can_be_kept(judge: Judge) -> None:
+    memory = judge.memory
+    assert msgspec.json.decode(msgspec.json.encode(memory), type=Memory) == memory
+    codec = Codec()
+    kept = codec.memory(codec.memory_contents(memory))
+    assert kept.hash == msgspec.structs.replace(memory, shards=kept.shards).hash
+    assert {shard.keys for shard in kept.shards} == {shard.keys for shard in memory.shards}
+    assert load_bundle(bundle_of(judge)).memory == memory

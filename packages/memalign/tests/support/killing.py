@@ -1,0 +1,198 @@
+"""A process that learns, forgets and erases, and is killed at any moment: `python -m tests.support.killing PATH SEED…`.
+
+For every seed: a copy of the registry, a child that works on it and kills itself with SIGKILL at a moment drawn from
+the seed (before or after a statement, at a commit, inside a model's call), and a look at what is left. Prints what did
+not hold. Children are forked from one process that has imported everything, or each would cost two seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy.dialects.sqlite  # noqa: F401  # before the fork
+from sqlalchemy import event
+
+from memalign import Registry
+from memalign.align import lock
+from memalign.models.base import ChatRequest, Limits
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from tests.support.invariants import check_memory
+from tests.support.learning import prompts_of, words_in
+from tests.support.registry import bytes_of, intact
+from tests.support.world import World, judge_in, labelled, said
+
+NAME = "replies"
+RULES = (
+    "Answer in one short sentence.",
+    "Give the answer in one short sentence only.",
+    "Never answer in one sentence.",
+)
+RELATIONS = {frozenset(RULES[:2]): "same", frozenset(RULES[1:]): "contradicts", frozenset(RULES[::2]): "contradicts"}
+HARM = "Refuse whatever mentions a refund."
+SECRET = "word777 is what nobody may ever read again after today"
+
+
+def world() -> World:
+    """Of its rules two say the same, one contradicts them, and one breaks the locked case."""
+    return World(lambda rules, item: item != "held" or HARM not in rules, relations=RELATIONS)
+
+
+def models(answers: Callable[[ChatRequest], Answer]) -> tuple[ScriptedChatModel, HashEmbedding]:
+    limits = Limits(shard_size=1, concurrency=1, context_tokens=224)  # 28 tokens of guidelines
+    return ScriptedChatModel(answers, limits=limits), HashEmbedding(dim=16)
+
+
+def create(path: Path) -> None:
+    """A registry with a judge that has learned a little, and holds on to one case."""
+    chat, embedding = models(world())
+    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    judge = judge_in(world())[0].replace(model=chat, embedding_model=embedding)
+    registry.create(judge)
+    registry.align(
+        NAME, [*labelled(["held"], True), said("a", RULES[0], value=None), said("s", SECRET, by="eve", value=None)]
+    )
+    registry.update(NAME, lambda judge: lock(judge, "t-held"))
+
+
+BATCHES: tuple[list[dict[str, Any]], ...] = (
+    [said("b", RULES[1], by="ben", value=None), said("c", RULES[2], by="cleo", value=None)],
+    [said("d", HARM, value=None), said("e", "Name the month in full.", value=None)],
+    [said("b", "Mind the date above all else.", by="ben", value=None)],
+)
+
+
+def steps(registry: Registry) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What the process does, each with a name."""
+    yield "first batch", lambda: registry.align(NAME, BATCHES[0])
+    yield "erased", lambda: registry.erase(NAME, ["t-s"])
+    yield "second batch", lambda: registry.align(NAME, BATCHES[1])
+    yield "withdrawn", lambda: registry.unalign(NAME, "t-a")
+    yield "changed", lambda: registry.align(NAME, BATCHES[2])
+    yield "rolled back", lambda: registry.rollback(NAME, 3)
+
+
+def work(path: Path, moment: int, report: Callable[[str], object]) -> int:
+    """Do it all, and be killed at a moment (0: never); the number of moments that there were."""
+    count = 0
+
+    def tick(*_: object) -> None:
+        nonlocal count
+        count += 1
+        if count == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    answers = world()
+
+    def asked(request: ChatRequest) -> Answer:
+        tick()
+        return answers(request)
+
+    chat, embedding = models(asked)
+    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        event.listen(registry._database.engine, name, tick)
+    for name, step in steps(registry):
+        step()
+        report(name)
+    assert "held" in prompts_of(chat)
+    return count
+
+
+def told(path: Path, moment: int) -> tuple[list[str], int]:
+    """What a child that is killed at a moment had finished, and its exit status (the signal, or 0)."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work(path, moment, lambda name: os.write(writing, f"{name}\n".encode()))
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        done = pipe.read().splitlines()
+    return done, os.waitpid(child, 0)[1]
+
+
+def examine(path: Path, done: list[str]) -> None:
+    """What must hold of the registry that a killed process leaves, of which it had said that so much is done."""
+    registry = Registry(f"sqlite:///{path}")
+    assert intact(path)
+    history = registry.history(NAME)
+    assert [info.number for info in history] == list(range(1, len(history) + 1))
+    assert len(history) >= 3 + len(done), (len(history), done)
+    head = registry.load(NAME)
+    for info in history:
+        check_memory(registry.load(NAME, info.number))
+    ledger = {entry.key: entry.state for entry in registry.ledger(NAME)}
+    known = {annotation.key for annotation in head.memory.annotations()}
+    if "rolled back" not in done and not any(info.action == "rollback" for info in history):
+        for name, batch in zip(("first batch", "second batch"), BATCHES, strict=False):
+            keys = {f"{one['id']}@{one['source']}" for one in batch}
+            if name in done:
+                assert keys <= known, "what was committed is there"
+                assert all(ledger[key] != "pending" for key in keys)
+            else:
+                assert keys <= known or keys.isdisjoint(known), "a batch is there whole or not at all"
+    erased = any(info.action == "erase" for info in history)
+    assert erased or "erased" not in done
+    if erased:
+        assert "word777" not in words_in(bytes_of(path).decode("latin-1"))
+        assert "t-s@eve" not in known
+    else:
+        assert "t-s@eve" in known
+    chat, embedding = models(world())
+    opened = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    opened.align(NAME, BATCHES[0])  # and work goes on
+    check_memory(opened.load(NAME))
+
+
+def main(path: str, *seeds: str) -> int:
+    made, copy, failures = Path(path), Path(path).with_name("copy.db"), 0
+    shutil.copy(made, copy)
+    whole, status = told(copy, 0)
+    assert (len(whole), status) == (6, 0), (whole, status)
+    for seed in seeds:
+        for beside in copy.parent.glob("copy.db*"):
+            beside.unlink()
+        shutil.copy(made, copy)
+        moment = random.Random(int(seed)).randrange(1, MOMENTS)
+        done, status = told(copy, moment)
+        if status != signal.SIGKILL:
+            say(f"seed {seed}: moment {moment} was never reached, or it failed ({status})")
+            failures += 1
+            continue
+        # Looked at by a child too: threads of a loop and a fork do not go together.
+        child = os.fork()
+        if child == 0:
+            fine = False
+            try:
+                examine(copy, done)
+                fine = True
+            finally:
+                if not fine:
+                    say(f"seed {seed}, killed at moment {moment} after {done}: {traceback.format_exc()}")
+                os._exit(not fine)
+        failures += os.waitpid(child, 0)[1] != 0
+    say(f"{len(seeds)} killed, {failures} failures")
+    return min(failures, 1)
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+MOMENTS = 240
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

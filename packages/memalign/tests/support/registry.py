@@ -1,0 +1,221 @@
+"""Judges for tests of the registry: built by hand, drawn at random, or aligned by a scripted model."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from sqlalchemy import event
+
+from memalign import Judge, MemAlign, Registry
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
+from memalign.models.base import ChatRequest, Limits
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.types import Example, Guideline
+
+INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
+
+
+def judge(memory: Memory | None = None, **changes: Any) -> Judge:
+    settings: dict[str, Any] = {"name": "helpfulness", "instructions": INSTRUCTIONS, "feedback_value_type": bool}
+    return Judge(**settings | changes, memory=Memory() if memory is None else memory)
+
+
+def case(name: str, *sources: str, says: str = "", **fields: Any) -> Case:
+    """A case on which each of `sources` left a comment of its own."""
+    return Case(
+        example=Example(id=name, inputs=f"question {name}", outputs=f"answer {name}"),
+        annotations=tuple(
+            Annotation(
+                id=name, source=source, value=False, rationale=f"{says or 'comment'} {name} {source}", state="learned"
+            )
+            for source in sorted(sources)
+        ),
+        vector=struct.pack("<4f", *(float(len(name) + n) for n in range(4))),
+        **fields,
+    )
+
+
+def memory_of(*cases: Case, size: int = 2) -> Memory:
+    """A memory in which every `size` pieces of feedback share a shard and a guideline."""
+    ordered = tuple(sorted(cases, key=lambda c: c.id))
+    keys = [annotation.key for one in ordered for annotation in one.annotations]
+    shards = tuple(Shard(keys=tuple(keys[i : i + size])) for i in range(0, len(keys), size))
+    return Memory(
+        cases=ordered,
+        shards=shards,
+        guidelines=tuple(
+            Guideline(id=f"G{n}", text=f"rule number {n}", supported_by=shard.keys, exposed_to=shard.keys)
+            for n, shard in enumerate(shards, 1)
+        ),
+        next_guideline=len(shards) + 1,
+        embedding_model="hash:4",
+    )
+
+
+# -- a scripted expert system ------------------------------------------------------------------------------------------
+
+
+def _answer(request: ChatRequest) -> dict[str, Any]:
+    if request.schema_name == "judgment":
+        return {"rationale": "it answers the question", "value": True}
+    if request.schema_name == "relations":
+        return dict.fromkeys(request.schema["properties"], "unrelated")
+    # One rule for each record, recognisable by the record's own comment and free of its words.
+    comment = next(line for line in request.user.splitlines() if line.startswith("expert's comment"))
+    number = sum(comment.encode()) % 997
+    change = {"action": "ADD", "feedback": ["F1"], "text": f"Follow house rule {number}.", "guideline": ""}
+    return {"changes": [change]}
+
+
+def models() -> tuple[ScriptedChatModel, HashEmbedding]:
+    return ScriptedChatModel(_answer, limits=Limits(shard_size=1)), HashEmbedding(dim=8)
+
+
+def optimizer(chat: ScriptedChatModel, embedding: HashEmbedding) -> MemAlign:
+    return MemAlign(reflection_model=chat, embedding_model=embedding, shard_size=1)
+
+
+def row(name: str, source: str, rationale: str, **fields: Any) -> dict[str, Any]:
+    content = {"inputs": f"question {name}", "outputs": f"answer {name}"}
+    return {"id": name, "source": source, "value": False, "rationale": rationale} | content | fields
+
+
+# -- strategies --------------------------------------------------------------------------------------------------------
+
+text = st.text(st.characters(exclude_categories=()), max_size=30)  # halves of surrogate pairs and NUL included
+name_text = st.text(
+    st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="@"), min_size=1, max_size=8
+)
+names = name_text.filter(lambda name: bool(name.strip()))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=6,
+)
+metas = st.dictionaries(text, json_values, max_size=2)
+states: st.SearchStrategy[Any] = st.sampled_from(["learned", "merged", "pending", "disputed", "rejected"])
+
+
+@st.composite
+def memories(draw: st.DrawFn) -> Memory:
+    """Any memory that the pipeline could leave behind: cases by id, annotations by source, guidelines by number."""
+    cases = []
+    for name in sorted(draw(st.sets(names, max_size=4))):
+        annotations = tuple(
+            Annotation(
+                id=name,
+                source=source,
+                value=draw(st.none() | st.booleans()),
+                rationale=draw(st.none() | text.filter(bool)),
+                meta=draw(metas),
+                state=draw(states),
+                reason=draw(st.sampled_from(["", "timed out", "G1 already says it"])),
+            )
+            for source in sorted(draw(st.sets(names, min_size=1, max_size=3)))
+        )
+        pre_alignment = st.builds(
+            PreAlignmentVerdict, value=st.booleans(), judge=st.just("0123"), rationale=st.none() | text
+        )
+        cases.append(
+            Case(
+                example=Example(
+                    id=name, inputs=draw(json_values.filter(lambda v: v is not None)), outputs=draw(json_values)
+                ),
+                annotations=annotations,
+                pre_alignment=draw(st.none() | pre_alignment),
+                vector=draw(st.none() | st.binary(min_size=8, max_size=8)),
+            )
+        )
+    keys = [annotation.key for one in cases for annotation in one.annotations]
+    size = draw(st.integers(1, 3))
+    shards = tuple(Shard(keys=tuple(keys[i : i + size])) for i in range(0, len(keys), size))
+    guidelines = tuple(
+        Guideline(
+            id=f"G{number}",
+            text=f"rule number {number}",
+            supported_by=shard.keys[:1],
+            exposed_to=shard.keys,
+            pinned=draw(st.booleans()),
+            status=draw(st.sampled_from(["active", "demoted", "retired"])),
+        )
+        for number, shard in enumerate(draw(st.permutations(shards)), 1)
+    )
+    gone = sorted({f"{name}@gone" for name in draw(st.sets(names, max_size=2))} - set(keys))
+    return Memory(
+        cases=tuple(cases),
+        guidelines=guidelines,
+        shards=tuple(draw(st.permutations(shards))),
+        tombstones=tuple(Tombstone(key=key, reason="withdrawn by hand") for key in gone),
+        next_guideline=len(guidelines) + 1,
+        authority=tuple(draw(st.lists(names, max_size=2))),
+        embedding_model=draw(st.none() | st.just("hash:2")),
+    )
+
+
+# -- looking inside ----------------------------------------------------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """The process ends here."""
+
+
+@contextmanager
+def stopping(registry: Registry, statement: int) -> Iterator[None]:
+    """Stop the registry before its n-th statement from now on (1 is the first); a commit counts as one."""
+    count = 0
+
+    def tick(*_: object) -> None:
+        nonlocal count
+        count += 1
+        if count == statement:
+            raise Stopped
+
+    engine = registry._database.engine
+    for name in ("before_cursor_execute", "commit"):
+        event.listen(engine, name, tick)
+    try:
+        yield
+    finally:
+        for name in ("before_cursor_execute", "commit"):
+            event.remove(engine, name, tick)
+
+
+def all_versions(registry: Registry, name: str = "helpfulness") -> dict[int, Judge]:
+    return {version.number: registry.load(name, version.number) for version in registry.history(name)}
+
+
+def row_count(path: Path) -> int:
+    with sqlite3.connect(path) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM memalign_rows").fetchone()
+    connection.close()
+    return int(count)
+
+
+def intact(path: Path) -> bool:
+    connection = sqlite3.connect(path)
+    try:
+        found = connection.execute("PRAGMA integrity_check").fetchone()
+        foreign = connection.execute("PRAGMA foreign_key_check").fetchall()
+    finally:
+        connection.close()
+    return bool(found[0] == "ok" and not foreign)
+
+
+def bytes_of(path: Path) -> bytes:
+    """The bytes of the file and of whatever lies beside it."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
+
+
+def keys_of(one: Judge | Memory) -> set[str]:
+    memory = one.memory if isinstance(one, Judge) else one
+    return {annotation.key for annotation in memory.annotations()}
+
+
+def texts_of(cases: Iterable[Case]) -> list[str]:
+    return [annotation.rationale for one in cases for annotation in one.annotations if annotation.rationale]

@@ -1,0 +1,147 @@
+"""Examples, feedback and usage: what is refused, what is equal, what adds up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Example, Feedback
+from memalign.errors import InputError
+from memalign.types import CONTENT_FIELDS, Guideline, Judgment, Usage, canonical_json, feedback_key
+
+text = st.text(st.characters(exclude_categories=()), max_size=20)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class TestExample:
+    @pytest.mark.parametrize("name", CONTENT_FIELDS)
+    def test_one_content_field_is_enough(self, name: str) -> None:
+        assert Example(id="t-1", **dict[str, Any]({name: "x"})).content == {name: "x"}
+
+    @pytest.mark.parametrize("content", [{}, {"inputs": None}, {"meta": {"a": 1}}])
+    def test_a_case_without_content_is_refused(self, content: dict[str, Any]) -> None:
+        with pytest.raises(InputError, match="'t-1' has no content"):
+            Example(id="t-1", **content)
+
+    @pytest.mark.parametrize("empty", ["", 0, False, [], {}])
+    def test_an_empty_answer_is_an_answer(self, empty: object) -> None:
+        assert Example(id="t-1", outputs=empty).content == {"outputs": empty}
+
+    @pytest.mark.parametrize("bad", ["", "  ", None, 7, "a\nb", "a\rb", "a\0b"])
+    def test_an_id_is_one_line_of_text(self, bad: Any) -> None:
+        with pytest.raises(InputError, match="id"):
+            Example(id=bad, inputs="x")
+
+    def test_equal_content_has_equal_hashes_whatever_the_id_the_extras_and_the_order_of_keys(self) -> None:
+        one = Example(id="a", inputs={"x": 1, "y": [2]}, outputs="z", meta={"team": 1})
+        two = Example(id="b", inputs={"y": [2], "x": 1}, outputs="z")
+        assert one.content_hash == two.content_hash
+        assert one.content_hash != Example(id="a", inputs="z", outputs={"x": 1, "y": [2]}).content_hash
+
+    @given(json_values.filter(lambda value: value is not None))
+    def test_any_json_value_has_a_hash_also_with_half_a_surrogate_pair(self, value: object) -> None:
+        example = Example(id="a", inputs=value)
+        assert len(example.content_hash) == 64
+        assert example == Example(id="a", inputs=value), "the cached hash is no part of the value"
+
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf"), object(), {1, 2}, {(1, 2): 3}, b"bytes"])
+    def test_what_json_cannot_hold_is_refused_with_its_reason(self, bad: object) -> None:
+        with pytest.raises(InputError, match="not a JSON value"):
+            _ = Example(id="a", inputs=bad).content_hash
+
+    def test_a_value_that_holds_itself_is_refused(self) -> None:
+        loop: list[Any] = []
+        loop.append(loop)
+        with pytest.raises(InputError, match="not a JSON value"):
+            canonical_json(loop)
+
+    def test_it_cannot_be_changed(self) -> None:
+        with pytest.raises(AttributeError):
+            Example(id="a", inputs="x").inputs = "y"  # type: ignore[misc]
+
+
+class TestFeedback:
+    def test_it_needs_a_label_or_words(self) -> None:
+        assert Feedback(id="t-1", value=False).key == "t-1@unknown"
+        assert Feedback(id="t-1", rationale="Too cold.", source="ana").key == feedback_key("t-1", "ana")
+        for nothing in (None, "  ", ""):
+            with pytest.raises(InputError, match="value, a rationale or both"):
+                Feedback(id="t-1", rationale=nothing)
+        with pytest.raises(InputError, match="rationale must be text"):
+            Feedback(id="t-1", rationale=5)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("source", ["", " ", "a@b", "a\nb", "\x00", 5])
+    def test_a_source_is_one_line_without_an_at_sign(self, source: Any) -> None:
+        with pytest.raises(InputError, match="source"):
+            Feedback(id="t-1", value=True, source=source)
+
+    @given(
+        st.tuples(text, text.filter(lambda s: "@" not in s)),
+        st.tuples(text, text.filter(lambda s: "@" not in s)),
+    )
+    def test_different_feedback_has_different_keys(self, one: tuple[str, str], other: tuple[str, str]) -> None:
+        assert (feedback_key(*one) == feedback_key(*other)) == (one == other)
+
+    @pytest.mark.parametrize(
+        ("given_as", "kept"),
+        [
+            ("2026-03-01T12:00:00Z", "2026-03-01T12:00:00+00:00"),
+            ("2026-03-01T12:00:00+02:00", "2026-03-01T10:00:00+00:00"),
+            ("2026-03-01 12:00", "2026-03-01T12:00:00+00:00"),
+            ("2026-03-01", "2026-03-01T00:00:00+00:00"),
+            (datetime(2026, 3, 1, tzinfo=UTC), "2026-03-01T00:00:00+00:00"),
+        ],
+    )
+    def test_times_are_kept_in_utc_so_that_text_order_is_time_order(self, given_as: Any, kept: str) -> None:
+        assert Feedback(id="t-1", value=True, created_at=given_as).created_at == kept
+
+    @pytest.mark.parametrize("bad", ["yesterday", "2026-13-01", "", 1767225600])
+    def test_another_time_is_refused(self, bad: Any) -> None:
+        with pytest.raises(InputError, match="not an ISO 8601 time"):
+            Feedback(id="t-1", value=True, created_at=bad)
+
+    @given(
+        st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),  # noqa: DTZ001
+        st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),  # noqa: DTZ001
+    )
+    def test_later_times_sort_later(self, one: datetime, other: datetime) -> None:
+        kept = [str(Feedback(id="t", value=True, created_at=str(each)).created_at) for each in (one, other)]
+        assert (kept[0] < kept[1]) == (one < other)
+
+    def test_its_case_is_there_only_with_content(self) -> None:
+        assert Feedback(id="t-1", value=True).example is None
+        assert Feedback(id="t-1", value=True, inputs="x").example == Example(id="t-1", inputs="x")
+
+
+class TestUsage:
+    def test_usages_add_up_and_an_unknown_cost_stays_unknown(self) -> None:
+        one = Usage(calls=1, input_tokens=10, cached_tokens=4, output_tokens=2, cost=0.5, seconds={"model": 1.0})
+        two = Usage(calls=2, input_tokens=5, output_tokens=1, cost=0.25, seconds={"model": 0.5, "retrieve": 2.0})
+        assert sum([one, two], Usage()) == one + two
+        assert (one + two).seconds == {"model": 1.5, "retrieve": 2.0}
+        assert (one + two).cost == 0.75
+        assert (one + Usage(cost=None)).cost is None
+        assert (Usage(cost=None) + one).cost is None
+        assert Usage().cost == 0.0
+
+    def test_sum_needs_no_start(self) -> None:
+        assert sum([Usage(calls=1), Usage(calls=2)]) == Usage(calls=3)
+
+
+def test_guidelines_are_ordered_by_number_not_by_text() -> None:
+    ids = [Guideline(id=f"G{n}", text="x") for n in (10, 9, 1)]
+    assert [g.id for g in sorted(ids, key=lambda g: g.number)] == ["G1", "G9", "G10"]
+
+
+def test_a_judgment_is_one_json_object_and_comes_back_from_it() -> None:
+    judgment = Judgment(value="A", guideline_ids=("G1",), usage=Usage(cost=None), notes=("x",))
+    assert msgspec.json.decode(msgspec.json.encode(judgment), type=Judgment) == judgment

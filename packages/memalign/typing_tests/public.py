@@ -1,0 +1,83 @@
+"""What a type checker must see of the public surface; mypy reads this file, and nobody runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, assert_type
+
+from annotated_types import Ge, Le
+
+import memalign as ma
+from memalign.errors import InvalidRows, RowError
+from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.types import LedgerState
+from memalign.values import Value
+
+# Every value type is accepted as it is written in Python and as files and flags write it.
+for value_type in (str, Literal["A", "B"], Annotated[int, Ge(1), Le(5)], "int:1..5", "A|B|tie"):
+    ma.Judge(name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=value_type)
+judge = ma.Judge(name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=bool)
+
+assert_type(judge.name, str)
+assert_type(judge.instructions, str)
+assert_type(judge.value_type, ma.ValueType)
+assert_type(judge.memory, ma.Memory)
+assert_type(judge.replace(model="openai:/gpt-4.1-mini"), ma.Judge)
+
+# One judgment, many judgments.
+judgment = judge(inputs="I was charged twice!", outputs="One charge will be reversed.")
+assert_type(judgment, ma.Judgment)
+assert_type(judgment.value, Value | None)
+assert_type(judgment.rationale, str | None)
+assert_type(judgment.confidence, float | None)
+assert_type(judgment.error, str | None)
+assert_type(judgment.guideline_ids, tuple[str, ...])
+assert_type(judgment.usage, ma.Usage)
+assert_type(judgment.usage.cost, float | None)
+assert_type(judgment.usage + judgment.usage, ma.Usage)
+
+examples = [ma.Example(id="e-1", outputs="Sorry to hear that. The charge is reversed.")]
+assert_type(examples[0].inputs, Any)
+assert_type(judge.judge_many(examples, concurrency=32, out="judged.jsonl"), Sequence[ma.Judgment])
+
+
+async def asynchronously() -> None:
+    """The same, awaited."""
+    assert_type(await judge.ajudge(outputs="…"), ma.Judgment)
+    assert_type(await judge.ajudge_many(examples), Sequence[ma.Judgment])
+
+
+# Learning and forgetting.
+feedback = ma.Feedback(id="t-1", outputs="No.", value=False, rationale="Cold.", source="ana")
+assert_type(feedback.key, str)
+assert_type(feedback.example, ma.Example | None)
+result = judge.align([feedback])
+assert_type(result, ma.AlignResult)
+assert_type(judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)), ma.AlignResult)
+assert_type(result.judge, ma.Judge)
+assert_type(result.guidelines, tuple[ma.Guideline, ...])
+assert_type(result.rows[0].state, LedgerState | None)
+assert_type(result.usage, ma.Usage)
+assert_type(result.judge.memory.semantic, tuple[ma.Guideline, ...])
+assert_type(result.judge.unalign("t-1").judge, ma.Judge)
+assert_type(result.judge.unalign(source="ana"), ma.AlignResult)
+
+# Agreement with people.
+evaluation = ma.evaluate(judge, "held_out.jsonl")
+assert_type(evaluation, ma.Evaluation)
+assert_type(ma.compare(evaluation, evaluation), ma.Comparison)
+
+# Models are Protocols: ours, the fakes and anything of the same shape.
+chat: ChatModel = ScriptedChatModel([{"rationale": "Kind.", "value": True}])
+embedding: EmbeddingModel = HashEmbedding()
+assert_type(resolve(None), ChatModel)
+assert_type(resolve_embedding("openai:text-embedding-3-small"), EmbeddingModel)
+ma.Judge(name="n", instructions="{{ outputs }}", feedback_value_type=bool, model=chat, embedding_model=embedding)
+
+# Errors carry what a program needs.
+try:
+    judge.align("feedback.jsonl")
+except InvalidRows as error:
+    rows: Sequence[RowError] = error.rows
+    assert_type(rows[0].line, int)

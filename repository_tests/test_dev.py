@@ -1,0 +1,110 @@
+"""Statements about the set-up script: quick the second time, and clear when it cannot go on."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DEV = Path(__file__).resolve().parent.parent / "dev.py"
+
+
+@pytest.fixture
+def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """dev.py over an empty checkout, whose environment claims to be this very Python."""
+    spec = importlib.util.spec_from_file_location("dev_under_test", DEV)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    locks = {kind: tmp_path / f"{kind}.txt" for kind in ("runtime", "dev")}
+    packages = [tmp_path / "packages" / name for name in ("one", "two")]
+    for folder in packages:
+        folder.mkdir(parents=True)
+    for lock in [*locks.values(), *(folder / "pyproject.toml" for folder in packages)]:
+        lock.write_text("one==1 --hash=sha256:00\n", "utf-8")
+    monkeypatch.setattr(module, "PACKAGES", packages)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(module, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(module, "STAMP", tmp_path / "stamp.txt")
+    monkeypatch.setattr(module, "LOCKS", locks)
+    return module
+
+
+@pytest.fixture
+def installs(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that pip would have been given."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr(dev, "_install", commands.append)
+    monkeypatch.setattr(dev, "_make_venv", lambda: None)
+    return commands
+
+
+def test_a_second_run_installs_nothing(dev: ModuleType, installs: list[list[str]]) -> None:
+    dev.prepare("runtime")
+    assert len(installs) == 2
+    dev.prepare("runtime")
+    assert len(installs) == 2
+
+
+def test_the_tools_environment_is_good_for_the_demo_too(dev: ModuleType, installs: list[list[str]]) -> None:
+    dev.prepare("dev")
+    dev.prepare("runtime")
+    assert len(installs) == 2
+
+
+def test_the_demos_environment_is_not_enough_for_the_tests(dev: ModuleType, installs: list[list[str]]) -> None:
+    dev.prepare("runtime")
+    dev.prepare("dev")
+    assert len(installs) == 4
+
+
+@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt", "packages/two/pyproject.toml"])
+def test_a_changed_lock_or_project_is_installed_again(
+    dev: ModuleType, installs: list[list[str]], tmp_path: Path, name: str
+) -> None:
+    dev.prepare("dev")
+    (tmp_path / name).write_text("two==2 --hash=sha256:00\n", "utf-8")
+    dev.prepare("dev")
+    assert len(installs) == 4
+
+
+def test_an_install_that_was_stopped_does_not_look_finished(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(command: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    dev.STAMP.write_text("old dev", "utf-8")
+    monkeypatch.setattr(dev, "_install", stopped)
+    monkeypatch.setattr(dev, "_make_venv", lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        dev.prepare("dev")
+    assert not dev.STAMP.exists()
+
+
+def test_what_pip_said_is_shown_in_full_when_it_fails(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    script = "import sys; print('Collecting one==1'); print('no space left', file=sys.stderr); sys.exit(1)"
+    with pytest.raises(SystemExit, match="pip failed"):
+        dev._install([sys.executable, "-c", script])
+    out = capsys.readouterr().out
+    assert "Collecting one==1" in out
+    assert "no space left" in out
+
+
+def test_a_python_without_venv_is_told_what_to_install(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev, "PYTHON", tmp_path / "nothing")
+    monkeypatch.setattr(dev.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit, match="apt install python3"):
+        dev.prepare("runtime")
+
+
+def test_an_unknown_command_is_wrong_use_and_names_the_known_ones() -> None:
+    done = subprocess.run([sys.executable, str(DEV), "dmeo"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "demo, test, lint" in done.stdout
