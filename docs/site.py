@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script beside the pages, of no package
-"""Build the documentation's site: `python docs/site.py` writes build/site, strictly.
+"""Build the documentation's site: `python docs/site.py` writes build/site, strictly. With `serve` it is shown instead.
 
 The pages are staged in build/docs first, for two reasons. The command line's reference is made from the commands by
 Typer's own generator and is no file of the repository. And pages link to examples and raw results, which are no pages:
@@ -49,8 +49,10 @@ An error is then `{"error": {"type": …, "message": …}}`, with `rows` where r
 def main(arguments: list[str]) -> int:
     """Stage the pages, build the site, and give the builder's exit code."""
     parser = argparse.ArgumentParser(prog="docs/site.py", description="Build the documentation's site into build/site.")
-    parser.add_argument("--serve", action="store_true", help="serve the staged pages instead of building them")
-    serve = parser.parse_args(arguments).serve
+    parser.add_argument(
+        "what", nargs="?", choices=("build", "serve"), default="build", help="serve shows the pages in a browser"
+    )
+    serve = parser.parse_args(arguments).what == "serve"
     missing = [name for name in ("zensical", "mkdocstrings_handlers.python", "memalign") if not _found(name)]
     if missing:
         sys.stderr.write(f"not installed: {', '.join(missing)}; python3 dev.py docs sets everything up\n")

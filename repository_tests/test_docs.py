@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from memalign_bench.config import Config, load_config
+from memalign_bench.data.folder import load_folder
 from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -279,6 +281,22 @@ def test_only_marked_blocks_are_run(tmp_path: Path) -> None:
 def test_a_sentence_is_counted_without_code_tables_and_lists_of_links() -> None:
     text = "# A heading\n\nOne `two three` [four five](x.md). Six.\n\n| a | b |\n|---|---|\n\n[a](b.md) · [c](d.md)\n\n```sh\nx\n```\n"
     assert [[words(each) for each in sentences(said)] for said in prose(text)] == [[4, 1]]
+
+
+@pytest.mark.skipif("methods" not in Config.__struct_fields__, reason="the benchmark still has its older words")
+def test_the_files_of_a_benchmark_on_its_page_are_files_of_a_benchmark(tmp_path: Path) -> None:
+    page = (DOCS / "how-to/benchmark.md").read_text("utf-8")
+    tasks, run = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "run.toml").write_text(run, "utf-8")
+    config = load_config(tmp_path / "run.toml")
+    shown = {name for name in Config.__struct_fields__ if re.search(rf"^\[?{name}\b", run, re.MULTILINE)}
+    assert shown == set(Config.__struct_fields__) - {"folder"}, "every setting is on the page"
+    (folder := tmp_path / str(config.data)).mkdir()
+    (folder / "tasks.toml").write_text(tasks, "utf-8")
+    row = {"id": "1", "source": "ana", "inputs": "Where is it?", "outputs": "Here.", "value": "send"}
+    (folder / "replies.jsonl").write_text(json.dumps(row), "utf-8")
+    (task,) = load_folder(folder, config.tasks)
+    assert (task.name, task.category, task.licence) == ("replies", "tone", "CC-BY-4.0")
 
 
 def test_the_public_surface_runs_as_it_is_promised(reader: Any) -> None:
