@@ -15,7 +15,7 @@ from memalign.content import check_fields
 from memalign.errors import ConfigurationError, InputError
 from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.instructions import checked_instructions, named_fields
-from memalign.judge.parameters import SAID_BESIDE, checked_parameters
+from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
 from memalign.judge.prepare import Prepared, budget_of, prepare
 from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
@@ -137,7 +137,7 @@ class Judge:
             "value_type": self.value_type.spec,
             "model": self.model_name,
             "retrieval_k": self.retrieval_k if self.memory else None,  # nothing to retrieve, nothing to tell apart
-            "parameters": dict(self.parameters),
+            "parameters": {FIRST_NAMES.get(key, key): value for key, value in self.parameters.items()},
             "memory": self.memory.hash,
         }
         # Left out where it finds nothing or is the usual one: fingerprints of such judges are older than this part.
