@@ -71,10 +71,9 @@ def _size_at(url: str, headers: dict[str, str]) -> int | None:
 
     answer = get_session().head(url, headers=headers, timeout=10, follow_redirects=False)
     if answer.status_code >= HTTPStatus.BAD_REQUEST:
-        hf_raise_for_status(answer)
-    told = answer.headers.get("x-linked-size") or (
-        "" if answer.is_redirect else answer.headers.get("content-length", "")
-    )
+        raise DownloadFailed(f"{answer.status_code} {answer.reason_phrase}", answer.status_code)
+    length = "" if answer.is_redirect else answer.headers.get("content-length")
+    told = answer.headers.get("x-linked-size") or length or ""
     return int(told) if told.isdigit() else None
 
 
