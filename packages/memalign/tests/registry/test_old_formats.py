@@ -152,8 +152,8 @@ def test_every_version_is_the_same_judge_with_the_same_prompts(
     registry = opened(path)
     for number, old in RECORDED["facts"][judge].items():
         facts = facts_of(registry.load(judge, int(number)), old["prompts"])
-        old = today(old) | {"prompts": old["prompts"], "corrective": sorted(today(old["corrective"]))}
-        assert differences({name: part for name, part in old.items() if name in facts}, facts, number) == []
+        known = today(old) | {"prompts": old["prompts"], "corrective": sorted(today(old["corrective"]))}
+        assert differences({name: part for name, part in known.items() if name in facts}, facts, number) == []
     last = registry.load(judge).memory
     memory = as_json(
         msgspec.structs.replace(last, cases=tuple(msgspec.structs.replace(case, vector=None) for case in last.cases))
