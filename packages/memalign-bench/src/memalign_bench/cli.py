@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -22,7 +22,6 @@ from memalign_bench.attack_command import attack
 from memalign_bench.old_names import flags_of_today
 
 if TYPE_CHECKING:
-    import click
     from rich.table import Table
 
     from memalign_bench.config import Config
@@ -37,7 +36,8 @@ _NOTES = 20
 class _Command(TyperCommand):
     """A command that takes the flags of earlier versions too."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments under today's names."""
         return super().parse_args(ctx, flags_of_today(args))
 
 
