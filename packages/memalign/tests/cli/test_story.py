@@ -76,7 +76,7 @@ def test_an_evaluation_says_how_many_cases_were_seen(memalign: Run, aligned: str
 
 
 def test_two_judges_are_compared_on_the_same_cases(memalign: Run, aligned: str, held_out: Path) -> None:
-    compared = memalign("evaluate", aligned, held_out, "--against", "bare", "--json")
+    compared = memalign("evaluate", aligned, held_out, "--against", "zero-shot", "--json")
     assert compared.code == 0
     assert compared.json["seen"] == 1
     assert compared.json["base"]["seen"] == 0
@@ -86,7 +86,7 @@ def test_two_judges_are_compared_on_the_same_cases(memalign: Run, aligned: str, 
     assert "tone version 1, and then version 2:" in human.out
     wrong = memalign("evaluate", aligned, held_out, "--against", "yesterday")
     assert wrong.code == 2
-    assert "bare" in wrong.err
+    assert "zero-shot" in wrong.err
 
 
 def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned: str) -> None:
@@ -129,7 +129,7 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
     back = memalign("rollback", aligned, "1")
     assert "tone is version 3 now, as version 1 was" in back.out
     assert memalign("show", aligned, "--json").json["feedback"] == 0
-    assert "is so already" in memalign("rollback", aligned, "3").out
+    assert "nothing changed" in memalign("rollback", aligned, "3").out
 
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path) -> None:
@@ -270,11 +270,11 @@ def test_the_version_that_is_named_is_the_one_that_judged(
 def test_a_comparison_names_what_failed_on_either_side(
     memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
 ) -> None:
-    def fails_once_bare(body: dict[str, Any]) -> Answer:
+    def fails_once_zero_shot(body: dict[str, Any]) -> Answer:
         taught = RULE[:40] in system_of(body)
         return bad_request("no") if not taught and "Lovely shop" in user_of(body) else answer(body)
 
-    endpoint.answer = fails_once_bare
+    endpoint.answer = fails_once_zero_shot
     ran = memalign("evaluate", aligned, held_out, "--against", "bare")
     assert ran.code == 1
     assert "failed: h-2: ModelRejected" in ran.err
@@ -282,7 +282,7 @@ def test_a_comparison_names_what_failed_on_either_side(
 
 def test_an_import_that_changes_nothing_says_so(memalign: Run, aligned: str) -> None:
     memalign("export", aligned, "-o", "bundle.json")
-    assert "so already, version 2" in memalign("import", "bundle.json").out
+    assert "nothing changed: tone is still version 2" in memalign("import", "bundle.json").out
     assert "imported tone as version 3" not in memalign("import", "bundle.json").out
 
 
