@@ -7,7 +7,7 @@ python3 dev.py test [--slow] [PYTEST ARGS]
 python3 dev.py lint               set up, then every check without the tests
 python3 dev.py run COMMAND...     set up, then a command inside the environment, such as `run memalign --help`
 python3 dev.py lock [--upgrade]   refresh requirements/*.txt after a change of pyproject.toml
-python3 dev.py docs               write docs/cli.md again
+python3 dev.py docs [serve]       set up, then build the documentation into build/site, or serve it
 
 Everything is installed into .venv beside this file, from requirements/*.txt, where each package has its hash. A second
 run finds it installed and goes straight on. pip's own settings (index, mirror, proxy, certificates) are honoured.
@@ -31,6 +31,7 @@ EXE = ".exe" if os.name == "nt" else ""
 PYTHON = BIN / f"python{EXE}"
 STAMP = VENV / "memalign-installed.txt"
 LOCKS = {"runtime": ROOT / "requirements" / "runtime.txt", "dev": ROOT / "requirements" / "dev.txt"}
+PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench")]
 OLDEST = (3, 11)
 
 
@@ -113,14 +114,15 @@ def checks() -> list[str]:
         "import rooms": [str(BIN / f"lint-imports{EXE}"), "--no-logo"],
         "mypy, with typing_tests": [*python, "mypy"],
         "locked packages fit together": [*python, "pip", "check"],
+        "documentation": [str(PYTHON), "docs/site.py"],
     }
     return [name for name, command in commands.items() if step(name, command) != 0]
 
 
 def docs(arguments: list[str]) -> int:
-    """Write the command line's reference again from its own help."""
+    """Build the documentation, strictly; with `serve` show it on this machine and build it again at every change."""
     prepare("dev")
-    return call([str(PYTHON), "-m", "memalign.cli.reference", *arguments])
+    return call([str(PYTHON), "docs/site.py", *arguments])
 
 
 def lock(arguments: list[str]) -> int:
@@ -128,16 +130,17 @@ def lock(arguments: list[str]) -> int:
     import tomllib  # here, because an older Python has to get as far as saying that it is too old
 
     prepare("dev")
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    core, *others = (folder / "pyproject.toml" for folder in PACKAGES)
+    build = tomllib.loads(core.read_text("utf-8"))["build-system"]["requires"]
     common = [
-        *(str(BIN / f"uv{EXE}"), "pip", "compile", "pyproject.toml", "-", "--quiet", "--universal"),
+        *(str(BIN / f"uv{EXE}"), "pip", "compile", "-", "--quiet", "--universal", "--no-emit-package", "memalign"),
         *("--python-version", "{}.{}".format(*OLDEST), "--generate-hashes", "--annotation-style", "line"),
         *("--no-header", "--no-emit-index-url", "--no-emit-find-links", *arguments),
     ]
     # Whichever provider's key a newcomer has, the demo runs with it.
-    providers = ["--extra", "anthropic", "--extra", "google"]
-    development = ["--group", "dev", "--constraint", "requirements/runtime.txt"]
-    for kind, extra in (("runtime", providers), ("dev", [*providers, *development])):
+    runtime = [str(core), "--extra", "anthropic", "--extra", "google"]
+    development = [*map(str, others), "--group", "pyproject.toml:dev", "--constraint", "requirements/runtime.txt"]
+    for kind, extra in (("runtime", runtime), ("dev", [*runtime, *development])):
         say(f"locking {LOCKS[kind].relative_to(ROOT)}")
         output = ["--output-file", LOCKS[kind].relative_to(ROOT).as_posix()]
         code = subprocess.run([*common, *extra, *output], input="\n".join(build), text=True, cwd=ROOT, check=False)
@@ -163,13 +166,14 @@ def prepare(kind: str) -> None:
     pip = [str(PYTHON), "-m", "pip", "install", "--no-deps", "--no-compile", "--disable-pip-version-check"]
     _install([*pip, "--require-hashes", "-r", str(LOCKS[kind])])
     say("installing memalign itself")
-    _install([*pip, "--no-build-isolation", "-e", str(ROOT)])
+    ours = PACKAGES if kind == "dev" else PACKAGES[:1]
+    _install([*pip, "--no-build-isolation", *(word for folder in ours for word in ("-e", str(folder)))])
     STAMP.write_text(f"{_digest()} {kind}", "utf-8")
 
 
 def _digest() -> str:
-    """What the environment was made from: the locks, pyproject.toml, and the folder (an editable install is a path)."""
-    files = [*LOCKS.values(), ROOT / "pyproject.toml"]
+    """What the environment was made from: the locks, the packages, and the folder (an editable install is a path)."""
+    files = [*LOCKS.values(), *(folder / "pyproject.toml" for folder in PACKAGES)]
     return hashlib.sha256(b"\0".join([*(file.read_bytes() for file in files), str(ROOT).encode()])).hexdigest()
 
 

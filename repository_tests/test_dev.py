@@ -22,8 +22,12 @@ def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     locks = {kind: tmp_path / f"{kind}.txt" for kind in ("runtime", "dev")}
-    for lock in [*locks.values(), tmp_path / "pyproject.toml"]:
+    packages = [tmp_path / "packages" / name for name in ("one", "two")]
+    for folder in packages:
+        folder.mkdir(parents=True)
+    for lock in [*locks.values(), *(folder / "pyproject.toml" for folder in packages)]:
         lock.write_text("one==1 --hash=sha256:00\n", "utf-8")
+    monkeypatch.setattr(module, "PACKAGES", packages)
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "VENV", tmp_path / ".venv")
     monkeypatch.setattr(module, "PYTHON", Path(sys.executable))
@@ -60,7 +64,7 @@ def test_the_demos_environment_is_not_enough_for_the_tests(dev: ModuleType, inst
     assert len(installs) == 4
 
 
-@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt", "pyproject.toml"])
+@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt", "packages/two/pyproject.toml"])
 def test_a_changed_lock_or_project_is_installed_again(
     dev: ModuleType, installs: list[list[str]], tmp_path: Path, name: str
 ) -> None:

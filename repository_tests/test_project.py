@@ -17,7 +17,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench")]
+PROJECTS = {
+    folder.name: tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"] for folder in PACKAGES
+}
+DEVELOPMENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]["dev"]
 
 HEAVY = (
     *("pydantic_ai", "openai", "xllamacpp", "wordllama", "huggingface_hub", "tokenizers"),
@@ -95,17 +99,20 @@ def test_locks_pin_and_hash_everything_and_name_no_address() -> None:
         assert [line for line in logical if "==" not in line.split(";")[0] or "--hash=sha256:" not in line] == []
 
 
+def names(requirements: list[str]) -> set[str]:
+    """The packages that requirements name."""
+    return {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in requirements}
+
+
 def test_locks_hold_every_direct_dependency() -> None:
     def locked(name: str) -> set[str]:
         text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
         return set(re.findall(r"^([a-z0-9.-]+)==", text, flags=re.MULTILINE))
 
-    def named(requirements: list[str]) -> set[str]:
-        return {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in requirements}
-
-    runtime = named([*PYPROJECT["project"]["dependencies"], *PYPROJECT["build-system"]["requires"]])
+    runtime = {*names(PROJECTS["memalign"]["dependencies"]), "hatchling"}
+    bench = names(PROJECTS["memalign-bench"]["dependencies"]) - {"memalign"}
     assert runtime - locked("runtime") == set(), "run: python3 dev.py lock"
-    assert (runtime | named(PYPROJECT["dependency-groups"]["dev"])) - locked("dev") == set(), "run: python3 dev.py lock"
+    assert (runtime | bench | names(DEVELOPMENT)) - locked("dev") == set(), "run: python3 dev.py lock"
 
 
 def test_the_dev_lock_has_the_runtime_locks_versions() -> None:
@@ -118,13 +125,13 @@ def test_the_dev_lock_has_the_runtime_locks_versions() -> None:
 
 
 MODULES = {"scikit-learn": "sklearn"}  # where the package's name is not its module's
-INDIRECT = {"accelerate", "gguf"}  # transformers wants them for GGUF files, and imports them itself
-OTHER_ENVIRONMENT = ROOT / "src" / "memalign" / "bench" / "peers"  # scripts that another interpreter runs
+OTHER_ENVIRONMENT = ROOT / "packages/memalign-bench/src/memalign_bench/competitors"  # another interpreter runs these
 
 
-def test_direct_dependencies_are_exactly_what_the_code_imports() -> None:
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: folder.name)
+def test_direct_dependencies_are_exactly_what_the_code_imports(folder: Path) -> None:
     imported = set()
-    for path in (ROOT / "src").rglob("*.py"):
+    for path in (folder / "src").rglob("*.py"):
         if path.is_relative_to(OTHER_ENVIRONMENT):
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -132,38 +139,38 @@ def test_direct_dependencies_are_exactly_what_the_code_imports() -> None:
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
                 imported.add(node.module.partition(".")[0])
-    named = {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in PYPROJECT["project"]["dependencies"]}
+    project = PROJECTS[folder.name]
+    named = names(project["dependencies"])
     gives = {name: {str(file).partition("/")[0] for file in importlib.metadata.files(name) or ()} for name in named}
-    extras = _packages_of_extras()
-    assert extras - INDIRECT - imported == set(), "an extra installs what nothing imports"
-    ours = imported - sys.stdlib_module_names - {"memalign"} - extras
+    gives |= {"memalign": {"memalign"}} if "memalign" in named else {}  # an editable install lists no module
+    wanted = names([each for extra in project.get("optional-dependencies", {}).values() for each in extra])
+    extras = {MODULES.get(name, name.replace("-", "_")) for name in wanted - {"memalign", "pydantic-ai-slim"}}
+    assert extras - imported == set(), "an extra installs what nothing imports"
+    own = folder.name.replace("-", "_")
+    ours = imported - sys.stdlib_module_names - {own} - extras
     assert {name for name in ours if not any({name, f"{name}.py"} & files for files in gives.values())} == set()
     assert {name for name, files in gives.items() if not ours & {file.removesuffix(".py") for file in files}} == set()
 
 
-def _packages_of_extras() -> set[str]:
-    """The modules of our own extras' packages; the providers' extras name no package but pydantic-ai's."""
-    wanted = [each for extra in PYPROJECT["project"]["optional-dependencies"].values() for each in extra]
-    names = {re.split(r"[\[<>=!~; ]", each)[0] for each in wanted} - {"memalign", "pydantic-ai-slim"}
-    return {MODULES.get(name, name.replace("-", "_")) for name in names}
-
-
 def test_every_direct_dependency_has_its_line_in_the_docs() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
-    names = {re.split(r"[\[<>=!~; ]", requirement)[0] for requirement in PYPROJECT["project"]["dependencies"]}
-    assert {name for name in names if f"`{name}" not in text} == set()
+    wanted = names([each for project in PROJECTS.values() for each in project["dependencies"]])
+    assert {name for name in wanted if f"`{name}" not in text} == set()
 
 
-def test_the_licence_is_there_and_is_the_one_that_the_package_names() -> None:
-    assert PYPROJECT["project"]["license"] == "Apache-2.0"
+def test_every_package_has_the_licence_that_it_names() -> None:
     text = (ROOT / "LICENSE").read_text("utf-8")
     assert "Apache License" in text
     assert "Version 2.0" in text
+    for folder in PACKAGES:
+        assert PROJECTS[folder.name]["license"] == "Apache-2.0"
+        assert (folder / "LICENSE").read_text("utf-8") == text
 
 
 def test_the_version_is_one_and_the_changelog_has_it() -> None:
-    version = PYPROJECT["project"]["version"]
-    assert importlib.metadata.version("memalign") == version
+    versions = {project["version"] for project in PROJECTS.values()}
+    (version,) = versions
+    assert {importlib.metadata.version(name) for name in PROJECTS} == versions
     assert f"## [{version}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 

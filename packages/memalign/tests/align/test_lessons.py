@@ -79,7 +79,7 @@ class TestWhatIsSaid:
         self, way: tuple[int, bool]
     ) -> None:
         one = row(1, "ana", None, value=False)
-        one["outputs"] += " probe:down"
+        one["outputs"] += " verdict:down"
         imp = Imp()
         judge, _ = bare(imp, shard_size=way[0], brief=way[1])
         ill = learn(judge, [one])
@@ -90,7 +90,7 @@ class TestWhatIsSaid:
 
     def test_a_pre_alignment_that_comes_late_does_not_see_what_the_expert_said_of_the_case(self) -> None:
         one = row(1, "ana", "add", value=False)
-        one["outputs"] += " probe:down"
+        one["outputs"] += " verdict:down"
         imp = Imp()
         judge, model = bare(imp)
         ill = learn(judge, [one]).judge
@@ -103,7 +103,7 @@ class TestWhatIsSaid:
 
     def test_a_pre_alignment_that_comes_with_a_change_of_mind_does_not_see_what_was_said_before(self) -> None:
         late = row(2, "ben", "add", value=False)
-        late["outputs"] += " probe:down"
+        late["outputs"] += " verdict:down"
         imp = Imp()
         judge, model = bare(imp)
         ill = learn(judge, [row(1, "ana", "add"), late]).judge

@@ -220,14 +220,14 @@ def test_a_report_names_the_verdicts_that_changed_and_what_was_taken_back(capsys
     made = judge(replace(MEMORY, guidelines=(*MEMORY.guidelines, left)))
     code, said = told(capsys, AlignResult(judge=made, guidelines=(left,), impact=impact, notes=("2 pairs wait",)))
     assert code == 0
-    assert "24 past cases checked, each with what it taught hidden: fixed 1, broke 1; 2 could not be asked" in said
+    assert "24 past cases checked, each without what it taught: 1 fixed, 1 broken; 2 failed" in said
     assert "t-1 false true false fixed G4" in said
     assert "t-2 true true false broken" in said
-    assert "G4 left out, because they broke more than they fixed" in said
+    assert "G4 left out: they broke more verdicts than they fixed" in said
     assert "memalign guideline helpfulness G4 --restore" in said
     assert "note: 2 pairs wait" in said
     _, quiet = told(capsys, AlignResult(judge=made, impact=Impact(checked=3)))
-    assert "3 past cases checked, each with what it taught hidden: no verdict changed" in quiet
+    assert "3 past cases checked, each without what it taught: no verdict changed" in quiet
 
 
 def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,8 +239,8 @@ def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFix
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=locks))
     assert code == 0
     assert "locked and judged right: t-1" in said
-    assert "locked case t-2 is kept: G7 broke it and is left out; memalign lock helpfulness t-2 --unlock" in said
-    assert "G8 wait: the locked case t-3 could not be checked: down; align again" in said
+    assert "locked case t-2 is kept: G7 broke it and is left out. To use it anyway: memalign lock helpfulness t-2 --unlock" in said
+    assert "G8 not used yet: the locked case t-3 could not be checked: down; align again" in said
     broken = LockCheck(id="t-1", kept=False, reason="judged other than False")
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=(broken,)))
     assert code == 1

@@ -1,4 +1,4 @@
-"""A judge of long traces on the command line: what it looked at is told, and shown again byte for byte."""
+"""A judge of long traces on the command line: what it read is told, and shown again byte for byte."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     """Looks for the refund, reads the step that it finds, and says that it failed."""
     if body["response_format"]["json_schema"]["name"] == "judgment":
         return {"rationale": "The refund failed.", "value": False}
-    look = {"why": "to see", "look": "search", "spans": "", "part": 1, "text": 'the "refund"'}
-    if "Look 1" in user_of(body):
-        look |= {"look": "read", "spans": "S21"}
-    return look | ({"look": "enough"} if "Look 2" in user_of(body) else {})
+    tool_call = {"why": "to see", "tool": "search", "spans": "", "part": 1, "text": 'the "refund"'}
+    if "Tool call 1" in user_of(body):
+        tool_call |= {"tool": "read", "spans": "S21"}
+    return tool_call | ({"tool": "enough"} if "Tool call 2" in user_of(body) else {})
 
 
-def test_explain_shows_the_prompt_after_the_looks(
+def test_explain_shows_the_prompt_after_the_tool_calls(
     memalign: Run, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMALIGN_CONTEXT_TOKENS", "8001")
@@ -35,13 +35,13 @@ def test_explain_shows_the_prompt_after_the_looks(
     examples = jsonl(
         tmp_path / "runs.jsonl", [{"id": "r-1", "trace": mlflow([Step(parent=None, name="agent"), *steps])}]
     )
-    settings = ("--instructions", "Did it work? {{ trace }}", "--value-type", "bool", "--model", "openai:looks")
+    settings = ("--instructions", "Did it work? {{ trace }}", "--value-type", "bool", "--model", "openai:reads")
     assert memalign("create", "agent", *settings).code == 0
     judged = memalign("judge", "agent", examples, "-o", tmp_path / "judged.jsonl")
     assert judged.code == 0, judged.err
-    assert "look 2: read S21" in json.loads((tmp_path / "judged.jsonl").read_text("utf-8"))["notes"]
+    assert "tool call 2: read S21" in json.loads((tmp_path / "judged.jsonl").read_text("utf-8"))["notes"]
     sent = endpoint.requests[-1]
     explained = memalign("explain", "agent", tmp_path / "judged.jsonl", "r-1", "--examples", examples, "--json")
     assert explained.json["prompt"]["user"] == user_of(sent)
-    assert "Look 2: read S21" in user_of(sent)
+    assert "Tool call 2: read S21" in user_of(sent)
     assert len(endpoint.requests) == 4, "explaining asks no model"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 from collections.abc import Callable
@@ -29,7 +30,7 @@ from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
-from memalign.types import CONTENT_FIELDS, Guideline, Usage
+from memalign.types import CONTENT_FIELDS, Guideline, Usage, canonical_json
 from tests.support.learning import bare, learn, row
 
 
@@ -454,7 +455,16 @@ class TestReplace:
         memory = texts("Be kind.")
         plain = judge(memory=memory, embedding_model=None)[0]
         assert judge(memory=memory, embedding_model=usual)[0].fingerprint == plain.fingerprint
-        assert plain.replace(model="openai:m").fingerprint == "ca3766e8751c28d4"
+        parts = {
+            "instructions": plain.instructions,
+            "value_type": "bool",
+            "model": "openai:m",
+            "retrieval_k": None,
+            "parameters": {},
+            "memory": memory.hash,
+        }
+        told = hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+        assert plain.replace(model="openai:m").fingerprint == told, "the usual embedding model is no part of it"
         spelled = [plain.replace(embedding_model=f"openai{mark}e@512").fingerprint for mark in (":", "/", ":/")]
         assert len({*spelled, plain.fingerprint}) == 2
 

@@ -20,18 +20,18 @@ few = settings(max_examples=40, deadline=None)
 
 _TURN = re.compile(r"^\d+(?: [^\W\d_][\w .-]{0,39})?: ")
 _SPAN = re.compile(r"^(?: {2})*(?:S\d+ \S|(?:inputs|outputs|attributes|event): \S)")
-_LOOKED = re.compile(
+_TOLD = re.compile(
     r"^(?: {2})*(?:S\d+ |(?:inputs|outputs|attributes|event): |part \d+ of \d+: \"|\d+ spans?|no span holds \"|nothing to search"
     r"|there is |the trace has |no room |no span is named)"
 )
 
 
 def judge(
-    field: str, *, context_tokens: int = 16_000, look: dict[str, Any] | None = None
+    field: str, *, context_tokens: int = 16_000, tool_call: dict[str, Any] | None = None
 ) -> tuple[Judge, ScriptedChatModel]:
     def reply(request: ChatRequest) -> Answer:
-        if request.schema_name == "look":
-            return look or {}
+        if request.schema_name == "tool_call":
+            return tool_call or {}
         return {"rationale": "So.", "value": True}
 
     model = ScriptedChatModel(reply, limits=Limits(context_tokens=context_tokens))
@@ -127,20 +127,21 @@ def test_a_span_cannot_write_another_ones(trace: list[Any]) -> None:
     st.integers(1, 3),
 )
 @few
-def test_what_a_look_shows_stays_in_its_fence(trick: str, kind: str, asked: str, part: int) -> None:
-    look = {"why": trick, "look": kind, "spans": asked, "part": part, "text": asked}
-    one, model = judge("trace", context_tokens=2400, look=look)
+def test_what_a_tool_shows_stays_in_its_fence(trick: str, kind: str, asked: str, part: int) -> None:
+    tool_call = {"why": trick, "tool": kind, "spans": asked, "part": part, "text": asked}
+    one, model = judge("trace", context_tokens=2400, tool_call=tool_call)
     held = {"note": (trick or "x") * 40, "more": "word " * 900}
     one(trace={"spans": [{"name": trick or "x", "span_id": str(n), "inputs": held} for n in range(20)]})
     user = model.requests[-1].user
     check_marks(user)
-    first, *looked = inside(user)
-    assert looked, "the trace was too long to show"
+    first, *told = inside(user)
+    assert told, "the trace was too long to show"
     assert all(_SPAN.match(line) or line.startswith("…") for line in first[1:])
-    assert all(_LOOKED.match(line) for lines in looked for line in lines)
-    names = [line for line in user.split("\n") if line.startswith("Look ")]
+    assert all(_TOLD.match(line) for lines in told for line in lines)
+    names = [line for line in user.split("\n") if line.startswith("Tool call ")]
     assert all(
-        re.fullmatch(r"Look \d+: (?:search \".*\"|(?:read|children)(?: S\d+,?)*(?: part \d+)?)", name) for name in names
+        re.fullmatch(r"Tool call \d+: (?:search \".*\"|(?:read|children)(?: S\d+,?)*(?: part \d+)?)", name)
+        for name in names
     )
 
 

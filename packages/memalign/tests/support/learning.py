@@ -54,8 +54,9 @@ def words_in(text: str) -> list[str]:
 
 
 class Imp:
-    """What a misbehaving model answers. While `healed` is false, `fault:…` in a record or item makes calls fail.
+    """What a misbehaving model answers.
 
+    While `healed` is false, `fault:…` in a record or `verdict:…` in an item makes calls fail.
     `storm` makes calls fail whatever they hold: the kind of question (a schema's name) to the error. With `omits` some
     pairs of rules are never compared, and some verdicts are none.
     """
@@ -71,8 +72,8 @@ class Imp:
             await asyncio.sleep(self.delays[zlib.crc32(request.user.encode()) % len(self.delays)])
         if request.schema_name in self.storm:
             return self.storm[request.schema_name]
-        kind = "pre_alignment" if request.schema_name == "judgment" else "fault"
-        body = request.user.rpartition("Now judge this item:")[2] if kind == "pre_alignment" else request.user
+        kind = "verdict" if request.schema_name == "judgment" else "fault"
+        body = request.user.rpartition("Now judge this item:")[2] if kind == "verdict" else request.user
         if not self.healed:
             for name, error in FAULTS.items():
                 if f"{kind}:{name}" in body:
@@ -196,11 +197,7 @@ def batches(
     rows: list[dict[str, Any]] = []
     for case in range(1, draw(st.integers(1, cases)) + 1):
         duplicate = draw(st.integers(0, 9)) == 0 and case > 1
-        pre_alignment = (
-            draw(st.sampled_from(["", "", "", *(f" pre-alignment verdict:{name}" for name in FAULTS)]))
-            if faults
-            else ""
-        )
+        fault = draw(st.sampled_from(["", "", "", *(f" verdict:{name}" for name in FAULTS)])) if faults else ""
         for source in sorted(draw(st.sets(st.sampled_from(["ana", "ben", "cleo"]), min_size=1))):
             order = draw(st.none() | st.sampled_from(orders))
             value = draw(st.booleans() if order is None else st.none() | st.booleans())
@@ -209,7 +206,7 @@ def batches(
                 first = next(each for each in rows if each["id"] == "t-1")
                 one |= {"inputs": first["inputs"], "outputs": first["outputs"]}
             else:
-                one["outputs"] += pre_alignment
+                one["outputs"] += fault
             if faults and order is not None and draw(st.integers(0, 2)) == 0:
                 one["rationale"] += f" fault:{draw(st.sampled_from(sorted(FAULTS)))}"
             rows.append(one)

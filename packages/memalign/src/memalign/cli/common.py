@@ -112,7 +112,7 @@ class Session(Output):
     def judge(self, name: str, version: int | None = None) -> tuple[int, Judge]:
         """A version, or the latest: its number and the judge."""
         registry = self.registry()
-        number = version or latest_of(registry, name)
+        number = latest_of(registry, name) if version is None else version
         return number, registry.load(name, number)
 
 

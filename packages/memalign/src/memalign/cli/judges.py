@@ -30,7 +30,7 @@ Parameters = Annotated[
         "--param",
         metavar="KEY=VALUE",
         help="temperature, max_tokens, seed, timeout (seconds), verdict (reasoned, direct), samples, swap (true), "
-        "tool_calls, calibrate (true) or abstain_below; may be given several times.",
+        "trace_tool_calls, calibrate (true) or abstain_below; may be given several times.",
     ),
 ]
 

@@ -49,7 +49,7 @@ class Judge:
       probabilities of the labels where the endpoint tells them; for whole numbers by the expected score);
     - `samples`: how many answers to draw (temperature 0.7 unless set) and average;
     - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
-    - `looks`: how often at most to look into a trace that is too long to show (10; 0 for the outline alone);
+    - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0 for the outline alone);
     - `calibrate`: give a `calibrated_value` beside the value, by a regression on the memory's own cases (30 or more; on by default for
       embedded models);
     - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.

@@ -19,9 +19,11 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "seed": (True, -(2**63), 2**63),
     "timeout": (False, 0, 10**6),
     "samples": (True, 1, 100),
-    "tool_calls": (True, 0, 100),
+    "trace_tool_calls": (True, 0, 100),
     "abstain_below": (False, 0, 1),
 }
+_OLD_NAMES = {"looks": "trace_tool_calls"}
+"""Names that judges in older registries, bundles and MLflow models have."""
 _SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False), "calibrate": (True, False)}
 
 SAID_BESIDE = frozenset({"abstain_below", "calibrate"})
@@ -29,9 +31,10 @@ SAID_BESIDE = frozenset({"abstain_below", "calibrate"})
 
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
-    """`parameters`, checked; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
+    """`parameters`, checked, under the names of today; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
     if not isinstance(parameters, Mapping):
         raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
+    parameters = {_OLD_NAMES.get(key, key): value for key, value in parameters.items()}
     for key, value in parameters.items():
         if key in _SAYS:
             if value not in _SAYS[key] or isinstance(value, bool) != isinstance(_SAYS[key][0], bool):
@@ -56,4 +59,4 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
         raise InputError("parameter verdict='direct': a judge that answers in free text has no labels to weigh")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
         raise InputError("parameter samples: at temperature 0 all samples are the same; leave temperature out")
-    return dict(parameters)
+    return parameters

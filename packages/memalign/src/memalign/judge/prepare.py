@@ -37,7 +37,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """The request for one item, and what its judgment will say about it.
 
     `seconds` by phase: `embed` (the item), `retrieve` (its cases), `assemble` (the prompt). `unread` is how many tokens
-    the judge may read in the item's trace before its verdict, 0 where there is nothing to look into; see `explore`.
+    the judge may read in the item's trace before its verdict, 0 where nothing was left out of the prompt; see `read_trace`.
     """
 
     request: ChatRequest

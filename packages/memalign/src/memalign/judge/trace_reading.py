@@ -1,4 +1,4 @@
-"""Looking into a trace that is too long to show: the judge reads on, step by step, before it says its verdict.
+"""Reading a trace that is too long to show: the judge calls tools, one after the other, before it says its verdict.
 
 Every step is an ordinary call that is answered by one small JSON object, so it works with every model, and each request
 begins with the bytes of the one before, which providers serve from cache. The verdict is asked for last, in the very
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from memalign.judge.judge import Judge
     from memalign.judge.prepare import Prepared
 
-__all__ = ["MOST_TOOL_CALLS", "explored", "with_tool_calls"]
+__all__ = ["MOST_TOOL_CALLS", "read_trace", "with_tool_calls"]
 
 MOST_TOOL_CALLS = 10
-"""How many looks a judgment may take, unless the judge's parameter `tool_calls` says otherwise."""
+"""How many tool calls a judgment may take, unless the judge's parameter `trace_tool_calls` says otherwise."""
 
 LEAST_ROOM = 60
-"""Tokens below which a look could show next to nothing."""
+"""Tokens below which a tool could show next to nothing."""
 
 ANSWER_TOKENS = 300
 
 
-async def explored(judge: Judge, example: Example, prepared: Prepared, model: ChatModel) -> tuple[Prepared, Usage]:
-    """`prepared` with what the judge chose to read in the item's trace, and what the looks cost.
+async def read_trace(judge: Judge, example: Example, prepared: Prepared, model: ChatModel) -> tuple[Prepared, Usage]:
+    """`prepared` with what the judge chose to read in the item's trace, and what the tool calls cost.
 
-    Unchanged, without any call, where the trace is shown whole or there is none. The notes name every look. A model
-    whose answer is no look ends the looking; any other failure of it raises its ModelError.
+    Unchanged, without any call, where the trace is shown whole or there is none. The notes name every tool
+    call. A model whose answer is no tool call ends the reading; any other failure of it raises its ModelError.
     """
-    most = int(judge.parameters.get("tool_calls", MOST_TOOL_CALLS))
+    most = int(judge.parameters.get("trace_tool_calls", MOST_TOOL_CALLS))
     tree = span_tree(example.trace) if prepared.unread and most else None
     if tree is None:
         return prepared, Usage()
     started = time.perf_counter()
     tool_calls: list[ToolCall] = []
-    usage, ended = Usage(), "every look that is allowed was taken"
+    usage, ended = Usage(), "all that are allowed were made"
     view = _View(prepared, tree, most)
     while len(tool_calls) < most:
         if view.room < LEAST_ROOM:
@@ -73,26 +73,26 @@ async def explored(judge: Judge, example: Example, prepared: Prepared, model: Ch
         tool_calls.append(tool_call)
         view.add(tool_call)
     notes = [
-        *(f"look {number}: {tool_call}" for number, tool_call in enumerate(tool_calls, 1)),
-        f"looks into the trace: {ended}",
+        *(f"tool call {number}: {tool_call}" for number, tool_call in enumerate(tool_calls, 1)),
+        f"tool calls: {ended}",
     ]
     changed = _final(prepared, view, notes)
-    return changed, usage + Usage(seconds={"tool_call": time.perf_counter() - started})
+    return changed, usage + Usage(seconds={"trace_tools": time.perf_counter() - started})
 
 
 def with_tool_calls(judge: Judge, example: Example, prepared: Prepared, tool_calls: Sequence[ToolCall]) -> Prepared:
-    """`prepared` as it was asked after these looks (see `tool_calls_in`), put together again without any call."""
+    """`prepared` as it was asked after these tool calls (see `tool_calls_in`), put together again without any call."""
     tree = span_tree(example.trace) if prepared.unread else None
     if tree is None:
         return prepared
-    view = _View(prepared, tree, int(judge.parameters.get("tool_calls", MOST_TOOL_CALLS)))
+    view = _View(prepared, tree, int(judge.parameters.get("trace_tool_calls", MOST_TOOL_CALLS)))
     for tool_call in tool_calls:
         view.add(tool_call)
     return _final(prepared, view, [])
 
 
 class _View:
-    """The user message as it grows by what the looks show."""
+    """The user message as it grows by what the tools show."""
 
     def __init__(self, prepared: Prepared, tree: SpanTree, most: int) -> None:
         intro = render_intro(most)
@@ -103,17 +103,17 @@ class _View:
 
     @property
     def room(self) -> int:
-        """Tokens that the next look may take."""
+        """Tokens that the next tool call may take."""
         return min(self._left, self._most)
 
     def add(self, tool_call: ToolCall) -> None:
-        """Show what the look shows."""
+        """Add what the tool shows."""
         part = render_tool_call(len(self._parts) - 1, str(tool_call), show(self._tree, tool_call, self.room))
         self._left -= estimate_tokens(part)
         self._parts.append(part)
 
     def text(self, left: int) -> str:
-        """The message that asks for another look, or with 0 left for the verdict; as it was where none was taken."""
+        """The message that asks for another tool call, or with 0 left for the verdict; as it was where none was taken."""
         if left == 0 and len(self._parts) == 2:
             return self._parts[0]
         return "\n\n".join([*self._parts, render_cue(left)])

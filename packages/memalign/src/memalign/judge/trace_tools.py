@@ -1,4 +1,4 @@
-"""Looks into a trace: what may be asked, and what each shows. They read and never change anything."""
+"""Tools that read a trace: what a judge may ask for, and what each shows. They never change anything."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from memalign.prompts import encode
 from memalign.prompts.tokens import BYTES_PER_TOKEN, estimate_tokens
 from memalign.prompts.truncate import shown_span, span_line, span_parts, span_size
 
-__all__ = ["SWAPPED", "TOOL_CALLED", "ToolCall", "show", "tool_call_of", "tool_call_schema", "tool_calls_in"]
+__all__ = ["SWAPPED", "TOOL_CALL_NOTE", "ToolCall", "show", "tool_call_of", "tool_call_schema", "tool_calls_in"]
 
 SWAPPED = "swapped: "
 """How a note begins that is of the item with its sides swapped only."""
 
-TOOL_CALLED = "tool_call"
-"""How every note begins that is of looks."""
+TOOL_CALL_NOTE = "tool call"
+"""How every note begins that is of tool calls."""
 
 MOST_SPANS = 8
 MOST_TEXT = 200
@@ -29,14 +29,14 @@ AROUND = 80
 
 
 def tool_call_schema(*, brief: bool) -> dict[str, Any]:
-    """The JSON schema of a look; a weak model (`brief`), which would write on and on, gets bounds on its texts."""
+    """The JSON schema of a tool call; a weak model (`brief`), which would write on and on, gets bounds on its texts."""
 
     def text(most: int) -> dict[str, Any]:
         return {"type": "string"} | ({"maxLength": most} if brief else {})
 
     properties = {
         "why": text(160),
-        "tool_call": {"type": "string", "enum": ["read", "search", "children", "enough"]},
+        "tool": {"type": "string", "enum": ["read", "search", "children", "enough"]},
         "spans": text(40),
         "part": {"type": "integer"},
         "text": text(80),
@@ -50,11 +50,13 @@ def tool_call_schema(*, brief: bool) -> dict[str, Any]:
 
 
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ss](\d{1,9})(?![A-Za-z0-9])")
-_NOTE = re.compile(r"look \d+: (read|children)((?: S\d+,?)*)(?: part (\d+))?$|look \d+: search (\".*\")$")
+_NOTE = re.compile(
+    r"(?:tool call|look) \d+: (?:(read|children)((?: S\d+,?)*)(?: part (\d+))?|search (\".*\"))$"
+)  # "look": older files
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One look: all that some spans hold, where a text occurs, or what is below a span."""
+    """One tool call: all that some spans hold, where a text occurs, or what is below a span."""
 
     kind: Literal["read", "search", "children"]
     spans: tuple[str, ...] = ()
@@ -70,8 +72,8 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tool_call_of(data: dict[str, Any]) -> ToolCall | None:
-    """The look that a model asks for, whatever it wrote; None when it has seen enough."""
-    kind, part = data.get("tool_call"), data.get("part")
+    """The tool call that a model asks for, whatever it wrote; None when it has seen enough."""
+    kind, part = data.get("tool"), data.get("part")
     if kind not in ("read", "search", "children"):
         return None
     if kind == "search":
@@ -83,9 +85,9 @@ def tool_call_of(data: dict[str, Any]) -> ToolCall | None:
 
 
 def tool_calls_in(notes: Sequence[str], *, swapped: bool = False) -> tuple[ToolCall, ...]:
-    """The looks that a judgment's notes name, so that its last prompt can be put together again.
+    """The tool calls that a judgment's notes name, so that its last prompt can be put together again.
 
-    With `swapped` those into the item with its sides swapped.
+    With `swapped` those on the item with its sides swapped.
     """
     found = []
     for note in notes:
@@ -101,7 +103,7 @@ def tool_calls_in(notes: Sequence[str], *, swapped: bool = False) -> tuple[ToolC
 
 
 def show(tree: SpanTree, tool_call: ToolCall, tokens: int) -> str:
-    """What the look shows in about `tokens`; a look at what is not there shows what is wrong with it."""
+    """What the tool shows in about `tokens`; a call for what is not there shows what is wrong with it."""
     if tool_call.kind == "search":
         return _search(tree, tool_call.text, tokens)
     unknown = [name for name in tool_call.spans if tree.span(name) is None]

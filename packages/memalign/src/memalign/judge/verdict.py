@@ -13,8 +13,8 @@ from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.calibrator import calibrate, calibrates
 from memalign.judge.prepare import Prepared, prepare
 from memalign.judge.samples import Sample, count, label_texts
-from memalign.judge.trace_reading import explored
-from memalign.judge.trace_tools import SWAPPED, TOOL_CALLED
+from memalign.judge.trace_reading import read_trace
+from memalign.judge.trace_tools import SWAPPED, TOOL_CALL_NOTE
 from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
 from memalign.types import Example, Judgment, Usage
@@ -35,22 +35,22 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
     model, settings = resolve(judge.model), judge.parameters
     names = sides_of(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
-    prepared, looked = await explored(judge, example, await prepare(judge, example, model), model)
+    prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)
     asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]
     if names:
         turned = swapped(example, names)
         try:
-            other, more = await explored(judge, turned, await prepare(judge, turned, model), model)
+            other, more = await read_trace(judge, turned, await prepare(judge, turned, model), model)
         except ModelError as error:
-            # The looks into the item as it stands are paid all the same.
-            error.usage = looked + (error.usage or Usage())
+            # The tool calls on the item as it stands are paid all the same.
+            error.usage = reading + (error.usage or Usage())
             raise
         asked.append((other, names))
-        looked += more
+        reading += more
         prepared = _both(prepared, other)
     samples = settings.get("samples", 1)
     questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
-    answered = await _all(questions, spent=looked)
+    answered = await _all(questions, spent=reading)
     outcome = count([each.sample for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
     calibrated = await calibrate(judge, example, outcome.value) if calibrates(judge, model.limits) else None
     confidence, least = outcome.confidence, settings.get("abstain_below", 0)
@@ -67,14 +67,14 @@ async def decide(judge: Judge, example: Example) -> Judgment:
         example_ids=prepared.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,
-        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + looked),
+        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + reading),
         notes=(*prepared.notes, *(unsure if least and confidence is None else ())),
     )
 
 
 def _both(one: Prepared, other: Prepared) -> Prepared:
     """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
-    own = (note for note in other.notes if note not in one.notes or note.startswith(TOOL_CALLED))
+    own = (note for note in other.notes if note not in one.notes or note.startswith(TOOL_CALL_NOTE))
     return msgspec.structs.replace(
         one,
         guideline_ids=tuple(dict.fromkeys((*one.guideline_ids, *other.guideline_ids))),
