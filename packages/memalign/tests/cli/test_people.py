@@ -239,7 +239,10 @@ def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFix
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=locks))
     assert code == 0
     assert "locked and judged right: t-1" in said
-    assert "locked case t-2 is kept: G7 broke it and is left out. To use it anyway: memalign lock helpfulness t-2 --unlock" in said
+    assert (
+        "locked case t-2 is kept: G7 broke it and is left out. To use it anyway: memalign lock helpfulness t-2 --unlock"
+        in said
+    )
     assert "G8 not used yet: the locked case t-3 could not be checked: down; align again" in said
     broken = LockCheck(id="t-1", kept=False, reason="judged other than False")
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=(broken,)))
