@@ -58,7 +58,8 @@ def command(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     # What follows is about memories and judges; that other prompts are noticed is tested below.
-    monkeypatch.setattr("memalign.judge.batch.prompts_hash", lambda: RECORDED["prompts_hash"])
+    for module in ("judge.batch", "registry.bundle"):
+        monkeypatch.setattr(f"memalign.{module}.prompts_hash", lambda: RECORDED["prompts_hash"])
 
     def run(*words: str) -> tuple[int, Any, str]:
         result = CliRunner().invoke(app, [*words, "--registry", f"sqlite:///{path}", "--json"], prog_name="memalign")
@@ -298,12 +299,22 @@ def test_a_file_that_cannot_be_rewritten_says_why(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_a_parameter_of_another_name_leaves_the_fingerprint_as_it_was() -> None:
+    """Or every verdict that was kept from before learning would be asked for again."""
+    settings: dict[str, Any] = {"name": "n", "instructions": "{{ trace }}", "feedback_value_type": bool}
+    for name in ("looks", "trace_tool_calls"):
+        judge = Judge(**settings, model="openai:m", parameters={name: 5, "seed": 1})
+        assert judge.fingerprint == judge.base_fingerprint == "e6878a6fc6414d5a"  # what memalign 0.1 gave for looks
+
+
 # -- bundles and judgment files ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("bundle", "judge", "version"), [("pick", "pick", "6"), ("tone-v16", "tone", "16")])
 def test_an_old_bundle_is_the_judge_that_was_exported(path: Path, bundle: str, judge: str, version: str) -> None:
-    assert load_bundle(FOLDER / f"{bundle}.bundle.json") == opened(path).load(judge, int(version))
+    with pytest.warns(UserWarning, match="exported with other prompts"):
+        loaded = load_bundle(FOLDER / f"{bundle}.bundle.json")
+    assert loaded == opened(path).load(judge, int(version))
 
 
 def test_an_old_bundle_that_was_edited_is_refused(tmp_path: Path) -> None:

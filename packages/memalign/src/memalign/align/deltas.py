@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.position_terms import positions_of, without_positions
+from memalign.align.position_terms import without_positions
+from memalign.content import sides_of
 from memalign.memory import Annotation, Case
 from memalign.memory.guard import tidy
 from memalign.models.base import ChatReply
@@ -54,7 +55,7 @@ def rule_of(reply: ChatReply, *, annotation: Annotation, case: Case, value_type:
     only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
     the next item they are others.
     """
-    places = positions_of(case, value_type)
+    places = tuple(sides_of(case.example.content, value_type.choices))
     chosen = str(annotation.value) if annotation.value in places else None
     parts = [str(reply.data.get(part) or "") for part in ("when", "because")]
     if places:

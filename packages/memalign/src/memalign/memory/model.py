@@ -113,7 +113,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     guideline_ids: tuple[str, ...] = ()
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
     `cases` are ordered by id, `guidelines` (of every status) by number. `relations` are what a model said of pairs of

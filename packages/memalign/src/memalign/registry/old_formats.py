@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from memalign.judge.parameters import FIRST_NAMES
 from memalign.registry import schema
 from memalign.registry.store import encoded
 
@@ -15,7 +16,7 @@ __all__ = ["bundle_from_1", "migrate_from_1"]
 
 _KINDS = {"voice": "annotation", "probe": "pre_alignment"}
 _FIELDS = {"guideline": {"shown_by": "superseded_by", "outvoted_by": "overridden_by"}}
-_PARAMETERS = {"looks": "tool_calls"}
+_PARAMETERS = {old: name for name, old in FIRST_NAMES.items()}
 _REASONS = {"this voice gave ": "this annotation gave ", "not probed: ": "not asked before learning: "}
 """How a reason may begin; the pipeline gives the same reasons again and compares."""
 
