@@ -173,7 +173,7 @@ def test_guidelines_are_listed_with_their_status_and_what_to_do(memalign: Run, a
     assert "demoted: over the token budget of 1,200. It is used where a similar case needs it" in listed
     assert "memalign guideline tone G2 --restore" in listed
     assert "superseded: it comes back when the other guideline goes" in listed
-    assert "3 more not in force: memalign guideline tone says why" in memalign("show", aligned).out
+    assert "3 more guidelines not in force: memalign guideline tone says why" in memalign("show", aligned).out
     card = memalign("guideline", aligned, "G2").out
     assert "left out by checks" in card
     back = memalign("guideline", aligned, "G2", "--restore", "--by", "cleo")
@@ -303,7 +303,7 @@ def test_one_piece_of_feedback_has_its_history(memalign: Run, disputed: str) -> 
     before = memalign("ledger", disputed, "--key", "t-1@ana", "--version", "2", "--json").json["feedback"][0]
     assert before["state"] == "learned"
     assert before["guidelines"][0]["id"] == "G1"
-    assert "teaches as an example of its case" in memalign("ledger", disputed, "--key", "t-3@ben").out
+    assert "it teaches as an example" in memalign("ledger", disputed, "--key", "t-3@ben").out
     memalign("erase", disputed, "t-2")
     assert "erased: erased on" in memalign("ledger", disputed, "--key", "t-2@ana").out
 
