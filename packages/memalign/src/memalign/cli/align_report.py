@@ -28,7 +28,7 @@ def run_and_report(session: Session, name: str, action: Callable[[Registry, Prog
     before = latest_of(registry, name)
     with interruptible_change(registry, name, before), session.progress() as progress:
         result = action(registry, progress)
-    return report(result, session, version=latest_of(registry, name), before=before)
+    return report(result, session)
 
 
 def interruptible_change(registry: Registry, name: str, before: int) -> Any:
@@ -43,7 +43,7 @@ def interruptible_change(registry: Registry, name: str, before: int) -> Any:
     return interruptible(left)
 
 
-def report(result: AlignResult, out: Output, *, version: int, before: int) -> int:
+def report(result: AlignResult, out: Output) -> int:
     """Print what an align or unalign did, `str(result)` last.
 
     Returns 1 when something is pending or was left out, or a locked case is not kept.
@@ -75,9 +75,9 @@ def report(result: AlignResult, out: Output, *, version: int, before: int) -> in
     for rules in result.rule_conflicts:
         parts += _rule_conflict(result, rules)
     parts += [f"note: {note}" for note in result.notes]
-    parts += [usage_text(result.usage, result.seconds), version_line(name, before, version), str(result)]
+    parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
     settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
-    out.give({"version": version, **result.to_dict(), "settings_lost": settings}, *parts)
+    out.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
     failed = result.pending or any(row.status == "invalid" for row in result.rows)
     return FAILURES if failed or not all(check.kept for check in result.locks) else DONE
 

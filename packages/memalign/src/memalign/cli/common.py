@@ -16,8 +16,9 @@ from memalign.cli.output import Output
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, RowError
 
 if TYPE_CHECKING:
+    from memalign.align import AlignResult
     from memalign.judge import Judge
-    from memalign.registry import Registry
+    from memalign.registry import Registry, Saved
 
 __all__ = [
     "DEFAULT_REGISTRY",
@@ -174,9 +175,11 @@ def interruptible(left: Callable[[], str]) -> Iterator[None]:
         raise Interrupted(f"interrupted; {left()}") from None
 
 
-def version_line(name: str, before: int, now: int) -> str:
+def version_line(name: str, saved: Saved | AlignResult) -> str:
     """Whether a command made a new version."""
-    return f"{name} is version {now} now" if now != before else f"nothing changed: {name} is still version {now}"
+    if saved.version == saved.parent:
+        return f"nothing changed: {name} is still version {saved.version}"
+    return f"{name} is version {saved.version} now"
 
 
 def latest_of(registry: Registry, name: str) -> int:

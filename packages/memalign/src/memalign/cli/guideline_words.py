@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memalign.cli.output import listed, table
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from memalign.memory import Memory
+    from memalign.registry import Saved
     from memalign.types import Guideline
 
-__all__ = ["by_people", "guideline_table", "legend", "precedence_words", "why_it_counts"]
+__all__ = ["by_people", "consequences", "guideline_table", "legend", "precedence_words", "why_it_counts"]
 
 
 def guideline_table(
@@ -110,3 +111,29 @@ def why_it_counts(memory: Memory, winner: Guideline, loser: Guideline) -> str:
             return "by recency: the latest feedback supports it"
         case _:
             return "nothing else tells them apart, and it is the older one"
+
+
+def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[str]]:
+    """What a change by hand did to guidelines other than `but` and to the ledger: JSON values, lines."""
+    from memalign.registry.diff import compare
+
+    found = compare(saved.before, saved.judge)
+    rules = [each for each in found.guidelines if each.id != but]
+    moved = [
+        (each.key, each.before, each.after)
+        for each in found.states
+        if each.before and each.after and each.before.state != each.after.state
+    ]
+    lines = []
+    for rule in rules:
+        if rule.after is None:
+            lines.append(f"{rule.id} went: its feedback no longer counts")
+        elif "status" in rule.fields:
+            lines.append(f"{rule.id} now: {precedence_words(rule.after, saved.judge.memory) or 'in force'}")
+    for key, old, new in moved:
+        lines.append(f"{key}: {old.state} -> {new.state}{f' ({new.reason})' if new.reason else ''}")
+    if any(new.state == "pending" for _, _, new in moved):
+        lines.append(f"to learn what is pending: memalign align {saved.judge.name}")
+    guidelines = [each for each in found.to_dict()["guidelines"] if each["id"] != but]
+    states = [{"key": key, "before": old.state, "after": new.state, "reason": new.reason} for key, old, new in moved]
+    return {"guidelines": guidelines, "feedback": states}, lines

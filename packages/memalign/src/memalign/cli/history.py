@@ -124,13 +124,10 @@ def rollback(
 
     It may bring back feedback that was unaligned since. It never brings back what was erased.
     """
-    registry = session.registry()
-    before = latest_of(registry, name)
-    judge = registry.rollback(name, version)
-    number = latest_of(registry, name)
-    data = {"judge": name, "to": version, "version": number, "memory_hash": judge.memory.hash}
-    same = f", with the content of version {version}" if number != before else ""
-    session.give(data, f"{version_line(name, before, number)}{same}")
+    saved = session.registry().rollback(name, version)
+    data = {"judge": name, "to": version, "version": saved.version, "memory_hash": saved.judge.memory.hash}
+    content = f", with the content of version {version}" if saved.version != saved.parent else ""
+    session.give(data, f"{version_line(name, saved)}{content}")
     return DONE
 
 
@@ -172,7 +169,11 @@ def import_(
     before = {each.name: each.latest for each in registry.list()}.get(kept, 0)
     number = registry.import_bundle(file, name, allow_erased=allow_erased)
     note = registry.history(kept)[number - 1].note
-    line = f"imported {kept} as version {number}" if number > before else version_line(kept, before, number)
+    line = (
+        f"imported {kept} as version {number}"
+        if number > before
+        else f"nothing changed: {kept} is still version {number}"
+    )
     data = {"judge": kept, "version": number, "note": note}
     session.give(data, line, *([f"note: {note}"] if note else []))
     return DONE

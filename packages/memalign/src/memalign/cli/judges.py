@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.by_hand import change_by_hand
-from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, Version, Yes, confirmed
-from memalign.cli.guideline_words import guideline_table
+from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, Version, Yes, confirmed, version_line
+from memalign.cli.guideline_words import consequences, guideline_table
 from memalign.cli.output import counted, facts, listed, table
 from memalign.errors import InputError, JudgeNotFound
 
@@ -149,14 +148,14 @@ def edit(
         edited = judge.replace(**changes, parameters={**judge.parameters, **parameters})
         return set_policy(edited, **weighed) if reweighed else edited
 
-    made = change_by_hand(session.registry(), name, changed)
-    lines = made.lines
+    saved = session.registry().update(name, changed, "edit")
+    others, lines = consequences(saved)
     if reweighed:
-        lines = [f"label policy: {_label_policy(made.judge)}", *_without_effect(made.judge), *lines]
-    if stale := len(made.judge.stale_pre_alignment()):
+        lines = [f"label policy: {_label_policy(saved.judge)}", *_without_effect(saved.judge), *lines]
+    if stale := len(saved.judge.stale_pre_alignment()):
         lines = [*lines, _stale_line(stale)]
-    data = {**described(made.judge, version=made.version), "consequences": made.consequences}
-    session.give(data, *lines, made.version_line)
+    data = {**described(saved.judge, version=saved.version), "consequences": others}
+    session.give(data, *lines, version_line(name, saved))
     return DONE
 
 

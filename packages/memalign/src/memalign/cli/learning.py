@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.align_report import run_and_report
-from memalign.cli.by_hand import change_by_hand
-from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, read_input
-from memalign.cli.guideline_words import guideline_table, legend, precedence_words
+from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, read_input, version_line
+from memalign.cli.guideline_words import consequences, guideline_table, legend, precedence_words
 from memalign.cli.output import facts, listed, table
 from memalign.errors import InputError
 from memalign.values import value_text
@@ -127,13 +126,14 @@ def guideline(
             return write_guideline(judge, add or "", by=who, pinned=bool(pin))
         return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire)
 
-    made = change_by_hand(session.registry(), name, change, but=guideline_id or "")
-    memory = made.judge.memory
+    saved = session.registry().update(name, change, "edit")
+    memory = saved.judge.memory
     changed = memory.guidelines[-1] if guideline_id is None else memory.guideline(guideline_id)
-    if (add or text) and (order := directive_in(changed.text, made.judge.value_type)):
+    if (add or text) and (order := directive_in(changed.text, saved.judge.value_type)):
         session.say(f"note: {changed.id} is an order rather than a rule: {order}")
-    data = {"judge": name, "version": made.version, "guidelines": [changed], "consequences": made.consequences}
-    session.give(data, *_card(made.judge, changed), *made.lines, made.version_line)
+    others, lines = consequences(saved, but=changed.id)
+    data = {"judge": name, "version": saved.version, "guidelines": [changed], "consequences": others}
+    session.give(data, *_card(saved.judge, changed), *lines, version_line(name, saved))
     return DONE
 
 
@@ -149,17 +149,15 @@ def lock(
     Each align judges them again. It leaves out new guidelines that make the judge wrong there, and names them. A locked
     case that is wrong all the same makes the exit code 1.
     """
-    from memalign.align import lock as set_lock
-
     lines: list[str] = []
     others: dict[str, Any] = {}
     if not ids and not unlock:
         number, judge = session.judge(name)
     else:
-        made = change_by_hand(
-            session.registry(), name, lambda judge: set_lock(judge, *(ids or ()), unlock=unlock), action="lock"
-        )
-        number, judge, others, lines = made.version, made.judge, made.consequences, [*made.lines, made.version_line]
+        saved = session.registry().lock(name, *(ids or ()), unlock=unlock)
+        number, judge = saved.version, saved.judge
+        others, lines = consequences(saved)
+        lines.append(version_line(name, saved))
     rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
     locked = table(("locked case", "experts' label"), [(case, value_text(label)) for case, label in rows])
     data = {
