@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memalign.demo import run_demo
+from memalign.cli.common import Session
+from memalign.cli.demo import Screen, _embedded, demo
 from memalign.errors import ConfigurationError, ModelError
+from memalign.types import Feedback, Judgment
 from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
 
 
@@ -36,7 +39,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_the_demo_shows_a_judge_that_learns_and_forgets(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_demo(model="openai:test") == 0
+    assert demo(Session(), model="openai:test") == 0
     shown = capsys.readouterr().out
     for chapter in (
         "1. The judge before",
@@ -54,7 +57,7 @@ def test_the_demo_shows_a_judge_that_learns_and_forgets(endpoint: Endpoint, caps
 def test_its_json_holds_every_verdict_and_what_each_stage_took(
     endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_demo(model="openai:test", json_output=True) == 0
+    assert demo(Session(json=True), model="openai:test") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 5}
     assert [stage["name"] for stage in report["stages"]] == [
@@ -75,7 +78,7 @@ def test_its_json_holds_every_verdict_and_what_each_stage_took(
 def test_nothing_of_the_withdrawn_case_is_in_a_later_prompt(
     endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_demo(model="openai:test", json_output=True)
+    demo(Session(json=True), model="openai:test")
     prompts = iter(endpoint.requests)
     told = {
         stage["name"]: [
@@ -97,7 +100,7 @@ def test_a_model_that_fails_is_said_and_is_exit_code_1(
 
     with Endpoint(answer=broken) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        assert run_demo(model="openai:test") == 1
+        assert demo(Session(), model="openai:test") == 1
     assert "pending" in capsys.readouterr().out
 
 
@@ -105,10 +108,36 @@ def test_a_model_that_answers_nothing_ends_the_demo_at_once(monkeypatch: pytest.
     with Endpoint(answer=lambda _body: server_error(400)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
-            run_demo(model="openai:test")
+            demo(Session(), model="openai:test")
     assert len(server.requests) == 5
 
 
 def test_a_wrong_model_name_stops_the_demo_before_any_work() -> None:
     with pytest.raises(ConfigurationError):
-        run_demo(model="nobody:knows")
+        demo(Session(), model="nobody:knows")
+
+
+# -- what it prints --------------------------------------------------------------------------------------------------
+
+EVIL = "\x1b[2J[/bold] [red]done[/red] \u202eevil"
+
+
+def test_the_first_run_says_what_it_will_pull_and_where_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
+    monkeypatch.setattr("memalign.models.pull.pull", lambda *_, **__: tmp_path)
+    _embedded(Session(), Screen(Session()))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "downloaded once: 1,117 MB" in shown
+
+
+def test_a_models_words_are_neither_markup_nor_commands_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    row = Feedback(id="t-1", inputs="a", outputs="b", value=True)
+    screen = Screen(Session())
+    screen.verdicts([row, row], judge=[Judgment(value=True, rationale=EVIL), Judgment(error=EVIL)])
+    screen.show(EVIL)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "[/bold] [red]done[/red]" in " ".join(shown.split())
