@@ -223,10 +223,7 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
 
 def _not_judged(judgments: Sequence[Judgment]) -> list[str]:
     """For each item that the run stopped before, why."""
-    from memalign.judge.batch import NOT_JUDGED
-
-    errors = (judgment.error or "" for judgment in judgments)
-    return [error.removeprefix(NOT_JUDGED) for error in errors if error.startswith(NOT_JUDGED)]
+    return [(judgment.error or "").removeprefix("NotJudged: ") for judgment in judgments if judgment.not_judged]
 
 
 def _fields(judgment: Judgment) -> dict[str, Any]:

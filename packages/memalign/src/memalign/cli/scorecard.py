@@ -95,12 +95,11 @@ def _loaded(opened: Registry, name: str) -> Judge:
 
 
 def _cases(card: Scorecard) -> Any:
-    from memalign.judge.batch import NOT_JUDGED
     from memalign.values import value_text
 
     def cell(judgment: Judgment) -> str:
         if judgment.error is not None:
-            return "" if judgment.error.startswith(NOT_JUDGED) else "error"
+            return "" if judgment.not_judged else "error"
         return value_text(judgment.value)
 
     rows = [(row.id, *(cell(judgment) for judgment in row.judgments.values())) for row in card]
@@ -136,15 +135,14 @@ def _cost(totals: Totals) -> str:
 
 def _say_failures(printer: Output, card: Scorecard) -> int:
     """Name what failed, one line a judge and reason: a server that is down gives every example the same one."""
-    from memalign.judge.batch import NOT_JUDGED
-
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     left: list[str] = []
-    for name, example_id, error in card.failures():
-        if error.startswith(NOT_JUDGED):
-            left.append(error.removeprefix(NOT_JUDGED))
-        else:
-            found[name, error.replace(f"{example_id}: ", "")].append(example_id)
+    for row in card:
+        for name, error in row.errors.items():
+            if row.judgments[name].not_judged:
+                left.append(error.removeprefix("NotJudged: "))
+            else:
+                found[name, error.replace(f"{row.id}: ", "")].append(row.id)
     for (name, reason), ids in found.items():
         more = f", … {len(ids) - 5} more" if len(ids) > 5 else ""
         printer.say(f"failed: {name} on {', '.join(ids[:5])}{more}: {reason}")
