@@ -11,9 +11,9 @@ from memalign.errors import InputError
 from memalign_bench.config import load_config
 
 
-def test_the_bare_judge_has_stage_nought_and_all_others_the_rest(config: Path) -> None:
+def test_the_zero_shot_judge_has_stage_nought_and_all_others_the_rest(config: Path) -> None:
     loaded = load_config(config)
-    assert loaded.stages_of("bare") == (0,)
+    assert loaded.stages_of("zero-shot") == (0,)
     assert loaded.stages_of("memalign") == (4, 8)
     assert loaded.folder == config.parent
 
@@ -30,7 +30,7 @@ def test_a_run_without_stages_has_those_that_its_cases_allow(config: Path, train
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('"memalign"]', '"memalgin"]', "no arm 'memalgin'; arms: majority"),
+        ('"memalign"]', '"memalgin"]', "no method 'memalgin'; methods: majority"),
         ("stages = [0, 4, 8]", "stages = [0, 8, 4]", "stages grow"),
         ("stages = [0, 4, 8]", "stages = [0, 4, 80]", "stage 80 needs more than the 8"),
         ("train = 8", "train = 0", "at least 1"),
@@ -38,9 +38,9 @@ def test_a_run_without_stages_has_those_that_its_cases_allow(config: Path, train
         ('models = ["openai:test"]', "models = []", "models is empty"),
         ("test = 6", "tests = 6", "tests"),
         ("cached = 0.1", "", "cached"),
-        ("test = 6", "ceiling = 0", "ceiling is more than 0"),
-        ("test = 6", "ceiling = nan", "ceiling is more than 0"),
-        ("test = 6", "ceiling = inf", "ceiling is more than 0"),
+        ("test = 6", "spend_limit = 0", "spend_limit is more than 0"),
+        ("test = 6", "spend_limit = nan", "spend_limit is more than 0"),
+        ("test = 6", "spend_limit = inf", "spend_limit is more than 0"),
         ("input = 1.0", "input = -1.0", "price of input"),
         ("cached = 0.1", "cached = nan", "price of cached"),
         ("output = 2.0", "output = inf", "price of output"),
@@ -48,7 +48,7 @@ def test_a_run_without_stages_has_those_that_its_cases_allow(config: Path, train
         ("test = 6", "seeds = [-1]", "a seed is at least 0"),
         ("[prices]", "[seeds_of]\ntone = []\n[prices]", "seeds_of tone is empty"),
         ("[prices]", "[seeds_of]\ntone = [-2]\n[prices]", "a seed is at least 0"),
-        ("test = 6", 'arms = ["bare"]', "TOML"),
+        ("test = 6", 'methods = ["zero-shot"]', "TOML"),
         ("[prices]", "[seeds_of]\nbetter = [1]\n[prices]", "seeds_of names 'better'"),
         ("stages = [0, 4, 8]", "stages = [0, 0, 8]", "names one twice"),
         ('models = ["openai:test"]', 'models = ["openai:a/b", "openai:a-b"]', "would share the folder 'openai-a-b'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def test_a_pin_says_which_other_guideline_it_puts_out_of_force(memalign: Run, al
 
 
 def told(capsys: pytest.CaptureFixture[str], result: AlignResult) -> tuple[int, str]:
-    code = report(result, Output(), version=3, before=2)
+    code = report(dataclasses.replace(result, version=3, parent=2), Output())
     return code, " ".join(capsys.readouterr().out.split())
 
 

@@ -19,7 +19,7 @@ _SHOWN = 30
 _COLUMNS = ("id", "", "guideline", "from")
 
 
-def report(result: AlignResult, out: Output, *, version: int, before: int) -> int:
+def report(result: AlignResult, out: Output) -> int:
     """Print what an align or unalign did, `str(result)` last.
 
     Returns 1 when something is pending or was left out, or a locked case is not kept.
@@ -49,10 +49,11 @@ def report(result: AlignResult, out: Output, *, version: int, before: int) -> in
         parts += _rule_conflict(result, rules)
     parts += [f"note: {note}" for note in result.notes]
     parts.append(usage_text(result.usage, result.seconds))
-    parts.append(f"{name} is version {version} now" if version != before else f"{name} is still version {version}")
+    kept = f"still version {result.version}" if result.version == result.parent else f"version {result.version} now"
+    parts.append(f"{name} is {kept}")
     parts.append(str(result))
     settings = [{"id": gid, "settings": by} for gid, by in lost]
-    out.give({"version": version, **result.to_dict(), "settings_lost": settings}, *parts)
+    out.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
     failed = result.pending or any(row.status == "invalid" for row in result.rows)
     return FAILURES if failed or not all(check.kept for check in result.locks) else DONE
 

@@ -86,7 +86,7 @@ def unalign(
     optimizer = MemAlign(reflection_model=reflection_model)
     with interruptible(lambda: left_behind(opened, name, before)), out.progress() as progress:
         result = opened.unalign(name, *chosen, source=source, optimizer=optimizer, progress=progress)
-    return report(result, out, version=latest_of(opened, name), before=before)
+    return report(result, out)
 
 
 def erase(

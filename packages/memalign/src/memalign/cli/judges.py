@@ -17,7 +17,6 @@ from memalign.cli.common import (
     RetrievalK,
     Version,
     confirmed,
-    latest_of,
     loaded,
     open_registry,
 )
@@ -165,23 +164,19 @@ def edit(
             "nothing to change: give --model, --instructions, --embedding-model, -k, --param, --authority or --policy"
         )
     settings = changes.pop("parameters", {})
-    given: list[Judge] = []
 
     def changed(judge: Judge) -> Judge:
-        given[:] = [judge]
         edited = judge.replace(**changes, parameters={**judge.parameters, **settings})
         return edited if authority is None and policy is None else set_policy(edited, **weighed)
 
-    opened = open_registry(registry)
-    before = latest_of(opened, name)
-    judge = opened.update(name, changed, "edit")
-    number = latest_of(opened, name)
-    others, lines = consequences(given[0], judge)
+    saved = open_registry(registry).update(name, changed, "edit")
+    judge, number = saved.judge, saved.version
+    others, lines = consequences(saved.before, judge)
     if authority is not None or policy is not None:
         lines = [f"where people differ: {_weighing(judge)}", *_silent(judge), *lines]
     if stale := len(judge.stale_pre_alignment()):
         lines.append(_stale_line(stale))
-    line = f"{name} is version {number} now" if number != before else f"{name} is so already, version {number}"
+    line = f"{name} is version {number} now" if number != saved.parent else f"{name} is so already, version {number}"
     data = {**described(judge, version=number), "consequences": others}
     Output(json=json_output).give(data, *lines, line)
     return DONE

@@ -149,20 +149,14 @@ def guideline(
         def change(judge: Judge) -> Judge:
             return edit_guideline(judge, gid, by=by or _user(), text=text, pinned=pin, retired=retire)
 
-    given: list[Judge] = []
-
-    def watched(judge: Judge) -> Judge:
-        given[:] = [judge]
-        return change(judge)
-
-    judge = opened.update(name, watched, "edit")
+    saved = opened.update(name, change, "edit")
+    judge = saved.judge
     changed = judge.memory.guidelines[-1] if guideline_id is None else judge.memory.guideline(guideline_id)
-    number = latest_of(opened, name)
-    others, lines = consequences(given[0], judge, but=changed.id)
+    others, lines = consequences(saved.before, judge, but=changed.id)
     if (add or text) and (order := directive_in(changed.text, judge.value_type)):
         out.say(f"note: {changed.id} is an order rather than a rule: {order}")
-    data = {"judge": name, "version": number, "guidelines": [changed], "consequences": others}
-    out.give(data, *_card(judge, changed), *lines, f"{name} is version {number} now")
+    data = {"judge": name, "version": saved.version, "guidelines": [changed], "consequences": others}
+    out.give(data, *_card(judge, changed), *lines, f"{name} is version {saved.version} now")
     return DONE
 
 
@@ -182,17 +176,15 @@ def lock(
     a case that it gets wrong all the same makes the exit code 1. Without an ID it lists the locked cases.
     """
     opened, out = open_registry(registry), Output(json=json_output)
-    before = latest_of(opened, name)
     if not ids and not unlock:
         number, judge = loaded(opened, name, None)
         lines: list[str] = []
         others: dict[str, Any] = {}
     else:
-        given = opened.load(name)
-        judge = opened.lock(name, *(ids or ()), unlock=unlock)
-        number = latest_of(opened, name)
-        others, lines = consequences(given, judge)
-        lines.append(f"{name} is version {number} now" if number != before else f"{name} is so already")
+        saved = opened.lock(name, *(ids or ()), unlock=unlock)
+        number, judge = saved.version, saved.judge
+        others, lines = consequences(saved.before, judge)
+        lines.append(f"{name} is version {number} now" if number != saved.parent else f"{name} is so already")
     rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
     locked = [{"id": case, "label": label} for case, label in rows]
     shown = table(("locked case", "experts' label"), [(case, word(label)) for case, label in rows])
@@ -224,7 +216,7 @@ def _learn(name: str, feedback: str | None, optimizer: MemAlign, *, url: str, ou
     given = () if feedback is None else read_input(feedback)
     with interruptible(lambda: left_behind(opened, name, before)), out.progress() as progress:
         result = opened.align(name, given, optimizer=optimizer, progress=progress, **options)
-    return report(result, out, version=latest_of(opened, name), before=before)
+    return report(result, out)
 
 
 def left_behind(opened: Registry, name: str, before: int) -> str:

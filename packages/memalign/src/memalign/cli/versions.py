@@ -152,14 +152,12 @@ def rollback(
 
     May bring back feedback that was unaligned since, never what was erased.
     """
-    opened = open_registry(registry)
-    before = latest_of(opened, name)
-    judge = opened.rollback(name, version)
-    number = latest_of(opened, name)
-    data = {"judge": name, "to": version, "version": number, "memory_hash": judge.memory.hash}
+    saved = open_registry(registry).rollback(name, version)
+    number = saved.version
+    data = {"judge": name, "to": version, "version": number, "memory_hash": saved.judge.memory.hash}
     same = f"{name} is so already, version {number}"
     Output(json=json_output).give(
-        data, same if number == before else f"{name} is version {number} now, as version {version} was"
+        data, same if number == saved.parent else f"{name} is version {number} now, as version {version} was"
     )
     return DONE
 

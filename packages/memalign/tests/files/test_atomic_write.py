@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -100,3 +104,36 @@ def test_a_device_is_written_to_and_never_replaced_and_judgments_need_a_file():
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from memalign.io.atomic import atomic_write
+with atomic_write(Path(sys.argv[1])) as file:
+    file.write(b"half of something long")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal")
+def test_what_a_killed_writer_left_goes_with_the_next(tmp_path):
+    path = tmp_path / "judge.json"
+    for content in (b"first", b"2"):
+        for _ in range(2):
+            killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+            assert killed.returncode == -signal.SIGKILL
+        assert {each.name for each in tmp_path.iterdir()} <= {"judge.json", ".judge.json.part"}
+        assert not path.exists() or path.read_bytes() == b"first"
+        write(path, content)
+        assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("judge.json", content)]
+
+
+def test_two_writers_wait_for_each_other(tmp_path):
+    path = tmp_path / "judge.json"
+    pieces = [bytes([n]) * 1000 for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(lambda piece: write(path, *[piece] * 20), pieces):
+            assert path.read_bytes() in [piece * 20 for piece in pieces]
+    assert list(tmp_path.iterdir()) == [path]
