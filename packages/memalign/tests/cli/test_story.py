@@ -22,7 +22,7 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
     assert "t-1@ana" in learned.out
     assert "tone is version 2 now" in learned.out
     assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
-    assert "pre_alignment" in learned.err
+    assert "pre-alignment verdicts" in learned.err
     assert "distil" in learned.err
 
     shown = memalign("show", tone)
