@@ -27,7 +27,7 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
 
     shown = memalign("show", tone)
     assert "Is the reply warm and helpful?" in shown.out
-    assert "3 feedback on 3 cases, 2 guidelines in force" in shown.out
+    assert "3 pieces of feedback on 3 cases, 2 guidelines in force" in shown.out
     assert "must show sympathy before facts (F1)." in shown.out
 
     assert "3 learned" in memalign("ledger", tone).out
