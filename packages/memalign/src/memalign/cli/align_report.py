@@ -29,7 +29,7 @@ def report(result: AlignResult, out: Output) -> int:
     if not result.rows and not result.removed and not result.usage.calls:
         parts.append("nothing was given and nothing is pending: name a file of FEEDBACK to learn from")
     if result.removed:
-        parts.append(f"withdrawn: {', '.join(result.removed)}")
+        parts.append(f"withdrawn: {', '.join(map(str, result.removed))}")
     if result.forgotten:
         parts.append(table(_COLUMNS, guideline_rows(result.forgotten), title="Forgotten guidelines"))
     lost = [(each.id, by) for each in result.forgotten if (by := by_people(each))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,6 +27,7 @@ from memalign.errors import UnknownKey
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
+    from memalign.types import FeedbackKey
 
 Keys = Annotated[
     list[str] | None,
@@ -70,7 +71,7 @@ def unalign(
 
     opened, out = open_registry(registry), Output(json=json_output)
     before = latest_of(opened, name)
-    chosen = tuple(keys or ())
+    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if dry_run or matching is not None:
         judge = opened.load(name, before)
         places = None if matching is None else judge.memory.matching(matching, source=source)
@@ -110,11 +111,11 @@ def erase(
 
     opened, out = open_registry(registry), Output(json=json_output)
     before = latest_of(opened, name)
-    chosen = tuple(keys or ())
+    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     lines: list[str] = []
     if matching is not None:
         found = opened.matching(name, matching)
-        places = {key: fields for key, fields in found.items() if source in (None, key.rpartition("@")[2])}
+        places = {key: fields for key, fields in found.items() if source in (None, key.source)}
         chosen, source = _narrowed(name, places, chosen, source), None
         going = opened.erase(name, chosen, dry_run=True)
         lines = _places({key: places.get(key, ()) for key in going.keys})
@@ -135,20 +136,24 @@ def erase(
 
 
 def _narrowed(
-    name: str, places: Mapping[str, tuple[str, ...]], keys: tuple[str, ...], source: str | None
-) -> tuple[str, ...]:
+    name: str, places: Mapping[FeedbackKey, tuple[str, ...]], keys: tuple[str | FeedbackKey, ...], source: str | None
+) -> tuple[FeedbackKey, ...]:
     """The keys that hold the text, of those that were named. Raises UnknownKey, without the text."""
     of = f" of source {source!r}" if source is not None else ""
     if not places:
         raise UnknownKey(f"no feedback of {name!r}{of} holds this text")
-    for key in keys:
-        if not any(key in (each, each.rpartition("@")[0]) for each in places):
-            raise UnknownKey(f"feedback {key!r}{of} does not hold this text")
-    return tuple(each for each in places if not keys or each in keys or each.rpartition("@")[0] in keys)
+    from memalign.types import select_keys
+
+    chosen = select_keys(places, keys)
+    for selector, found in chosen.items():
+        if not found:
+            raise UnknownKey(f"feedback {str(selector)!r}{of} does not hold this text")
+    named = {key for found in chosen.values() for key in found}
+    return tuple(key for key in places if not keys or key in named)
 
 
 def _preview(
-    judge: Judge, keys: tuple[str, ...], places: Mapping[str, tuple[str, ...]] | None
+    judge: Judge, keys: tuple[FeedbackKey, ...], places: Mapping[FeedbackKey, tuple[str, ...]] | None
 ) -> tuple[dict[str, Any], list[str]]:
     """What withdrawing these keys would take along, found without a model: JSON values, and lines for people."""
     from memalign.align.consolidate import consolidate
@@ -181,12 +186,12 @@ def _preview(
     return data, lines
 
 
-def _waiting(judge: Judge, key: str) -> bool:
+def _waiting(judge: Judge, key: FeedbackKey) -> bool:
     annotation = judge.memory.annotation(key)
     return annotation is not None and annotation.state == "pending"
 
 
-def _places(keys: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _places(keys: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:
     """A line a piece of feedback, with the fields in which a text was found."""
     lines = [f"would go: {key}" + (f"  (in {', '.join(fields)})" if fields else "") for key, fields in keys.items()]
     more = len(lines) - _SHOWN
@@ -215,10 +220,10 @@ def _agreed(out: Output, lines: list[str], question: str, *, yes: bool) -> bool:
     return False
 
 
-def _pieces(keys: tuple[str, ...]) -> str:
+def _pieces(keys: tuple[FeedbackKey, ...]) -> str:
     return "1 piece of feedback" if len(keys) == 1 else f"{len(keys)} pieces of feedback"
 
 
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
+def _some(names: Sequence[object]) -> str:
+    shown = ", ".join(map(str, names[:_SHOWN]))
     return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown

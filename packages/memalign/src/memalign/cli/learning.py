@@ -243,8 +243,8 @@ def _card(judge: Judge, chosen: Guideline) -> list[Any]:
             ("text", chosen.text),
             ("status", ", ".join(filter(None, (_force(chosen), precedence_words(chosen, memory))))),
             ("origin", chosen.origin),
-            ("from", ", ".join(memory.sources_of(chosen)) or "no feedback"),
-            ("exposed to", ", ".join(chosen.exposed_to) or "no feedback"),
+            ("from", ", ".join(map(str, memory.sources_of(chosen))) or "no feedback"),
+            ("exposed to", ", ".join(map(str, chosen.exposed_to)) or "no feedback"),
         ],
     )
     return [card, *legend(judge.name, [chosen], memory)]

@@ -114,7 +114,9 @@ def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON document on stdout."""
     import msgspec
 
-    builtins = msgspec.to_builtins(data)
+    from memalign.types import as_json
+
+    builtins = msgspec.to_builtins(as_json(data))
     text = json.dumps(builtins, ensure_ascii=False, indent=2)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -172,7 +174,7 @@ def guideline_rows(guidelines: Iterable[Guideline], memory: Memory | None = None
     rows: list[tuple[object, ...]] = []
     for guideline in guidelines:
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
-        sources = ", ".join(guideline.supported_by)
+        sources = ", ".join(map(str, guideline.supported_by))
         precedence = precedence_words(guideline, memory)
         rows.append((guideline.id, precedence, guideline.text, "; ".join(filter(None, (origin, sources)))))
     return rows

@@ -98,7 +98,7 @@ class Screen:
                 else _mark(_word(pre_alignment.value), right=pre_alignment.value == row.value)
             )
             state = annotation.state if annotation else "-"
-            table.add_row(row.key, str(row.outputs), said, _word(row.value), row.rationale or "-", state)
+            table.add_row(str(row.key), str(row.outputs), said, _word(row.value), row.rationale or "-", state)
         self._console.print(table)
         self.say(str(result))
 
@@ -107,7 +107,7 @@ class Screen:
         memory = result.judge.memory
         table = _table("", "guideline learned", "from")
         for guideline in memory.semantic:
-            table.add_row(guideline.id, plain(guideline.text), ", ".join(memory.sources_of(guideline)))
+            table.add_row(guideline.id, plain(guideline.text), ", ".join(map(str, memory.sources_of(guideline))))
         self._console.print(table)
 
     def side_by_side(

@@ -222,7 +222,7 @@ def _words(rows: Sequence[Feedback]) -> Finding:
 def _directives(rows: Sequence[Feedback], value_type: ValueType | None) -> Finding:
     """Comments that would be orders to the judge if a rule kept their words: perhaps meant, perhaps an attack."""
     spoken = [row for row in rows if (row.rationale or "").strip()]
-    found = {row.key: why for row in spoken if (why := directive_in(row.rationale or "", value_type))}
+    found = {str(row.key): why for row in spoken if (why := directive_in(row.rationale or "", value_type))}
     figures = {"keys": list(found), "n": len(spoken)}
     if not spoken:
         return Finding(

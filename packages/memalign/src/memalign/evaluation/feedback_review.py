@@ -118,7 +118,7 @@ def examine(
 def _conflicts(heard: Sequence[Heard]) -> tuple[Conflicting, ...]:
     found = []
     for each in heard:
-        said = {row.key: row.value for row in each.annotations if row.value is not None}
+        said = {str(row.key): row.value for row in each.annotations if row.value is not None}
         if len(set(said.values())) > 1:
             ids = tuple(dict.fromkeys(row.id for row in each.annotations))
             found.append(Conflicting(ids=ids, annotations=said, label=each.label))
