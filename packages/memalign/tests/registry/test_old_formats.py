@@ -23,7 +23,7 @@ from memalign.cli.app import app
 from memalign.errors import InputError, RegistryError
 from memalign.models.base import Limits
 from memalign.registry import load_bundle
-from memalign.registry.store import settings_of
+from memalign.registry.judge_rows import settings_of
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example
 from tests.support.endpoint import Endpoint

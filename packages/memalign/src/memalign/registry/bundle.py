@@ -23,8 +23,8 @@ from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
 from memalign.memory.precedence import left_out
 from memalign.prompts import prompts_hash
+from memalign.registry.judge_rows import settings_of
 from memalign.registry.old_formats import bundle_from_1
-from memalign.registry.store import settings_of
 from memalign.types import canonical_json
 from memalign.values import ValueType
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.judge import Judge
 from memalign.memory import Annotation
-from memalign.registry.store import Contents, settings_of
+from memalign.registry.judge_rows import Contents, settings_of
 from memalign.types import FeedbackKey, Guideline, as_json, guideline_number
 from memalign.values import Value
 

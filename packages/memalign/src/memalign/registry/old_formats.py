@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from memalign.judge.parameters import FIRST_NAMES
 from memalign.registry import schema
-from memalign.registry.store import encoded
+from memalign.registry.judge_rows import encoded
 from memalign.types import FeedbackKey
 
 __all__ = ["bundle_from_1", "migrate_from_1"]

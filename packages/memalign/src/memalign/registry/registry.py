@@ -20,12 +20,12 @@ from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback
-from memalign.registry.ledger import Erasures
+from memalign.registry.erased_hashes import ErasedHashes
+from memalign.registry.judge_rows import judge_of, memory_of, models_by_name, settings_of
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
 from memalign.registry.reimport import screened
 from memalign.registry.search import matching
-from memalign.registry.store import judge_of, memory_of, models_by_name, settings_of
 from memalign.registry.verify import verified
 from memalign.registry.versions import JudgeSummary, VersionInfo
 from memalign.types import Feedback, FeedbackKey
@@ -370,7 +370,7 @@ class Registry:
             contents = versions.read(connection, judge, number, name=name)
         return number, judge_of(name, contents, models=self._models)
 
-    def _erased(self, name: str) -> Erasures:
+    def _erased(self, name: str) -> ErasedHashes:
         with self._reading(name) as (connection, judge, _):
             return erasures_of(self._database, connection, judge)
 
