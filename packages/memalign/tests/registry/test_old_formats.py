@@ -317,7 +317,7 @@ def test_an_old_bundle_is_the_judge_that_was_exported(path: Path, bundle: str, j
     assert loaded == opened(path).load(judge, int(version))
 
 
-def test_an_old_bundle_that_was_edited_is_refused(tmp_path: Path) -> None:
+def test_an_old_bundle_that_was_edited_is_refused_and_left_as_it_is() -> None:
     document = json.loads((FOLDER / "pick.bundle.json").read_text("utf-8"))
     document["memory"]["cases"][0]["voices"][0]["rationale"] = "somebody edited this"
     with pytest.raises(InputError, match="its checksum does not match"):

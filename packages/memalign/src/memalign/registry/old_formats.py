@@ -74,13 +74,13 @@ def _row(kind: str, key: str, body: bytes) -> dict[str, Any]:
 def _value(kind: str, value: Any) -> Any:
     match kind:
         case "voice":
-            value["reason"] = _reason(value["reason"])
+            value = value | {"reason": _reason(value["reason"])}
         case "shard":
             return _keys(value)
         case "tombstone":
             return value | {"key": FeedbackKey.from_old(value["key"])}
         case "guideline":
-            value |= {name: _keys(value[name]) for name in ("supported_by", "exposed_to")}
+            value = value | {name: _keys(value[name]) for name in ("supported_by", "exposed_to")}
     return _renamed(value, _FIELDS.get(kind, {}))
 
 
