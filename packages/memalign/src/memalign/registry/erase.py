@@ -263,7 +263,8 @@ class _Eraser:
         )
         for name, kind, key, body in self.connection.execute(query):
             texts = [key, *words_of(self.codec, kind, body)]
-            if name not in elsewhere and any(map(whole.is_trace, texts)):
+            keyed = kind in ("annotation", "tombstone") and key in whole.names
+            if name not in elsewhere and (keyed or any(map(whole.copied, texts))):
                 elsewhere.add(name)
             residue.share(texts)
         residue.share(self._texts(left, _WORDED))

@@ -33,9 +33,7 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
             searched += 1
             live += [key.encode(), body]
             if judge == erasure.judge and (
-                key in residue.names
-                or any(map(residue.copied, words_of(codec, kind, body)))
-                or row_names(codec, residue, kind, key, body)
+                any(map(residue.copied, words_of(codec, kind, body))) or row_names(codec, residue, kind, key, body)
             ):
                 found.append(f"{kind} {key}")
         for version in connection.execute(select(versions)):
