@@ -25,6 +25,7 @@ __all__ = [
     "Guideline",
     "Judgment",
     "LedgerState",
+    "ToolCall",
     "Usage",
     "as_json",
     "canonical_json",
@@ -340,6 +341,19 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return self if other == 0 else NotImplemented  # so that sum() works
 
 
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge read in a long trace: all that some `spans` hold, where a `text` occurs, or what is below a span.
+
+    `part` is which part of a long answer, from 1. `swapped` marks a call on the item with its sides swapped.
+    """
+
+    tool: Literal["read", "search", "children"]
+    spans: tuple[str, ...] = ()
+    part: int = 1
+    text: str = ""
+    swapped: bool = False
+
+
 class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     """One verdict and its receipt.
 
@@ -347,7 +361,8 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     probability in [0, 1], and `confidence` is that of the value; None where the model gives none and was asked only once.
     `calibrated_value` is what a regression on the memory's own feedback makes of the verdict, with its probabilities; None
     unless the judge was told to calibrate and has thirty cases for it. `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
-    used; `notes` say what was truncated or left out.
+    used; `trace_tool_calls` are what was read in a trace too long to show; `notes`
+    say what was truncated or left out. `not_judged` marks an item that the run stopped before, as `error` says.
     """
 
     value: Value | None = None
@@ -362,8 +377,10 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     memory_hash: str = ""
     model: str = ""
     usage: Usage = Usage()
+    trace_tool_calls: tuple[ToolCall, ...] = ()
     notes: tuple[str, ...] = ()
     error: str | None = None
+    not_judged: bool = False
 
     @property
     def expected(self) -> float | None:

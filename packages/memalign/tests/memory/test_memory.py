@@ -17,7 +17,7 @@ from memalign.errors import UnknownKey
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Tombstone, policy_label
 from memalign.memory.budget import Budget, fit_guidelines
 from memalign.memory.precedence import precedence
-from memalign.memory.retrieval import CHOICE, Hit, Neighbourhood, embedding_text, stumbled
+from memalign.memory.retrieval import CHOICE, Neighbourhood, Retrieved, embedding_text, stumbled
 from memalign.memory.working_memory import assemble
 from memalign.prompts.tokens import estimate_tokens
 from memalign.prompts.truncate import shorten
@@ -339,7 +339,7 @@ def test_what_is_kept_of_shown_cases_may_be_emptied_by_another_thread_at_any_mom
     case = Case(example=Example(id="a", outputs="x"), annotations=(Annotation(id="a", source="ana", value=True),))
     memory = Memory(cases=(case,))
     memory.__dict__["_shown"] = Emptied()
-    hits = [Hit(case=case, similarity=1.0, identical=True, misjudged=False, label=True)]
+    hits = [Retrieved(case=case, similarity=1.0, identical=True, misjudged=False, label=True)]
     budget = Budget.of(context_tokens=8000, system_tokens=0, answer_tokens=100, brief=False)
     assert assemble(memory, hits, content={"outputs": "y"}, fields=("outputs",), budget=budget).example_ids == ("a",)
 

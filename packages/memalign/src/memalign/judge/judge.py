@@ -17,9 +17,11 @@ from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.instructions import checked_instructions, named_fields
 from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
 from memalign.judge.prepare import Prepared, budget_of, prepare
+from memalign.judge.retrieve import retrieve
 from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
 from memalign.memory.model import Memory
+from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.resolve import WORDLLAMA, canonical_name, resolve, resolve_embedding
 from memalign.types import CONTENT_FIELDS, Example, Judgment, canonical_json
@@ -212,6 +214,18 @@ class Judge:
         """What the judge would ask `model` (None: its own) about an item, without asking; see `ajudge` for the errors."""
         self._check(example)
         return await prepare(self, example, model or resolve(self.model))
+
+    def retrieve(self, example: Example) -> tuple[Retrieved, ...]:
+        """The past cases that a judgment of the item is made with; see `aretrieve`."""
+        return aio.run(self.aretrieve(example))
+
+    async def aretrieve(self, example: Example) -> tuple[Retrieved, ...]:
+        """The past cases that a judgment of the item is made with, the most useful first; no judge model is asked.
+
+        A prompt shows them in the reverse order, and as many as its budget of tokens holds. Any content field of the
+        item will do. Raises ConfigurationError without a model, and a ModelError when a provider's embedder fails.
+        """
+        return (await retrieve(self, example, resolve(self.model).limits)).cases
 
     def budget(self) -> Budget:
         """Tokens that each part of a prompt for the judge's model may take. Raises ConfigurationError without a model."""
