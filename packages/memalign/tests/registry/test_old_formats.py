@@ -371,17 +371,17 @@ def test_judgments_of_other_prompts_are_not_explained(command: Any, monkeypatch:
 def test_what_was_erased_by_the_first_format_stays_refused(path: Path) -> None:
     connection = sqlite3.connect(path)
     (secret,) = connection.execute("SELECT value FROM memalign_meta WHERE name = 'secret'").fetchone()
-    digest = hmac.new(bytes.fromhex(secret), b"key\0mail@x@ben", hashlib.sha256).hexdigest()
+    digest = hmac.new(bytes.fromhex(secret), b"key\0mail@x@dora", hashlib.sha256).hexdigest()
     connection.execute("INSERT INTO memalign_erasures VALUES (1, 'key', ?, '2026-01-01T00:00:00+00:00')", [digest])
     connection.commit()
     connection.close()
     registry = opened(path)
-    row = {"id": "mail@x", "source": "ben", "value": True}
-    with pytest.raises(InvalidRows, match=r'"mail@x"@ben\): this feedback was erased on 2026-01-01'):
+    row = {"id": "mail@x", "source": "dora", "value": True}
+    with pytest.raises(InvalidRows, match=r'"mail@x"@dora\): this feedback was erased on 2026-01-01'):
         registry.align("tone", [row])
     with pytest.raises(UnknownKey, match="it was erased on 2026-01-01"):
-        registry.erase("tone", ['"mail@x"@ben', "no-such"], dry_run=True)
-    other = row | {"id": "mail", "source": "x@ben"}  # the same text in the first format, if it had known such sources
+        registry.erase("tone", ['"mail@x"@dora'], dry_run=True)
+    other = row | {"id": "mail", "source": "x@dora"}  # the same text in the first format, if it had known such sources
     judge = registry.load("tone")
     memory = judge.memory
     case = memory.case("mail")
