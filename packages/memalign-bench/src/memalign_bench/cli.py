@@ -142,7 +142,7 @@ def report(
     registry: UnusedRegistryUrl = DEFAULT_REGISTRY,  # noqa: ARG001  # every command takes it
     json_output: JsonOutput = False,
 ) -> int:
-    """Write a run's report beside its configuration: one HTML page, its figures as SVG and PNG, its tables as Markdown.
+    """Write a run's report beside its configuration: one HTML page, its figures as SVG, its tables as Markdown.
 
     It needs the raw judgments only: no data, no model, no network.
     """

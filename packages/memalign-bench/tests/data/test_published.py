@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from memalign.errors import ConfigurationError, InputError
+from memalign.errors import InputError
 from memalign.judge import Judge
 from memalign_bench.data import autoj, feedback_collection, financebench, halubench, hotpotqa
 from memalign_bench.data.published import PUBLISHED, load_published
@@ -317,9 +316,3 @@ def test_an_array_longer_than_a_chunk_gives_every_row(tmp_path: Path) -> None:
     path = samples.put(tmp_path / "long.json", rows)
     assert path.stat().st_size > 2 << 20
     assert [row.fields for row in read_table(path)] == rows
-
-
-def test_without_pyarrow_the_error_says_what_to_install(everything: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "memalign\[bench\]"'):
-        halubench.load(everything / "halubench", cache=tmp_path)

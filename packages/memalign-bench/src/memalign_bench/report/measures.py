@@ -90,12 +90,12 @@ class Judging:
     """
 
     n: int
-    seconds_median: float | None
-    seconds_p95: float | None
-    tokens_in: float | None
-    tokens_out: float | None
-    cached_share: float | None
-    cost_per_1000: float | None
+    seconds_median: float | None = None
+    seconds_p95: float | None = None
+    tokens_in: float | None = None
+    tokens_out: float | None = None
+    cached_share: float | None = None
+    cost_per_1000: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,15 +199,7 @@ def judging(
 def judging_of(lines: Sequence[Line]) -> Judging:
     """What these judgments took."""
     if not lines:
-        return Judging(
-            n=0,
-            seconds_median=None,
-            seconds_p95=None,
-            tokens_in=None,
-            tokens_out=None,
-            cached_share=None,
-            cost_per_1000=None,
-        )
+        return Judging(n=0)
     seconds = sorted(line.seconds for line in lines)
     tokens = sum(line.tokens_in for line in lines)
     return Judging(

@@ -1,22 +1,9 @@
 """The one comparison that was fixed before anything was measured, and all others, which are descriptive.
 
-As it was fixed, word for word:
-
-    One primary comparison fixed beforehand: memalign against bare and against MLflow's MemAlign at 50 rows, unseen,
-    paired, clustered by group, pooled over the tasks, non-inferiority margin five points. Everything else is
-    descriptive, with intervals; "ahead / tied / behind" only where the interval allows it.
-
-“Bare” is the method that is called zero-shot today. The measure is exact match, on numbers too (their CCC is reported beside it); a task whose
-values may be any fraction has no exact match and is left out. Cases are paired by task, seed and id, and only those with
-a verdict in both methods count; how many are left out is said. The interval is the 95 % percentile bootstrap of the
-difference, resampling groups over all tasks (a group of several seeds is one), so that each task weighs by its cases; the
-mean over tasks with equal weights is shown beside it. With several judge models there is one comparison for each.
-
-The verdict is one of four: *ahead*: the interval is above 0. *behind*: it is below 0. *not worse by 5 points*: its lower
-bound is above -0.05. *tied*: nothing is shown. Because a bootstrap is too sure of few cases, the first two also need
-McNemar's exact p below 0.05, and the third 60 different cases (by the rule of three, fewer cannot rule out a loss of five
-points even when none is lost). These conditions only ever make a claim weaker. Where no verdict differs there is nothing
-to resample; two methods that say the same of 60 cases in 60 groups are not worse by 5 points than each other.
+FIXED_WORDS is how it was fixed; what is called bare there is zero-shot. The measure is exact match. Cases are paired by
+task, seed and id. The interval is the bootstrap's, over groups of cases in all tasks. A verdict only gets weaker by the
+further conditions: McNemar's exact p below 0.05 for "ahead" and "behind", 60 different cases for "not worse by 5 points"
+(by the rule of three, fewer cannot rule out a loss of five points even when none is lost).
 """
 
 from __future__ import annotations
