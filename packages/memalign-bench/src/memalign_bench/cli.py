@@ -18,7 +18,7 @@ from memalign.cli.common import (
     interruptible,
 )
 from memalign.cli.output import Output, table
-from memalign_bench.attack_command import attack
+from memalign_bench.attacks.attack_cli import attack
 from memalign_bench.old_names import flags_of_today
 
 if TYPE_CHECKING:
