@@ -52,10 +52,8 @@ Verdict = Literal["ahead", "not worse by 5 points", "tied", "behind"]
 class Contrast:
     """One method against another on the cases where both gave a verdict; positive differences are for `method`.
 
-    `n` judgments are paired, of `cases` different cases in `groups` groups of `tasks`. `left_out` were asked of either,
-    or of any method of these tasks, and lack a verdict in one of the two. `fixed` are those that only `method` got right,
-    `broken` those that only `against` did. `difference` is in exact match, each task weighing by its cases;
-    `mean_over_tasks` gives each task the same weight.
+    `n` judgments are paired; `left_out` lack a verdict in one of the two. `fixed` only `method` got right, `broken` only
+    `against`. `difference` is in exact match, each task weighing by its cases; in `mean_over_tasks` tasks weigh alike.
     """
 
     method: str
@@ -179,9 +177,9 @@ def _mean_over_tasks(pairs: Sequence[tuple[Judged, Judged]], groups: Sequence[st
 
 
 def headline_stage(results: Results, model: str, method: str = PRIMARY_METHOD, against: str | None = None) -> int:
-    """The stage at which methods are compared: 50 where the method (and the other) has it, else the largest that they have.
+    """The stage at which methods are compared: 50 where both have it, else the largest that they have.
 
-    Without the method it is the largest of any method; 0 when only the zero-shot judge was asked.
+    Without the method it is the largest of any; 0 when only zero-shot was asked.
     """
     methods = [name for name in (method, against) if name is not None and name != ZERO_SHOT]
     stages = [set(results.stages(model, name)) for name in methods if name in results.methods(model)]
