@@ -33,6 +33,7 @@ from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import CONTENT_FIELDS, Guideline, Usage, canonical_json
+from tests.support.keys import keys
 from tests.support.learning import bare, learn, row
 
 
@@ -641,7 +642,7 @@ class TestBudget:
         memory = Memory(
             guidelines=tuple(
                 Guideline(
-                    id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned=n == 40, supported_by=("t@a",) * (n == 30)
+                    id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned=n == 40, supported_by=keys("t@a") * (n == 30)
                 )
                 for n in range(1, 41)
             )

@@ -29,7 +29,7 @@ from memalign.values import ValueType
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
-    from memalign.types import Feedback
+    from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["Judge"]
 
@@ -301,7 +301,7 @@ class Judge:
 
     def unalign(
         self,
-        *keys: str,
+        *keys: str | FeedbackKey,
         source: str | None = None,
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,

@@ -18,7 +18,7 @@ from memalign.content import words_of
 from memalign.memory.lexical import overlap, signatures
 from memalign.memory.model import Case, Memory
 from memalign.prompts.language import language_of
-from memalign.types import Example
+from memalign.types import Example, FeedbackKey
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
     return not value_type.agree(label, pre_alignment.value)
 
 
-def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[str]:
+def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[FeedbackKey]:
     """The keys of all feedback on cases that the judge got wrong before it learned."""
     # Asked for every judgment; a memory never changes, so the answer is kept with it.
-    kept: dict[str, frozenset[str]] = memory.__dict__.setdefault("_misjudged_keys", {})
+    kept: dict[str, frozenset[FeedbackKey]] = memory.__dict__.setdefault("_misjudged_keys", {})
     if value_type.spec not in kept:
         stumbles = (case for case in memory.cases if stumbled(memory, case, value_type))
         kept[value_type.spec] = frozenset(annotation.key for case in stumbles for annotation in case.annotations)

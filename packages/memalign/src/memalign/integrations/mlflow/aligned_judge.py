@@ -24,7 +24,7 @@ from memalign.models import resolve
 from memalign.models.providers import parse_name
 from memalign.prompts.trace_tools_prompts import tool_call_text
 from memalign.registry.bundle import bundle_of
-from memalign.types import Example, Judgment
+from memalign.types import Example, FeedbackKey, Judgment
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
@@ -373,5 +373,5 @@ def _memory_used(guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, A
     return {name: ids for name, ids in used.items() if ids}
 
 
-def _traces_of(keys: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key.rpartition("@")[0] for key in keys))
+def _traces_of(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key.id for key in keys))
