@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,9 +23,8 @@ from memalign.cli.common import (
     interruptible,
     read_input,
 )
-from memalign.cli.output import cost_text, shorten, table, usage_text
+from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
 from memalign.errors import InputError
-from memalign.values import value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
@@ -171,7 +170,7 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     rows = [
         (
             key,
-            "error" if made.error else f"{value_text(made.value)}{' (unsure)' if made.abstained else ''}",
+            "error" if made.error else f"{label_text(made.value)}{' (unsure)' if made.abstained else ''}",
             shorten(made.error or made.rationale),
         )
         for key, made in zip(ids, judgments, strict=True)
@@ -179,12 +178,9 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     return table(("id", "value", "rationale"), rows)
 
 
-def _not_judged(judgments: Sequence[Judgment]) -> list[str]:
+def _not_judged(judgments: Iterable[Judgment]) -> list[str]:
     """For each item that the run stopped before, why."""
-    from memalign.judge.batch import NOT_JUDGED
-
-    errors = (judgment.error or "" for judgment in judgments)
-    return [error.removeprefix(NOT_JUDGED) for error in errors if error.startswith(NOT_JUDGED)]
+    return [(judgment.error or "").removeprefix("NotJudged: ") for judgment in judgments if judgment.not_judged]
 
 
 def _fields(judgment: Judgment) -> dict[str, Any]:
@@ -202,12 +198,10 @@ def _loaded(registry: Registry, name: str) -> Judge:
 
 
 def _case_table(card: Scorecard) -> Any:
-    from memalign.judge.batch import NOT_JUDGED
-
     def cell(judgment: Judgment) -> str:
         if judgment.error is not None:
-            return "" if judgment.error.startswith(NOT_JUDGED) else "error"
-        return value_text(judgment.value)
+            return "" if judgment.not_judged else "error"
+        return label_text(judgment.value)
 
     rows = [(row.id, *(cell(judgment) for judgment in row.judgments.values())) for row in card]
     return table(("id", *card.judges), rows)
@@ -232,15 +226,14 @@ def _verdicts(totals: Totals) -> str:
 def _say_failures(session: Session, card: Scorecard) -> int:
     """Name what failed, one line for each judge and reason."""
     from memalign.cli.progress import FailureReasons
-    from memalign.judge.batch import NOT_JUDGED
 
     found: defaultdict[str, FailureReasons] = defaultdict(FailureReasons)
     left: list[str] = []
-    for name, example_id, error in card.failures():
-        if error.startswith(NOT_JUDGED):
-            left.append(error.removeprefix(NOT_JUDGED))
-        else:
-            found[name].add(example_id, error.replace(f"{example_id}: ", ""))
+    for row in card:
+        left += _not_judged(row.judgments.values())
+        for name, judgment in row.judgments.items():
+            if judgment.error is not None and not judgment.not_judged:
+                found[name].add(row.id, judgment.error.replace(f"{row.id}: ", ""))
     for name, reasons in found.items():
         for line in reasons.lines():
             session.say(line.replace("failed: ", f"failed: {name} on ", 1))

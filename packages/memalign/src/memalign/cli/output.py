@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from memalign.types import Usage
+    from memalign.values import Value
 
 __all__ = [
     "Output",
     "cost_text",
     "counted",
     "facts",
+    "label_text",
     "listed",
     "open_console",
     "print_json",
@@ -76,7 +78,9 @@ def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON document on stdout."""
     import msgspec
 
-    builtins = msgspec.to_builtins(data)
+    from memalign.types import as_json
+
+    builtins = msgspec.to_builtins(as_json(data))
     text = json.dumps(builtins, ensure_ascii=False, indent=2)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -143,6 +147,13 @@ def listed(names: Sequence[object], limit: int = 30) -> str:
     """`a, b, c and 7 more`."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(map(str, names[:limit])) + more
+
+
+def label_text(value: Value | None) -> str:
+    """A label as files write it: `true`, `4`, `Refuted`."""
+    from memalign.values import value_text  # it loads msgspec, which help can do without
+
+    return value_text(value)
 
 
 def counted(count: int, noun: str) -> str:

@@ -15,7 +15,6 @@ from memalign.judge.calibrator import calibrate, calibrates
 from memalign.judge.prepare import Prepared, prepare
 from memalign.judge.samples import Sample, count, label_texts
 from memalign.judge.trace_reading import read_trace
-from memalign.judge.trace_tools import SWAPPED, TOOL_CALL_NOTE
 from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
 from memalign.types import Example, Judgment, Usage
@@ -69,18 +68,21 @@ async def decide(judge: Judge, example: Example) -> Judgment:
         memory_hash=judge.memory.hash,
         model=model.name,
         usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + reading),
+        trace_tool_calls=prepared.trace_tool_calls,
         notes=(*prepared.notes, *(unsure if least and confidence is None else ())),
     )
 
 
 def _both(one: Prepared, other: Prepared) -> Prepared:
     """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
-    own = (note for note in other.notes if note not in one.notes or note.startswith(TOOL_CALL_NOTE))
+    own = (note for note in other.notes if note not in one.notes)
+    swapped = (msgspec.structs.replace(call, swapped=True) for call in other.trace_tool_calls)
     return msgspec.structs.replace(
         one,
         guideline_ids=tuple(dict.fromkeys((*one.guideline_ids, *other.guideline_ids))),
         example_ids=tuple(dict.fromkeys((*one.example_ids, *other.example_ids))),
-        notes=(*one.notes, *(f"{SWAPPED}{note}" for note in own)),
+        trace_tool_calls=(*one.trace_tool_calls, *swapped),
+        notes=(*one.notes, *(f"swapped: {note}" for note in own)),
         seconds={phase: seconds + other.seconds.get(phase, 0.0) for phase, seconds in one.seconds.items()},
     )
 
@@ -112,23 +114,21 @@ def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
 
 async def _all(calls: Sequence[Coroutine[Any, Any, _Answered]], *, spent: Usage) -> list[_Answered]:
     """Every answer; one that fails fails the judgment, which then says what all cost, and what was `spent` before."""
+    results: Sequence[_Answered | BaseException]
     if len(calls) == 1:
-        # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and then look
-        # through the many connections that have become idle meanwhile. That costs more than everything else here.
+        # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would then
+        # search the many connections that have become idle meanwhile. That costs more than everything else here.
         try:
-            return [await calls[0]]
+            results = [await calls[0]]
         except ModelError as error:
-            error.usage = spent + (error.usage or Usage())
-            raise
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, _Answered):
-            spent += result.usage
-        elif isinstance(result, ModelError):
-            spent += result.usage or Usage()
+            results = [error]
+    else:
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    usages = (result.usage for result in results if isinstance(result, _Answered | ModelError))
+    total = sum((usage or Usage() for usage in usages), spent)
     for result in results:
         if isinstance(result, ModelError):
-            result.usage = spent
+            result.usage = total
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if isinstance(result, _Answered)]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
-import msgspec
-from sqlalchemy import Connection, select
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from memalign.errors import UnknownKey
 from memalign.memory import Annotation
 from memalign.registry import versions
-from memalign.registry.ledger import Erasures
-from memalign.registry.schema import rows
-from memalign.registry.store import Codec, decoded
-from memalign.types import Guideline, LedgerState
+from memalign.registry.erased_hashes import ErasedHashes
+from memalign.registry.judge_rows import Codec
+from memalign.registry.versions import timeline
+from memalign.types import FeedbackKey, Guideline, LedgerState, as_json, select_keys
 from memalign.values import Value
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 __all__ = ["Lineage", "Step", "lineages"]
+
+Spans = list[tuple[int, int, Any]]
+"""What something was from one version up to another (exclusive)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +49,7 @@ class Lineage:
     that state it, and what stands for them in prompts. `steps` are how it got there, the oldest first.
     """
 
-    key: str
+    key: FeedbackKey
     version: int
     state: LedgerState
     reason: str
@@ -56,65 +60,66 @@ class Lineage:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
-        return {
-            **{name: getattr(self, name) for name in ("key", "version", "state", "reason", "value", "rationale")},
-            "guidelines": msgspec.to_builtins(self.guidelines),
-            "steps": [asdict(step) for step in self.steps],
-        }
+        return dict(as_json(self))
 
 
 def lineages(
-    connection: Connection, judge: int, selector: str, *, name: str, version: int, erased: Erasures
+    connection: Connection, judge: int, selector: str, *, name: str, version: int, erased: ErasedHashes
 ) -> tuple[Lineage, ...]:
-    """The trail of a key (`t-17@ana`), or of all annotations on a case (`t-17`), up to a version. Raises UnknownKey."""
-    query = select(rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body).where(
-        rows.c.judge == judge, rows.c.kind.in_(("annotation", "tombstone", "guideline")), rows.c.since <= version
-    )
+    """What became of a key (`t-17@ana`), or of all feedback on a case (`t-17`), up to a version. Raises UnknownKey."""
     codec = Codec()
-    spans = [
-        (kind, key, since, version if until is None else min(until - 1, version), body)
-        for kind, key, since, until, body in connection.execute(query)
-    ]
-    own = [each for each in spans if each[0] != "guideline" and selector in (each[1], each[1].rpartition("@")[0])]
-    rules = [(since, last, decoded("guideline", body)) for kind, _, since, last, body in spans if kind == "guideline"]
-    keys = sorted({key for _, key, *_ in own})
-    if not keys:
+    found = timeline(connection, judge, version, ("annotation", "tombstone", "guideline"))
+    rules, own = [], dict[FeedbackKey, list[tuple[int, int, Any]]]()
+    for (kind, key), spans in found.items():
+        decoded = [(since, until, codec.decode(kind, body)) for since, until, body in spans]
+        if kind == "guideline":
+            rules += decoded
+        else:
+            own.setdefault(FeedbackKey.parse(key), []).extend(decoded)
+    chosen = select_keys(own, [selector])[selector]
+    if not chosen:
         day = erased.erased_on(selector)
         if day is None:
             raise UnknownKey(
                 f"version {version} of {name!r} never held feedback {selector!r}; `memalign ledger` lists all"
             )
-        return (Lineage(key=selector, version=version, state="erased", reason=f"erased on {day}"),)
-    made = {each.number: each for each in versions.history(connection, judge)}
-    found = []
-    for key in keys:
-        steps: list[Step] = []
-        carry: tuple[Guideline, ...] = ()
-        for number in range(1, version + 1):
-            row = next((each for each in own if each[1] == key and each[2] <= number <= each[3]), None)
-            there = {rule.id: rule for since, last, rule in rules if since <= number <= last}
-            carry = _carrying(key, there)
-            step = _step(row and codec.decode(row[0], row[4]), carry, made[number])
-            if (not steps and step.state) or (steps and _differ(steps[-1], step)):
-                steps.append(step)
-        last = steps[-1]
-        day = erased.erased_on(key)
-        found.append(
-            Lineage(
-                key=key,
-                version=version,
-                state=last.state or ("erased" if day else "withdrawn"),
-                reason=last.reason or ("" if last.state else "not in this version any more"),
-                value=last.value,
-                rationale=last.rationale,
-                guidelines=carry,
-                steps=tuple(steps),
-            )
-        )
-    return tuple(found)
+        return (Lineage(key=FeedbackKey.parse(selector), version=version, state="erased", reason=f"erased on {day}"),)
+    made = versions.history(connection, judge)[:version]
+    return tuple(_lineage(key, own[key], rules, made, erased) for key in sorted(chosen))
 
 
-def _carrying(key: str, there: dict[str, Guideline]) -> tuple[Guideline, ...]:
+def _lineage(
+    key: FeedbackKey,
+    said: Spans,
+    rules: Spans,
+    made: Sequence[versions.VersionInfo],
+    erased: ErasedHashes,
+) -> Lineage:
+    steps: list[Step] = []
+    carry: tuple[Guideline, ...] = ()
+    for version in made:
+        carry = _carrying(key, {rule.id: rule for rule in _at(version.number, rules)})
+        step = _step(next(iter(_at(version.number, said)), None), carry, version)
+        if (not steps and step.state) or (steps and _differ(steps[-1], step)):
+            steps.append(step)
+    last = steps[-1]
+    return Lineage(
+        key=key,
+        version=made[-1].number,
+        state=last.state or ("erased" if erased.erased_on(key) else "withdrawn"),
+        reason=last.reason or ("" if last.state else "not in this version any more"),
+        value=last.value,
+        rationale=last.rationale,
+        guidelines=carry,
+        steps=tuple(steps),
+    )
+
+
+def _at(number: int, spans: Spans) -> Iterator[Any]:
+    return (value for since, until, value in spans if since <= number < until)
+
+
+def _carrying(key: FeedbackKey, there: dict[str, Guideline]) -> tuple[Guideline, ...]:
     """The guidelines that state the feedback, and those that stand before them in prompts."""
     own = [rule for rule in there.values() if key in rule.supported_by]
     faces = [there[rule.superseded_by] for rule in own if rule.superseded_by in there]
