@@ -32,6 +32,7 @@ __all__ = [
     "canonical_json",
     "guideline_number",
     "json_line",
+    "readings",
     "select_keys",
 ]
 
@@ -130,16 +131,19 @@ def select_keys(
     return {selector: _named(by_id, selector) for selector in selectors}
 
 
+def readings(selector: str) -> list[tuple[str, str | None]]:
+    """What a written key or id may mean: ids, each with a source or None for all feedback on the case."""
+    if selector.startswith('"'):
+        return [_split(selector)]
+    ends = [at for at, character in enumerate(selector) if character == "@"]
+    return [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
+
+
 def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) -> tuple[FeedbackKey, ...]:
     if isinstance(selector, FeedbackKey):
         return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
-    if selector.startswith('"'):
-        readings: list[tuple[str, str | None]] = [_split(selector)]
-    else:
-        ends = [at for at, character in enumerate(selector) if character == "@"]
-        readings = [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
     found: dict[str, tuple[FeedbackKey, ...]] = {}
-    for example_id, source in readings:
+    for example_id, source in readings(selector):
         if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
             found[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
     if len(found) > 1:
