@@ -26,11 +26,13 @@ from memalign import aio
 from memalign.errors import ConfigurationError, MemalignError, ModelRejected
 from memalign.io.atomic import atomic_write
 from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models.local import LocalChatModel
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
 from memalign.models.providers import Target, parse_name, target_of
 from memalign.models.resolve import resolve
 from memalign.models.retry import Retry
 from memalign.types import Usage, canonical_json, json_line
+from memalign_bench.embedded import LocalRaw
 from memalign_bench.memo import Memo, answering, recalled
 from memalign_bench.prices import Prices, cost_of
 from memalign_bench.spending import Gate, StoppedError
@@ -70,8 +72,8 @@ def raw_model(model: ChatModel) -> RawModel:
         model = model.model
     if isinstance(model, RawModel):
         return model
-    if parse_name(model.name)[0] == "local" and isinstance(found := resolve(model.name), RawModel):
-        return found
+    if parse_name(model.name)[0] == "local" and isinstance(found := resolve(model.name), LocalChatModel):
+        return LocalRaw(found)
     if parse_name(model.name)[0] == "openai":
         return OpenAIRaw(target_of(model.name))
     raise ConfigurationError(
