@@ -87,6 +87,12 @@ def opened(path: Path) -> Registry:
 
 def today(old: Any) -> Any:
     """An old answer in the words of today."""
+    if isinstance(old, dict) and (old.get("status_by") or "").startswith("admission"):
+        case_id = old["status_by"].removeprefix("admission for ")
+        old = old | {"status_by": None, "left_out": "admission" if case_id == "admission" else "lock"}
+        old |= {"left_out_for": case_id} if old["left_out"] == "lock" else {}
+    if isinstance(old, dict) and "status_by" in old.get("fields", ()) and "admission for" in str(old):
+        old = old | {"fields": [each for each in old["fields"] if each != "status_by"] + ["left_out", "left_out_for"]}
     if isinstance(old, dict):
         return {NAMES.get(name, today(name)): today(part) for name, part in old.items()}
     if isinstance(old, list):

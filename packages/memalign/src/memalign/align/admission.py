@@ -21,7 +21,6 @@ from memalign.align.result import Impact, Trial, VerdictChange
 from memalign.align.trials import Answer, Trials, agrees, leave_out, new_guidelines, without
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory
-from memalign.memory.precedence import ADMISSION
 from memalign.memory.retrieval import stumbled
 from memalign.models import resolve
 from memalign.models.base import Limits
@@ -79,7 +78,7 @@ async def admit(
     changes = [_change(learned, case, was, now, fresh) for case, was, now in asked if was != now]
     impact = Impact(checked=len(asked), failed=len(pairs) - len(asked), changes=tuple(changes), examples=trial)
     if fresh and _harm(impact.fixed, impact.broken) < SIGNIFICANCE:
-        learned = learned.replace(memory=leave_out(learned.memory, fresh, ADMISSION))
+        learned = learned.replace(memory=leave_out(learned.memory, fresh))
         impact = replace(impact, reverted=tuple(sorted(fresh, key=guideline_number)))
     return learned, impact, trials.usage + Usage(seconds={"admit": time.perf_counter() - started})
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import msgspec
 
 from memalign.memory import Annotation, Memory
-from memalign.memory.precedence import left_out
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["consolidate", "in_canonical_order"]
@@ -56,7 +55,7 @@ def _credited(memory: Memory) -> Memory:
         if annotation.state == "pending":
             return annotation
         faces = {guideline.id: shown(guideline) for guideline in mine}
-        counting = [g for g in mine if faces[g.id].overridden_by is None and not left_out(faces[g.id])]
+        counting = [g for g in mine if faces[g.id].overridden_by is None and not faces[g.id].left_out]
         if not counting:
             face = faces[mine[0].id]
             if face.overridden_by is not None:

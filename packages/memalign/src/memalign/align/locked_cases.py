@@ -14,7 +14,6 @@ from memalign.align.result import LockCheck
 from memalign.align.trials import Trials, agrees, leave_out, new_guidelines
 from memalign.judge import Judge, Progress
 from memalign.memory import Case
-from memalign.memory.precedence import LOCK
 from memalign.types import Usage, guideline_number
 
 __all__ = ["keep_locks"]
@@ -97,7 +96,7 @@ async def _mended(
     if rest:
         reason += f", and so does something in {', '.join(rest)}, which wait for the next align"
     learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
-    learned = learned.replace(memory=leave_out(learned.memory, culprits, f"{LOCK}{case.id}"))
+    learned = learned.replace(memory=leave_out(learned.memory, culprits, case.id))
     return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
 
 
@@ -113,7 +112,7 @@ async def _culprits(
         raise _UnansweredError(fault)
 
     async def broken(out: Sequence[str]) -> bool:
-        memory = leave_out(learned.memory, out, f"{LOCK}{case.id}")
+        memory = leave_out(learned.memory, out, case.id)
         value, fault, _ = await trials.ask(learned.replace(memory=memory), case)
         if fault is not None:
             raise _UnansweredError(fault)

@@ -19,7 +19,7 @@ from memalign.errors import ModelError
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory, Relation
 from memalign.memory.guard import normalised
-from memalign.memory.precedence import left_out, revised, with_relations
+from memalign.memory.precedence import revised, with_relations
 from memalign.models import resolve_embedding
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import render_relate
@@ -89,7 +89,7 @@ async def candidates(memory: Memory) -> list[Pair]:
     known = {relation.pair for relation in memory.relations}
     texts = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
     passed = revised(memory.guidelines, memory.relations)
-    live = [g for g in memory.guidelines if g.id not in passed and not left_out(g)]
+    live = [g for g in memory.guidelines if g.id not in passed and not g.left_out]
     if len(live) < 2:
         return []
     # In process whatever the judge embeds with: guidelines are few, short and need no provider's call each.

@@ -13,7 +13,6 @@ from memalign.align.known import asked_about
 from memalign.errors import InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory
-from memalign.memory.precedence import ADMISSION
 from memalign.models import resolve
 from memalign.types import Usage
 
@@ -74,7 +73,7 @@ def new_guidelines(before: Memory, after: Memory) -> frozenset[str]:
     there = {guideline.id for guideline in before.guidelines}
     found: frozenset[str] = frozenset()
     while True:
-        left = leave_out(after, found, ADMISSION) if found else after
+        left = leave_out(after, found) if found else after
         shown = (*left.semantic, *left.demoted)
         new = frozenset(g.id for g in shown if g.id not in there and g.origin == "distilled" and not g.pinned)
         if not new:
@@ -88,14 +87,15 @@ def agrees(judge: Judge, case: Case, value: Value | None) -> bool:
     return value is not None and label is not None and judge.value_type.agree(label, value)
 
 
-def leave_out(memory: Memory, ids: Iterable[str], why: str) -> Memory:
-    """`memory` with these guidelines out of force; what stood behind them steps in."""
+def leave_out(memory: Memory, ids: Iterable[str], locked_case: str | None = None) -> Memory:
+    """`memory` with these guidelines out of force, for a locked case or by admission; what stood behind them steps in."""
     out = frozenset(ids)
+    why = {"left_out": "admission" if locked_case is None else "lock", "left_out_for": locked_case}
     return consolidate(
         replace(
             memory,
             guidelines=tuple(
-                replace(g, status="retired", status_by=why, superseded_by=None, overridden_by=None)
+                replace(g, status="retired", status_by=None, superseded_by=None, overridden_by=None, **why)
                 if g.id in out
                 else g
                 for g in memory.guidelines

@@ -47,8 +47,8 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if is_device(path):
-        with path.open("wb") as file:
-            yield file
+        with path.open("wb") as device:
+            yield device
         return
     part = part_of(path)
     while (file := lock_file(part)) is None:
