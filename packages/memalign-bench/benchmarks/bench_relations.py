@@ -14,7 +14,7 @@ import statistics
 import time
 
 from memalign import Judge, aio
-from memalign.align.relate import relations_request, verdicts_of
+from memalign.align.consolidate import relations_request, verdicts_of
 from memalign.models import resolve
 from memalign.types import Guideline
 

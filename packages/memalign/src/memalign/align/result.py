@@ -64,10 +64,14 @@ class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A locked case after an align: whether it is still judged right, and which guidelines were left out for it."""
+    """A locked case after an align: whether it is still judged right, and which guidelines were left out for it.
+
+    Where it was not `answered`, nobody knows whether the new guidelines break it: they wait for the next align.
+    """
 
     id: str
     kept: bool
+    answered: bool = True
     guideline_ids: tuple[str, ...] = ()
     reason: str = ""
 
@@ -115,7 +119,7 @@ class AlignResult:
     `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
     `conflicts` are labels of people that differ on one content; `rule_conflicts` guidelines that contradict each other.
     `impact` is what changed on past cases, None where that was not checked; `locks` what became of each locked case.
-    `notes` say what else waits for the next align.
+    `notes` say what else waits for the next align. `version` is the one that a registry committed, None outside one.
     """
 
     judge: Judge
@@ -131,6 +135,7 @@ class AlignResult:
     usage: Usage = Usage()
     seconds: float = 0.0
     changed: bool = True
+    version: int | None = None
 
     @property
     def pending(self) -> tuple[tuple[str, str], ...]:
@@ -175,6 +180,7 @@ class AlignResult:
         """The report as JSON values, for programs; the judge is named, not included."""
         return {
             "judge": self.judge.name,
+            "version": self.version,
             "changed": self.changed,
             "rows": msgspec.to_builtins(self.rows),
             "guidelines": msgspec.to_builtins(self.guidelines),

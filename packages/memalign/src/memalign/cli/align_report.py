@@ -52,7 +52,7 @@ def report(result: AlignResult, out: Output, *, version: int, before: int) -> in
     parts.append(f"{name} is version {version} now" if version != before else f"{name} is still version {version}")
     parts.append(str(result))
     settings = [{"id": gid, "settings": by} for gid, by in lost]
-    out.give({"version": version, **result.to_dict(), "settings_lost": settings}, *parts)
+    out.give({**result.to_dict(), "version": version, "settings_lost": settings}, *parts)
     failed = result.pending or any(row.status == "invalid" for row in result.rows)
     return FAILURES if failed or not all(check.kept for check in result.locks) else DONE
 
@@ -109,7 +109,7 @@ def _lock(name: str, check: LockCheck) -> str:
         return f"locked case {check.id} is NOT kept: {check.reason}"
     if not check.guideline_ids:
         return ""
-    if "could not be checked" in check.reason:
+    if not check.answered:
         return f"{_named(check.guideline_ids)} wait: {check.reason}; align again"
     return (
         f"locked case {check.id} is kept: {_named(check.guideline_ids)} broke it and is left out; "

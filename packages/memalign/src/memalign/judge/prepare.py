@@ -59,7 +59,7 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     reach = max(k, RETRIEVED_FROM if calls else 0)
     vector, notes = await _embed(judge, example, reach)
     embedded = time.perf_counter()
-    around = Neighbourhood(memory, example, vector, value_type)
+    around = Neighbourhood(memory, example, vector, value_type, judge=judge.base_fingerprint)
     hits = around.hits(k)
     retrieved = memory.retrieved_for(hit.case for hit in around.hits(reach)) if calls else ()
     searched = time.perf_counter()

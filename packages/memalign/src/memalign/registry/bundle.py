@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from memalign.align.states import mark_examples
 from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.judge import Judge
@@ -51,6 +52,7 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
             "authority": list(memory.authority),
             "policy": list(memory.policy),
             "guideline_tokens": memory.guideline_tokens,
+            "current_judge": memory.current_judge,
             "examples": memory.examples,
             "locks": list(memory.locks),
             "relations": [_plain(relation) for relation in memory.relations],
@@ -162,27 +164,30 @@ def _judge(document: Mapping[str, Any]) -> Judge:
         embedding_model=settings["embedding_model"],
         retrieval_k=settings["retrieval_k"],
         parameters=settings["parameters"],
-        memory=Memory(
-            cases=tuple(
-                Case(
-                    example=msgspec.convert(case["example"], Example),
-                    annotations=msgspec.convert(case["annotations"], tuple[Annotation, ...]),
-                    pre_alignment=msgspec.convert(case["pre_alignment"], PreAlignmentVerdict | None),
-                    vector=None if case["vector"] is None else base64.b64decode(case["vector"], validate=True),
-                )
-                for case in memory["cases"]
-            ),
-            guidelines=msgspec.convert(memory["guidelines"], tuple[Guideline, ...]),
-            shards=tuple(Shard(keys=tuple(keys)) for keys in memory["shards"]),
-            tombstones=msgspec.convert(memory["tombstones"], tuple[Tombstone, ...]),
-            next_guideline=memory["next_guideline"],
-            authority=tuple(memory["authority"]),
-            policy=msgspec.convert(memory["policy"], tuple[Rule, ...]),
-            guideline_tokens=memory["guideline_tokens"],
-            examples=memory["examples"],
-            locks=tuple(memory["locks"]),
-            relations=msgspec.convert(memory["relations"], tuple[Relation, ...]),
-            embedding_model=memory["embedding_model"],
+        memory=mark_examples(
+            Memory(
+                cases=tuple(
+                    Case(
+                        example=msgspec.convert(case["example"], Example),
+                        annotations=msgspec.convert(case["annotations"], tuple[Annotation, ...]),
+                        pre_alignment=msgspec.convert(case["pre_alignment"], PreAlignmentVerdict | None),
+                        vector=None if case["vector"] is None else base64.b64decode(case["vector"], validate=True),
+                    )
+                    for case in memory["cases"]
+                ),
+                guidelines=msgspec.convert(memory["guidelines"], tuple[Guideline, ...]),
+                shards=tuple(Shard(keys=tuple(keys)) for keys in memory["shards"]),
+                tombstones=msgspec.convert(memory["tombstones"], tuple[Tombstone, ...]),
+                next_guideline=memory["next_guideline"],
+                authority=tuple(memory["authority"]),
+                policy=msgspec.convert(memory["policy"], tuple[Rule, ...]),
+                guideline_tokens=memory["guideline_tokens"],
+                examples=memory["examples"],
+                locks=tuple(memory["locks"]),
+                relations=msgspec.convert(memory["relations"], tuple[Relation, ...]),
+                embedding_model=memory["embedding_model"],
+                current_judge=memory.get("current_judge"),
+            )
         ),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from memalign.align.states import mark_examples
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
@@ -47,7 +48,16 @@ _TYPES: dict[str, Any] = {
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
 _SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
-_STATE = ("next_guideline", "authority", "policy", "guideline_tokens", "examples", "locks", "embedding_model")
+_STATE = (
+    "next_guideline",
+    "authority",
+    "policy",
+    "guideline_tokens",
+    "current_judge",
+    "examples",
+    "locks",
+    "embedding_model",
+)
 _STEP = 1 << 20
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -152,7 +162,7 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
         )
         for name, example in sorted(of("case").items())
     )
-    return Memory(
+    memory = Memory(
         cases=tuple(cases),
         guidelines=tuple(sorted(of("guideline").values(), key=lambda guideline: guideline.number)),
         shards=tuple(Shard(keys=keys) for _, keys in sorted(of("shard").items())),
@@ -163,9 +173,11 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
         authority=tuple(state.get("authority", ())),
         policy=tuple(state.get("policy", POLICY)),
         guideline_tokens=state.get("guideline_tokens"),
+        current_judge=state.get("current_judge"),
         examples=state.get("examples"),
         embedding_model=state.get("embedding_model"),
     )
+    return mark_examples(memory)
 
 
 def _values(kind: str, bodies: dict[str, bytes]) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""What becomes of each annotation: the state and the reason that the ledger shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from memalign.memory import Annotation, Case, Memory
+
+__all__ = ["LessonState", "change_annotations", "mark_examples", "with_states"]
+
+replace = msgspec.structs.replace
+
+
+class LessonState(NamedTuple):
+    """An annotation's state and why. `example_only`: no guideline carries it, and none is missing."""
+
+    state: Literal["learned", "merged", "pending", "disputed", "rejected"]
+    reason: str = ""
+    example_only: bool = False
+
+
+def with_states(memory: Memory, states: Mapping[str, LessonState]) -> Memory:
+    """`memory` with the states that `states` gives to some keys."""
+    return change_annotations(
+        memory,
+        (
+            replace(annotation, state=new.state, reason=new.reason, example_only=new.example_only)
+            for annotation in memory.annotations()
+            if (new := states.get(annotation.key))
+        ),
+    )
+
+
+def change_annotations(memory: Memory, changed: Iterable[Annotation]) -> Memory:
+    """`memory` with these annotations in the place of those of the same keys; cases without one stay the same objects."""
+    news = {annotation.key: annotation for annotation in changed}
+    if not news:
+        return memory
+
+    def of(case: Case) -> Case:
+        if not any(annotation.key in news for annotation in case.annotations):
+            return case
+        return replace(case, annotations=tuple(news.get(each.key, each) for each in case.annotations))
+
+    return replace(memory, cases=tuple(map(of, memory.cases)))
+
+
+def mark_examples(memory: Memory) -> Memory:
+    """`memory` as older formats have it, with `example_only` where it is so: learned, and no guideline carries it."""
+    carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
+    return change_annotations(
+        memory,
+        (
+            replace(annotation, example_only=True)
+            for annotation in memory.annotations()
+            if annotation.state == "learned" and not annotation.example_only and annotation.key not in carried
+        ),
+    )
