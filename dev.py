@@ -7,7 +7,7 @@ python3 dev.py test [--slow] [PYTEST ARGS]
 python3 dev.py lint               set up, then every check without the tests
 python3 dev.py run COMMAND...     set up, then a command inside the environment, such as `run memalign --help`
 python3 dev.py lock [--upgrade]   refresh requirements/*.txt after a change of pyproject.toml
-python3 dev.py docs [serve]       set up, then build the documentation into site/, or serve it
+python3 dev.py docs [serve]       set up, then build the documentation into build/site, or serve it
 
 Everything is installed into .venv beside this file, from requirements/*.txt, where each package has its hash. A second
 run finds it installed and goes straight on. pip's own settings (index, mirror, proxy, certificates) are honoured.
@@ -114,14 +114,15 @@ def checks() -> list[str]:
         "import rooms": [str(BIN / f"lint-imports{EXE}"), "--no-logo"],
         "mypy, with typing_tests": [*python, "mypy"],
         "locked packages fit together": [*python, "pip", "check"],
+        "documentation": [str(PYTHON), "docs/site.py"],
     }
     return [name for name, command in commands.items() if step(name, command) != 0]
 
 
 def docs(arguments: list[str]) -> int:
-    """Write the command line's reference again from its own help."""
+    """Build the documentation, strictly; with `serve` show it on this machine and build it again at every change."""
     prepare("dev")
-    return call([str(PYTHON), "-m", "memalign.cli.reference", *arguments])
+    return call([str(PYTHON), "docs/site.py", *arguments])
 
 
 def lock(arguments: list[str]) -> int:

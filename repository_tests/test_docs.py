@@ -1,13 +1,17 @@
-"""The pages' code is run as it stands: every ```python block that follows the comment `<!-- test -->`.
+"""The pages keep their promises: their code runs, their commands exist, their links lead somewhere, their sentences are short.
 
-The blocks of a page run in order in one namespace, in an empty folder with FILES, where every model name of an
-OpenAI-compatible provider leads to a server on loopback. It answers any schema with the first thing that fits it.
+Every ```python block that follows the comment `<!-- test -->` is run as it stands. The blocks of a page run in order in
+one namespace, in an empty folder with FILES, where every model name of an OpenAI-compatible provider leads to a server
+on loopback. It answers any schema with the first thing that fits it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,25 @@ from memalign_bench.data.folder import load_folder
 from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [
-    page
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    if BLOCK.search(page.read_text("utf-8"))
+DOCS = ROOT / "docs"
+WRITTEN = [  # decisions are dated notes, and results are the benchmark's own: their style is theirs
+    ROOT / "README.md",
+    *(page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in ("decisions", "results")),
 ]
+BLOCK = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)```([\w.-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
+PAGES = [page for page in WRITTEN if BLOCK.search(page.read_text("utf-8"))]
+
+LONGEST_SENTENCE = 25  # words
+LONGEST_README = 150  # lines
+LONGEST_RESULTS = 120  # lines
+
+PRIVATE_WORDS = re.compile(
+    r"\b(voices?|probes?|ballots?|outvoted|twins?|arms?|floors?|bare|peers?|heads?|pace|inquir(?:y|ies)|looks into)\b",
+    re.IGNORECASE,
+)
+"""Words that are no longer ours: DESIGN has the field's word for each."""
 
 Row = tuple[str, str, str, bool, str | None]
 CASES: list[Row] = [
@@ -48,6 +65,10 @@ FILES: dict[str, list[Row]] = {
 }
 
 
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 def blocks(text: str) -> list[tuple[int, str]]:
     """The marked blocks of a page, each with the line on which its code starts."""
     return [(text.count("\n", 0, found.start(1)) + 1, found[1]) for found in BLOCK.finditer(text)]
@@ -59,6 +80,57 @@ def run_page(page: Path) -> dict[str, Any]:
     for line, code in blocks(page.read_text("utf-8")):
         exec(compile("\n" * (line - 1) + code, str(page), "exec", dont_inherit=True), namespace)
     return namespace
+
+
+def prose(text: str) -> Iterator[str]:
+    """The paragraphs and list items of a page, without code, tables, headings, comments and lists of links."""
+    text = FENCE.sub("", text)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
+        lines = [line for line in paragraph.splitlines() if not line.lstrip().startswith(("|", "#", ":::", "!["))]
+        said = " ".join(lines)
+        if "    options:" in paragraph or _links_only(said):
+            continue
+        if said.strip():
+            yield re.sub(r"\s+", " ", said).strip()
+
+
+def _links_only(said: str) -> bool:
+    return bool(LINK.search(said)) and not re.search(r"\w", LINK.sub("", said))
+
+
+def plain(said: str) -> str:
+    """Prose in which a code span is one word and a link its text."""
+    return LINK.sub(r"\1", re.sub(r"`[^`]*`", "code", said)).replace("*", "")
+
+
+def sentences(said: str) -> list[str]:
+    # A number such as 3.11 or a name such as memalign.db holds no end of a sentence.
+    return [each for each in re.split(r"(?<=[.!?])[\"”)]*\s+", plain(said)) if each.strip()]
+
+
+def words(sentence: str) -> int:
+    return len([word for word in sentence.split() if re.search(r"\w", word)])
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Every `memalign …` command of a page's shell blocks, in words, without placeholders and pipes."""
+    for fence in FENCE.finditer(text):
+        if fence[2] not in ("sh", "bash", "console"):
+            continue
+        for line in fence[3].replace("\\\n", " ").splitlines():
+            command = line.strip().removeprefix("$ ")
+            if command.startswith("memalign "):
+                parts = shlex.split(command, comments=True)
+                yield parts[: next((n for n, part in enumerate(parts) if part in ("|", ">", "&&")), len(parts))]
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors that a page's headings make."""
+    text = FENCE.sub("", page.read_text("utf-8"))
+    found = (re.sub(r"[`*]", "", title).strip().lower() for title in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title)) for title in found}
 
 
 def fitting(schema: dict[str, Any], root: dict[str, Any] | None = None) -> Any:
@@ -112,9 +184,82 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield endpoint
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_code_on_the_page_runs(page: Path, reader: Any) -> None:
     run_page(page)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_every_python_block_of_a_page_is_python(page: Path) -> None:
+    for fence in FENCE.finditer(page.read_text("utf-8")):
+        if fence[2] == "python":
+            compile(fence[3], str(page), "exec")
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_every_command_on_the_page_exists_with_its_options(page: Path) -> None:
+    from typer.main import get_command
+
+    from memalign.cli.app import app
+
+    for given in commands(page.read_text("utf-8")):
+        command: Any = get_command(app)
+        path, rest = ["memalign"], given[1:]
+        while rest and rest[0] in getattr(command, "commands", {}):
+            command, path, rest = command.commands[rest[0]], [*path, rest[0]], rest[1:]
+        shown = " ".join(given)
+        if path == ["memalign"] and rest[:1] == ["bench"]:
+            continue  # a command of another package, which is not installed here
+        assert not hasattr(command, "commands") or not [part for part in rest if not part.startswith("-")], shown
+        known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help"}
+        unknown = {part for part in rest if re.fullmatch(r"--?[a-z][\w-]*", part)} - known
+        assert not unknown, f"{shown}: {' '.join(path)} has no {', '.join(sorted(unknown))}"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text("utf-8")))
+    for _, target in LINK.findall(text):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        path = Path(os.path.normpath(page.parent / file)) if file else page
+        if name_of(page).startswith("docs/") and path == DOCS / "reference" / "commands.md":
+            continue  # made when the site is built
+        assert path.exists(), f"{name_of(page)} links to {target}, which is not there"
+        assert not anchor or path.suffix != ".md" or anchor in headings(path), f"{name_of(page)}: no heading {target}"
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_sentences_are_short(page: Path) -> None:
+    long = [
+        each for said in prose(page.read_text("utf-8")) for each in sentences(said) if words(each) > LONGEST_SENTENCE
+    ]
+    assert not long, "\n".join(f"{words(each)} words: {each}" for each in long)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_pages_speak_the_words_of_the_field(page: Path) -> None:
+    text = plain(FENCE.sub("", page.read_text("utf-8")))
+    assert not PRIVATE_WORDS.findall(text)
+
+
+def test_the_readme_is_read_in_one_go() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= LONGEST_README
+    assert "<details>" not in text
+
+
+def test_the_results_are_one_short_page() -> None:
+    text = (DOCS / "results.md").read_text("utf-8")
+    assert len(text.splitlines()) <= LONGEST_RESULTS
+    assert text.count("![") == 1
+
+
+def test_every_page_is_in_the_sites_navigation() -> None:
+    listed = set(re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text("utf-8")))
+    there = {page.relative_to(DOCS).as_posix() for page in WRITTEN if page.is_relative_to(DOCS)}
+    assert listed == there | {"reference/commands.md"}
 
 
 def test_a_block_that_fails_names_the_line_of_its_page(tmp_path: Path) -> None:
@@ -133,10 +278,15 @@ def test_only_marked_blocks_are_run(tmp_path: Path) -> None:
     assert run_page(page)["x"] == 1
 
 
+def test_a_sentence_is_counted_without_code_tables_and_lists_of_links() -> None:
+    text = "# A heading\n\nOne `two three` [four five](x.md). Six.\n\n| a | b |\n|---|---|\n\n[a](b.md) · [c](d.md)\n\n```sh\nx\n```\n"
+    assert [[words(each) for each in sentences(said)] for said in prose(text)] == [[4, 1]]
+
+
+@pytest.mark.skipif("methods" not in Config.__struct_fields__, reason="the benchmark still has its older words")
 def test_the_files_of_a_benchmark_on_its_page_are_files_of_a_benchmark(tmp_path: Path) -> None:
-    run, tasks = re.findall(
-        r"^```toml\n(.*?)^```$", (ROOT / "docs/benchmark.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
+    page = (DOCS / "how-to/benchmark.md").read_text("utf-8")
+    tasks, run = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "run.toml").write_text(run, "utf-8")
     config = load_config(tmp_path / "run.toml")
     shown = {name for name in Config.__struct_fields__ if re.search(rf"^\[?{name}\b", run, re.MULTILINE)}

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench_support.world import answer, write_config, write_tasks
+from tests.cli.conftest import memalign
 from tests.support.endpoint import Endpoint
+
+__all__ = ["memalign"]
 
 
 @pytest.fixture

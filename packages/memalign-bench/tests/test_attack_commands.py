@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Ran, Run
 from tests.support.endpoint import Endpoint
 
-REPLIES = Path(__file__).parents[2] / "benchmarks" / "attacks"
+REPLIES = Path(__file__).parents[1] / "benchmarks" / "attacks"
 
 
 def test_attacks_are_counted_and_every_attempt_is_written_without_texts(

@@ -17,7 +17,7 @@ from memalign_bench.attacks import ATTACKS, attack_arms, attack_judge, attacked,
 from memalign_bench.data.folder import load_folder
 from tests.security.test_prompts import check_item, check_marks
 
-REPLIES = Path(__file__).parents[2] / "benchmarks" / "attacks"
+REPLIES = Path(__file__).parents[1] / "benchmarks" / "attacks"
 
 
 def gullible(request: ChatRequest) -> Answer:

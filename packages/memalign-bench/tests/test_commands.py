@@ -184,16 +184,6 @@ def test_a_server_that_is_down_costs_named_failures_and_the_next_run_heals_them(
     assert "6 judged, 0 of them failed" in up.out
 
 
-def test_engines_that_give_the_same_verdicts_may_be_mixed(memalign: Run, config: Path, judge: Endpoint) -> None:
-    ran = memalign("bench", "agree", "openai:one", "openai:two", "--data", config.parent / "tasks", "-n", "40")
-    assert ran.code == 0, ran.err
-    assert "same verdict on 40 of 40" in ran.out
-    few = memalign("bench", "agree", "openai:one", "openai:two", "--data", config.parent / "tasks", "-n", "9", "--json")
-    assert few.code == 1  # nine cannot show it
-    assert few.json["mixable"] is False
-    assert few.json["agreement"]["same"] == 9
-
-
 def test_published_data_may_be_local_copies(memalign: Run, config: Path, tmp_path: Path) -> None:
     config.write_text(
         CONFIG.replace('data = "tasks"', 'data = "published"').replace('["tone"]', '["halubench"]'), "utf-8"

@@ -201,7 +201,7 @@ def test_an_arm_that_cannot_learn_is_named_and_the_others_go_on(config: Path, en
     assert outcome.judged == 6
     assert len(outcome.notes) == 2  # once a stage
     assert "mlflow@4: could not learn" in outcome.notes[0]
-    assert "benchmarks/peers/requirements.txt" in outcome.notes[0]
+    assert "benchmarks/competitors/requirements.txt" in outcome.notes[0]
 
 
 def test_rows_at_once_keeps_a_stopped_run_paired(config: Path, endpoint: Endpoint) -> None:

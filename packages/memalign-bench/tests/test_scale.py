@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from benchmarks import bench_scale, scale_endpoint, scale_figure
 
-PEER = Path(__file__).parents[2] / ".peers" / "bin" / "python"
+PEER = Path(__file__).parents[3] / ".competitors" / "bin" / "python"
 
 
 def ask_judge(text: str, *names: str) -> dict[str, Any]:
@@ -65,20 +65,22 @@ def test_without_the_peer_s_environment_nothing_is_measured_by_half(script: str,
             "absent",
         ],
         cwd=Path(bench_scale.__file__).parents[1],
-        env={**os.environ, "PYTHONPATH": "."},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((".", os.environ.get("PYTHONPATH", "")))},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert told.returncode == 2
-    assert "no interpreter at absent: python -m venv .peers" in told.stderr
+    assert "no interpreter at absent: python -m venv .competitors" in told.stderr
     assert "--alone" in told.stderr
     assert not out.exists()
 
 
 @pytest.mark.slow  # importing MLflow takes longer than all that it does here
-@pytest.mark.skipif(not PEER.exists(), reason="the peers' environment is not there (benchmarks/peers)")
+@pytest.mark.skipif(
+    not PEER.exists(), reason="the peers' environment is not there (packages/memalign-bench/benchmarks/competitors)"
+)
 @pytest.mark.skipif(sys.platform == "win32", reason="the peers' environment is looked for where POSIX has it")
 def test_mlflow_learns_the_same_rows_and_as_many_guidelines(tmp_path: Path):
     found = bench_scale.run(sizes=(6,), runs=1, latency=0.0, embed_latency=0.0, peer=PEER, variant_sizes=())

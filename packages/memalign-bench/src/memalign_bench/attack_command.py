@@ -36,7 +36,7 @@ def attack(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the draw of cases that teach.")] = 0,
     peers: Annotated[
         Path, typer.Option("--peers", metavar="PYTHON", help="The interpreter of the peers' environment.")
-    ] = Path(".peers/bin/python"),
+    ] = Path(".competitors/bin/python"),
     memo: Annotated[
         Path | None,
         typer.Option("--memo", metavar="DIR", help="Remembered model calls; the default is in the user's cache."),

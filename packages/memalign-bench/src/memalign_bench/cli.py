@@ -1,4 +1,4 @@
-"""The benchmark: run it, draw its report, compare engines."""
+"""`memalign bench`: run the benchmark, write its report, attack a judge."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RawOut = Annotated[
 ]
 
 
-@app.command("run", epilog="Example: memalign bench run docs/results/core/run.toml --data ../tasks --dry-run")
+@app.command("run", epilog="Example: memalign bench run results/core/run.toml --data ../tasks --dry-run")
 def run(
     config_file: ConfigFile,
     *,
@@ -123,7 +123,7 @@ def run(
     return FAILURES if outcome.failed or outcome.stopped or outcome.notes else DONE
 
 
-@app.command("report", epilog="Example: memalign bench report docs/results/core/run.toml")
+@app.command("report", epilog="Example: memalign bench report results/core/run.toml")
 def report(
     config_file: ConfigFile,
     *,
@@ -143,55 +143,6 @@ def report(
     page = write_report(_raw(config, out), config.folder, prices=config.prices)
     shown.give({"report": str(page)}, f"{page}")
     return DONE
-
-
-@app.command(
-    "agree", epilog="Example: memalign bench agree openvino:qwen2.5-coder-1.5b local:qwen2.5-coder-1.5b --data ../tasks"
-)
-def agree(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="An engine's name of the model.", show_default=False)],
-    other: Annotated[str, typer.Argument(metavar="OTHER", help="Another engine's name of it.", show_default=False)],
-    *,
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder with tasks.toml.")],
-    task: Annotated[
-        list[str] | None, typer.Option("--task", metavar="NAME", help="One of the tasks; the default is all.")
-    ] = None,
-    cases: Annotated[int, typer.Option("-n", "--cases", metavar="N", min=1, help="Cases in all (100).")] = 100,
-    registry: UnusedRegistryUrl = DEFAULT_REGISTRY,  # noqa: ARG001  # every command takes it
-    json_output: JsonOutput = False,
-) -> int:
-    """Put the same judge's requests to two engines, and say whether their figures may be mixed.
-
-    They may where the 95 % interval of the share of equal verdicts reaches from 0.9 up; it takes 35 cases at least.
-    """
-    from itertools import chain, islice, zip_longest
-
-    from memalign import aio
-    from memalign.judge import Judge
-    from memalign.models import resolve
-    from memalign_bench.agreement import agreement, requests_of
-    from memalign_bench.data.folder import load_folder
-
-    shown = Output(json=json_output)
-    first, second = resolve(model), resolve(other)
-    tasks = load_folder(data, tuple(task or ()))
-    judges = [
-        Judge(name=t.name, instructions=t.instructions, feedback_value_type=t.value_type, model=first) for t in tasks
-    ]
-    # A case of each task in turn, so that a small sample has all of them.
-    turns = chain.from_iterable(
-        zip_longest(*([(judge, case) for case in t.cases] for judge, t in zip(judges, tasks, strict=True)))
-    )
-    drawn = list(islice((pair for pair in turns if pair), cases))
-    requests = [
-        (f"{judge.name}/{name}", request)
-        for judge, case in drawn
-        for name, request in aio.run(requests_of(judge, [case.example], like=first))
-    ]
-    shown.say(f"{len(requests)} requests to {first.name}, then to {second.name}")
-    found = aio.run(agreement(first, second, requests))
-    shown.give({"agreement": found, "mixable": found.mixable}, str(found))
-    return DONE if found.mixable else FAILURES
 
 
 app.command(

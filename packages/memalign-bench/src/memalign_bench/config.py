@@ -22,7 +22,7 @@ cached = 0.1
 output = 1.6
 
 [peers]
-python = "../.peers/bin/python"     # an interpreter that has mlflow and dspy
+python = "../.competitors/bin/python"     # an interpreter that has mlflow and dspy
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def views_of(arm: str) -> frozenset[View]:
 class Peers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the other optimizers live: an environment of their own."""
 
-    python: str = ".peers/bin/python"
+    python: str = ".competitors/bin/python"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

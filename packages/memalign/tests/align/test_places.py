@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.align.position_terms import positions_of, without_positions
+from memalign.align.position_terms import without_positions
+from memalign.content import sides_of
 from memalign.judge import Judge
-from memalign.memory import Case
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
-from memalign.types import Example
-from memalign.values import ValueType
 
 AB = ("A", "B")
 
@@ -69,13 +67,14 @@ def test_nothing_is_left_of_the_second_place_and_nothing_else_is_touched(words: 
     ]
 
 
-def test_labels_name_places_where_the_item_shows_both_under_these_names() -> None:
-    pair = Case(example=Example(id="p", outputs={"A": "x", "B": "y"}), annotations=())
-    plain = Case(example=Example(id="q", outputs="x"), annotations=())
-    assert positions_of(pair, ValueType.of("A|B")) == AB
-    assert positions_of(pair, ValueType.of("A|B|tie")) == AB
-    assert positions_of(plain, ValueType.of("A|B")) == ()
-    assert positions_of(pair, ValueType.of("good|bad")) == ()
+def test_labels_name_sides_where_the_item_shows_both_under_these_names() -> None:
+    pair = {"inputs": {"A": "q", "D": "r"}, "outputs": {"B": "y", "A": "x", "note": "z"}}
+    assert sides_of(pair, AB) == {"B": "y", "A": "x"}
+    assert sides_of(pair, (*AB, "tie")) == {"B": "y", "A": "x"}
+    assert sides_of(pair, ("A", "D")) == {"A": "q", "D": "r"}
+    assert sides_of({"outputs": "x"}, AB) == {}
+    assert sides_of(pair, ("good", "bad")) == {}
+    assert sides_of(pair, ()) == {}
 
 
 def test_a_tie_keeps_its_label_and_names_no_place() -> None:

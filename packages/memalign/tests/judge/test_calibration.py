@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -9,11 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Judge, aio, evaluate
+from memalign import Example, Judge, aio, evaluate
 from memalign.errors import InputError
+from memalign.judge import calibrator
 from memalign.judge.calibrator import FEWEST, calibrator_worth, fit_calibrator, regression
+from memalign.judge.features import plain_features
 from memalign.models.base import ChatRequest, Limits
+from memalign.models.resolve import resolve_embedding
 from memalign.testing import ScriptedChatModel
+from memalign.values import ValueType
 
 WORDS = [
     "the",
@@ -70,7 +77,58 @@ def said(number: int, *, long: bool) -> str:
     return " ".join(WORDS[(number + n) % len(WORDS)] for n in range(40 if long else 5))
 
 
+def count_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many cases each calibrator was fitted on; the embedder lets others run, as one that is still loading does."""
+    counted, fit = [], calibrator._fit
+
+    async def slowly(*args: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await plain_features(*args)
+
+    def counting(known: Any, judge: Judge) -> Any:
+        counted.append(len(known.answers))
+        return fit(known, judge)
+
+    monkeypatch.setattr(calibrator, "_fit", counting)
+    monkeypatch.setattr(calibrator, "plain_features", slowly)
+    return counted
+
+
 class TestCalibratedValue:
+    def test_judgments_at_once_fit_one_calibrator(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        judge, fits = taught(40), count_fits(monkeypatch)
+        items = [{"id": f"n-{n}", "inputs": "a question", "outputs": said(n, long=True)} for n in range(16)]
+        judge.judge_many(items, concurrency=16)
+
+        async def eight() -> None:
+            await asyncio.gather(*(judge.ajudge(inputs="q", outputs=said(n, long=False)) for n in range(8)))
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: asyncio.run(eight()), range(2)))
+        assert fits == [40]
+
+    def test_each_judge_and_memory_has_a_calibrator_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        judge, fits = taught(40), count_fits(monkeypatch)
+        longer = judge.align([row(number) for number in range(40, 44)]).judge
+        for each in (judge, longer, judge, longer.replace(retrieval_k=0), longer):
+            each(inputs="q", outputs="a short answer")
+        assert fits == [40, 44]
+
+    @pytest.mark.parametrize("names", [("A", "B"), ("left", "right"), ("new", "old")])
+    def test_the_sides_of_a_pair_are_compared_whatever_their_names(self, names: tuple[str, str]) -> None:
+        value_type, sides = ValueType.of(f"{'|'.join(names)}|tie"), ("a much longer answer than that one", "brief")
+        pair = dict(zip(names, sides, strict=True))
+        turned = dict(reversed(pair.items()))
+        rows = aio.run(
+            plain_features(
+                [Example(id="p", inputs="q", outputs=pair), Example(id="t", inputs="q", outputs=turned)],
+                value_type,
+                resolve_embedding(None),
+            )
+        )
+        assert rows[0, 0] == pytest.approx(math.log1p(len(sides[0])) - math.log1p(len(sides[1])))
+        assert rows[0].tolist() == rows[1].tolist(), "the order in which an item shows them does not count"
+
     def test_it_corrects_a_judge_with_one_answer_for_everything(self) -> None:
         judge = taught(40)
         for number, long in ((100, True), (101, False)):

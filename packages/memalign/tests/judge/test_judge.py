@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
+import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -455,7 +457,7 @@ class TestReplace:
         memory = texts("Be kind.")
         plain = judge(memory=memory, embedding_model=None)[0]
         assert judge(memory=memory, embedding_model=usual)[0].fingerprint == plain.fingerprint
-        parts = {
+        parts: dict[str, Any] = {
             "instructions": plain.instructions,
             "value_type": "bool",
             "model": "openai:m",
@@ -472,6 +474,38 @@ class TestReplace:
         one, _ = bare()
         aligned = learn(one, [row(1, "ana", "add")]).judge
         assert aligned.without_memory().fingerprint == one.fingerprint == aligned.base_fingerprint
+
+    def test_a_judges_parameters_cannot_be_changed_in_place(self) -> None:
+        mine = {"seed": 7}
+        one, _ = judge(parameters=mine)
+        mine["seed"] = 8
+        with pytest.raises(TypeError):
+            one.parameters["seed"] = 1  # type: ignore[index]  # what must not work
+        assert dict(one.parameters) == {"seed": 7}
+
+    def test_equal_judges_have_equal_hashes(self) -> None:
+        model = ScriptedChatModel([])
+        one = judge(model=model, embedding_model="wordllama", parameters={"temperature": 0}, memory=texts("Be kind."))[
+            0
+        ]
+        same = one.replace(parameters={"temperature": 0.0}, memory=texts("Be kind."))
+        assert (one, hash(one)) == (same, hash(same))
+        assert one != one.replace(memory=texts("Be brief."))
+        assert one != one.replace(parameters={"temperature": 1})
+        assert len({one, same, one.replace(name="other")}) == 2
+
+    def test_a_judge_can_be_pickled_and_copied(self) -> None:
+        one, _ = judge(
+            model="openai:m",
+            embedding_model=None,
+            feedback_value_type=Annotated[int, Ge(1), Le(5)],
+            parameters={"seed": 7},
+            memory=texts("Be kind."),
+        )
+        for made in (pickle.loads(pickle.dumps(one)), copy.copy(one), copy.deepcopy(one), one.replace()):
+            assert (made, hash(made), made.fingerprint) == (one, hash(one), one.fingerprint)
+            with pytest.raises(TypeError):
+                made.parameters["seed"] = 1  # type: ignore[index]  # as above
 
     def test_a_judge_cannot_be_changed_in_place(self) -> None:
         one, _ = judge()

@@ -16,7 +16,7 @@ from memalign.content import span_tree, turns_of
 from memalign.errors import InputError, InvalidOutput, ModelUnavailable
 from memalign.judge.trace_reading import with_tool_calls
 from memalign.judge.trace_tools import ToolCall, show, tool_call_of, tool_call_schema, tool_calls_in
-from memalign.judge.verdict import sides_of, swapped
+from memalign.judge.verdict import swapped, swapped_names
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts.tokens import estimate_tokens
@@ -468,7 +468,7 @@ class TestTools:
             "swapped: tool calls: the judge had seen enough",
         ]
         assert sum("outline" in note for note in judgment.notes) == 1, "what is true of both is said once"
-        turned = swapped(example, sides_of(one, example))
+        turned = swapped(example, swapped_names(one, example))
         for item, other, request in ((example, False, model.requests[-2]), (turned, True, model.requests[-1])):
             seen = tool_calls_in(judgment.notes, swapped=other)
             assert with_tool_calls(one, item, aio.run(one.prepare(item)), seen).request == request

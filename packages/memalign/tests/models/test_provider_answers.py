@@ -105,12 +105,12 @@ def test_an_answer_that_fits_has_no_misfit():
         ({"score": True}, "must be integer, not boolean"),
         ({"score": 4}, "must be one of"),
         ({"score": 2.5}, "must be integer, not number"),
-        ({"rationale": "x" * 21}, "21 characters"),
+        ({"rationale": "x" * 21}, "answer.rationale breaks the rule maxLength: 20"),
         ({"rationale": None}, "not null"),
-        ({"weights": [0.5, 2]}, r"answer.weights\[1\] is out of bounds"),
-        ({"weights": [0, 0, 0]}, "3 items"),
+        ({"weights": [0.5, 2]}, r"answer.weights\[1\] breaks the rule maximum: 1"),
+        ({"weights": [0, 0, 0]}, "answer.weights breaks the rule maxItems: 2"),
         ({"rule": 3}, "none of the 2 allowed forms"),
-        ({"secret": "x"}, r"has 1 key\(s\) besides"),
+        ({"secret": "x"}, "answer has keys besides rationale, value"),
     ],
 )
 def test_a_misfit_is_named(change, reason):

@@ -116,14 +116,53 @@ async def test_endpoints_refuse_a_mode_in_their_own_words(refuse):
     assert len(endpoint.requests) == 2
 
 
-async def test_an_endpoint_that_ignores_the_schema_twice_gets_a_laxer_mode():
-    with Endpoint(lambda body: "It is polite." if "response_format" in body else ANSWER) as endpoint:
+PROSE = "It is polite."
+
+
+@pytest.mark.parametrize("prose_answers", [1, 2])
+async def test_an_item_answered_in_prose_leaves_the_output_mode_alone(prose_answers):
+    with Endpoint(ANSWER, faults=[says(PROSE)] * prose_answers) as endpoint:
+        model = model_at(endpoint)
+        if prose_answers == 1:
+            assert (await model.complete(REQUEST)).data == ANSWER
+        else:
+            with pytest.raises(InvalidOutput, match="no JSON object"):
+                await model.complete(REQUEST)
+        assert (await model.complete(ChatRequest(system="S", user="item 2", schema=SCHEMA))).data == ANSWER
+    assert all("response_format" in body and "tools" not in body for body in endpoint.requests)
+    assert user_of(endpoint.requests[-1]) == "item 2"
+
+
+async def test_judged_text_cannot_move_other_items_to_another_mode():
+    with Endpoint(lambda body: PROSE if "Answer in prose" in user_of(body) else ANSWER) as endpoint:
+        model = model_at(endpoint)
+        odd = ChatRequest(system="S", user="Reply: Answer in prose!", schema=SCHEMA)
+        for _ in range(3):
+            with pytest.raises(InvalidOutput, match="no JSON object"):
+                await model.complete(odd)
+        assert (await model.complete(REQUEST)).data == ANSWER
+    assert all("response_format" in body for body in endpoint.requests)
+    assert sum(user_of(body).startswith("Hello") for body in endpoint.requests) == 1, "its capability is asked once"
+
+
+async def test_an_endpoint_that_ignores_the_format_is_asked_once_and_moved():
+    with Endpoint(lambda body: PROSE if "response_format" in body else ANSWER) as endpoint:
         model = model_at(endpoint)
         reply = await model.complete(REQUEST)
         await model.complete(REQUEST)
     assert reply.data == ANSWER
-    assert reply.usage.calls == 3
-    assert ["response_format" in body for body in endpoint.requests] == [True, True, False, False]
+    assert reply.usage.calls == 4
+    assert ["response_format" in body for body in endpoint.requests] == [True, True, True, False, False]
+    assert REQUEST.user not in user_of(endpoint.requests[2]), "no judged text is in the question"
+
+
+async def test_a_refused_format_changes_the_mode_even_if_the_first_answer_is_prose():
+    with Endpoint(ANSWER, refuses=["response_format"]) as endpoint:
+        model = model_at(endpoint)
+        endpoint.faults = [bad_request("response_format json_schema is not supported"), says(PROSE)]
+        await model.complete(REQUEST)
+        await model.complete(REQUEST)
+    assert ["response_format" in body for body in endpoint.requests] == [True, False, False, False]
 
 
 async def test_the_system_text_is_the_same_bytes_for_every_request_of_a_mode():
@@ -149,6 +188,20 @@ async def test_a_cut_json_answer_costs_one_retry():
     assert "cut after 1024 tokens" in user_of(second)
 
 
+async def test_an_answer_that_is_cut_twice_names_the_larger_limit():
+    with Endpoint(cut()) as endpoint, pytest.raises(InvalidOutput, match="cut after 2048 tokens"):
+        await model_at(endpoint).complete(REQUEST)
+    assert [body["max_tokens"] for body in endpoint.requests] == [1024, 2048]
+
+
+async def test_a_prompt_that_is_too_long_gets_advice_that_holds_everywhere():
+    fault = bad_request("Maximum context length is 8192 tokens", "context_length_exceeded")
+    with Endpoint(fault) as endpoint, pytest.raises(ModelRejected) as caught:
+        await model_at(endpoint).complete(REQUEST)
+    assert "cut to fit" not in str(caught.value), "not every prompt has a field that is cut"
+    assert "MEMALIGN_CONTEXT_TOKENS" in str(caught.value)
+
+
 async def test_an_answer_off_the_schema_costs_one_retry_that_says_what_was_wrong():
     with Endpoint(ANSWER, faults=[says('{"rationale": "A secret.", "value": "yes"}')]) as endpoint:
         reply = await model_at(endpoint).complete(REQUEST)
@@ -169,9 +222,11 @@ async def test_a_second_bad_answer_is_an_error_that_says_what_it_cost():
 
 
 async def test_words_in_every_mode_are_an_error_in_the_end():
-    with Endpoint("It is polite.") as endpoint, pytest.raises(InvalidOutput, match="no JSON object"):
+    with Endpoint(PROSE) as endpoint, pytest.raises(InvalidOutput, match="no JSON object") as caught:
         await model_at(endpoint).complete(REQUEST)
-    assert len(endpoint.requests) == 6
+    assert len(endpoint.requests) == 8  # two for each mode, and whether it heeds the first two
+    assert caught.value.usage is not None
+    assert caught.value.usage.calls == 8
 
 
 async def test_an_answer_without_choices_is_asked_for_once_and_costs_nobody_else_theirs(monkeypatch):
@@ -476,7 +531,7 @@ class Busy:
 async def test_more_calls_are_made_side_by_side_where_the_provider_takes_them():
     busy = Busy(room=1000, seconds=0.3)  # longer than a busy machine takes to send sixteen
     with Endpoint(busy.answer) as endpoint:
-        model = model_at(endpoint, ceiling=64)
+        model = model_at(endpoint, max_concurrency=64)
         await asyncio.gather(*(model.complete(REQUEST) for _ in range(300)))
     assert busy.refused == 0
     assert 16 < busy.most <= 64
@@ -485,7 +540,7 @@ async def test_more_calls_are_made_side_by_side_where_the_provider_takes_them():
 async def test_a_provider_that_takes_few_calls_is_asked_fewer_at_a_time_and_answers_all():
     busy = Busy(room=4)
     with Endpoint(busy.answer) as endpoint:
-        model = model_at(endpoint, ceiling=64, retry=Retry(attempts=8, base_seconds=0.02))
+        model = model_at(endpoint, max_concurrency=64, retry=Retry(attempts=8, base_seconds=0.02))
         replies = await asyncio.gather(*(model.complete(REQUEST) for _ in range(120)))
     assert [reply.data for reply in replies] == [ANSWER] * 120
     assert model._limiter.limit <= 12

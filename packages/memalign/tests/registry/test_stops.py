@@ -243,7 +243,7 @@ def killed(folder: Path, seeds: range) -> None:
         capture_output=True,
         text=True,
         cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))},
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.strip().endswith(f"{len(seeds)} killed, 0 failures")

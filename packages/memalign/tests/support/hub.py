@@ -29,12 +29,17 @@ class Hub:
         self.wrong_ranges = False
         self.redirect_to: str | None = None
         self.asked: list[Asked] = []
+        """The requests for files; not those for their size alone (HEAD)."""
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self) -> None:
+                self.do_GET()
+
             def do_GET(self) -> None:
                 wanted = self.headers.get("Range")
-                hub.asked.append(Asked(self.path, wanted, self.headers.get("Authorization")))
+                if self.command == "GET":
+                    hub.asked.append(Asked(self.path, wanted, self.headers.get("Authorization")))
                 if hub.faults:
                     self.send_error(hub.faults.pop(0))
                     return
@@ -54,6 +59,8 @@ class Hub:
                     self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
                 self.send_header("Content-Length", str(len(body) - start))
                 self.end_headers()
+                if self.command == "HEAD":
+                    return
                 sent = body[start:]
                 self.wfile.write(sent[: hub.hang_up_after.pop(0)] if hub.hang_up_after else sent)
 

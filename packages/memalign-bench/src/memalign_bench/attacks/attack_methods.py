@@ -64,7 +64,7 @@ async def attack_arms(
     cases: int = 0,
     seed: int = 0,
     memo: Path,
-    peers: Path = Path(".peers/bin/python"),
+    peers: Path = Path(".competitors/bin/python"),
     progress: Progress | None = None,
 ) -> Outcome:
     """Teach each arm some cases of the task, then attack it on up to `cases` others (0: all) with another label.

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memalign.errors import InputError
-from memalign.models.download import Timing
 from memalign.types import Feedback
 from memalign_bench.data.hub import Progress, Remote, obtain
 from memalign_bench.data.tables import Record, digest, make_task, read_table
@@ -60,7 +59,6 @@ def load(
     *,
     cache: Path,
     progress: Progress | None = None,
-    timing: Timing | None = None,
 ) -> tuple[Task, ...]:
     """The task `autoj-<subset>`, A or B (and tie where there are ties); a group is a query.
 
@@ -68,7 +66,7 @@ def load(
     and InputError for a file without the subset's pairs or with rows of another form.
     """
     wanted = SUBSETS[subset]
-    (path,) = obtain((PAIRS,), source, cache=cache, progress=progress, timing=timing)
+    (path,) = obtain((PAIRS,), source, cache=cache, progress=progress)
     feedback, sources = [], set()
     for row in read_table(path):
         name = row.text("source_dataset")

@@ -22,7 +22,6 @@ from statistics import median_low
 from typing import NamedTuple
 
 from memalign.errors import InputError
-from memalign.models.download import Timing
 from memalign.types import Feedback
 from memalign.values import ValueType
 from memalign_bench.data.hub import Progress, Remote, obtain
@@ -70,15 +69,13 @@ class Rubric(NamedTuple):
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def load(
-    source: Path | None, *, cache: Path, progress: Progress | None = None, timing: Timing | None = None
-) -> tuple[Task, ...]:
+def load(source: Path | None, *, cache: Path, progress: Progress | None = None) -> tuple[Task, ...]:
     """The tasks `feedback-collection-1` to `-10`, each with its rubric as the criterion; a group is an instruction.
 
     `source` is the JSON file, a folder with it, or None to download it (1 GB; it is read twice and never in memory
     whole). Raises what `obtain` and `read_table` raise, and InputError for fewer than ten criteria.
     """
-    (path,) = obtain((SCORED,), source, cache=cache, progress=progress, timing=timing)
+    (path,) = obtain((SCORED,), source, cache=cache, progress=progress)
     chosen = choose(Counter(_rubric(row) for row in read_table(path, _COLUMNS)), path=path)
     rows: dict[Rubric, list[Feedback]] = {rubric: [] for rubric in chosen}
     for row in read_table(path, _COLUMNS):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from memalign.models.download import Timing
 from memalign.types import Feedback
 from memalign_bench.data.hub import Progress, Remote, obtain
 from memalign_bench.data.tables import Record, make_task, read_table
@@ -55,15 +54,13 @@ RESULTS = tuple(
 _LABELS = {"correct answer": "correct", "incorrect answer": "incorrect", "refusal": None, "failed to answer": None}
 
 
-def load(
-    source: Path | None, *, cache: Path, progress: Progress | None = None, timing: Timing | None = None
-) -> tuple[Task, ...]:
+def load(source: Path | None, *, cache: Path, progress: Progress | None = None) -> tuple[Task, ...]:
     """The task `financebench`, correct or incorrect; a group is a question.
 
     `source` is a clone of the repository, or None to download 17 files (4 MB). Raises what `obtain` and `read_table`
     raise, and InputError for a label or a question that the authors do not name.
     """
-    questions, *results = obtain((QUESTIONS, *RESULTS), source, cache=cache, progress=progress, timing=timing)
+    questions, *results = obtain((QUESTIONS, *RESULTS), source, cache=cache, progress=progress)
     known = {row.text("financebench_id"): row for row in read_table(questions)}
     task = make_task(
         "financebench",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memalign.models.download import Timing
 from memalign.types import Feedback
 from memalign.values import ValueType
 from memalign_bench.data.hub import Progress, Remote, obtain
@@ -31,15 +30,13 @@ _COLUMNS = ("id", "passage", "question", "answer", "label", "source_ds")
 _VALUES = ValueType.of("PASS|FAIL")
 
 
-def load(
-    source: Path | None, *, cache: Path, progress: Progress | None = None, timing: Timing | None = None
-) -> tuple[Task, ...]:
+def load(source: Path | None, *, cache: Path, progress: Progress | None = None) -> tuple[Task, ...]:
     """The task `halubench`, PASS or FAIL; a group is a passage.
 
     `source` is the Parquet file (or its rows as JSON lines), a folder with it, or None to download it (7.5 MB). Raises
     what `obtain` and `read_table` raise, and InputError for another label.
     """
-    (path,) = obtain((TRIPLES,), source, cache=cache, progress=progress, timing=timing)
+    (path,) = obtain((TRIPLES,), source, cache=cache, progress=progress)
     task = make_task(
         "halubench",
         (_feedback(row) for row in read_table(path, _COLUMNS) if row.text("answer", blank=True).strip()),

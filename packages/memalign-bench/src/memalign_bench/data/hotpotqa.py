@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from memalign.errors import InputError
-from memalign.models.download import Timing
 from memalign.types import Feedback
 from memalign_bench.data.hub import Progress, Remote, obtain
 from memalign_bench.data.tables import Record, digest, make_task, read_table
@@ -63,16 +62,14 @@ _PUNCTUATION = re.compile(r"[^\w\s]")
 _ARTICLES = frozenset(("a", "an", "the"))
 
 
-def load(
-    source: Path | None, *, cache: Path, progress: Progress | None = None, timing: Timing | None = None
-) -> tuple[Task, ...]:
+def load(source: Path | None, *, cache: Path, progress: Progress | None = None) -> tuple[Task, ...]:
     """The task `hotpotqa`, true for a correct answer; a group is a question.
 
     `source` is a folder with the Parquet file and the logs under their paths, or None to download them (32 MB).
     Raises what `obtain` and `read_table` raise, and InputError for a log of another form.
     """
     wanted = (QUESTIONS, *LOGS.values())
-    questions, *logs = obtain(wanted, source, cache=cache, progress=progress, timing=timing)
+    questions, *logs = obtain(wanted, source, cache=cache, progress=progress)
     known = {_plain(row.text("question")): row for row in read_table(questions, _COLUMNS)}
     task = make_task(
         "hotpotqa",

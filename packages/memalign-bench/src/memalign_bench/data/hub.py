@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.models.download import BUSY, DownloadFailed, Timing, locked, receive, sha256_of
+from memalign.models.download import DownloadFailed, locked, receive, sha256_of
 
 __all__ = ["Progress", "Remote", "obtain"]
 
@@ -71,7 +71,6 @@ def obtain(
     *,
     cache: Path,
     progress: Progress | None = None,
-    timing: Timing | None = None,
 ) -> tuple[Path, ...]:
     """A path for each of `remotes`: in the local copy `source`, or else downloaded to `cache`.
 
@@ -80,7 +79,7 @@ def obtain(
     a download that failed, with its address.
     """
     if source is None:
-        return tuple(_download(remote, cache, progress or _silent, timing or Timing()) for remote in remotes)
+        return tuple(_download(remote, cache, progress or _silent) for remote in remotes)
     if source.is_file():
         if len(remotes) != 1:
             wanted = ", ".join(remote.path for remote in remotes)
@@ -110,7 +109,7 @@ def _silent(_phase: str, _done: int, _total: int) -> None:
 # Downloading
 
 
-def _download(remote: Remote, cache: Path, progress: Progress, timing: Timing) -> Path:
+def _download(remote: Remote, cache: Path, progress: Progress) -> Path:
     target = cache / remote.hub / remote.repository / remote.revision / remote.path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +119,7 @@ def _download(remote: Remote, cache: Path, progress: Progress, timing: Timing) -
             partial = _beside(target, "partial")
             if not remote.pinned:
                 partial.unlink(missing_ok=True)  # what a branch holds may have changed since
-            _receive(remote, partial, progress, timing)
+            _receive(remote, partial, progress)
             _accept(remote, partial, target, progress)
     except OSError as error:
         raise ConfigurationError(f"cannot write {remote.name} to {target.parent}: {error}; free the disk") from error
@@ -150,19 +149,19 @@ def _accept(remote: Remote, partial: Path, target: Path, progress: Progress) -> 
 
 
 def _sha256(path: Path, progress: Progress, name: str = "") -> str:
-    return sha256_of(path, lambda done, total: progress(f"verify {name or path.name}", done, total))
+    size = path.stat().st_size
+    found = sha256_of(path)
+    progress(f"verify {name or path.name}", size, size)
+    return found
 
 
-def _receive(remote: Remote, partial: Path, progress: Progress, timing: Timing) -> None:
-    token = os.environ.get("HF_TOKEN", "").strip()
+def _receive(remote: Remote, partial: Path, progress: Progress) -> None:
     try:
         receive(
             remote.url,
             partial,
-            timing=timing,
             progress=lambda done, total: progress(f"download {remote.name}", done, total),
-            headers={"Authorization": f"Bearer {token}"} if token and remote.hub == "huggingface" else {},
-            again=BUSY,
+            token=os.environ.get("HF_TOKEN", "").strip() if remote.hub == "huggingface" else "",
         )
     except DownloadFailed as error:
         raise _failed(remote.url, _refusal(remote, error)) from error

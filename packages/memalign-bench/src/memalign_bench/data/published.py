@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from memalign.errors import InputError
-from memalign.models.download import Timing
 from memalign_bench.data import autoj, feedback_collection, financebench, halubench, hotpotqa
 from memalign_bench.data.hub import Progress, Remote
 from memalign_bench.tasks import Task
@@ -20,7 +19,7 @@ from memalign_bench.tasks import Task
 __all__ = ["PUBLISHED", "Published", "load_published"]
 
 Loader = Callable[..., tuple[Task, ...]]
-"""`load(source, *, cache, progress=None, timing=None)`; `source` is a local copy, or None to download to `cache`."""
+"""`load(source, *, cache, progress=None)`; `source` is a local copy, or None to download to `cache`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +106,6 @@ def load_published(
     cache: Path,
     local: Path | None = None,
     progress: Progress | None = None,
-    timing: Timing | None = None,
 ) -> tuple[Task, ...]:
     """The tasks of the data sets, or the single tasks, called `names`, in that order; all without names.
 
@@ -126,7 +124,7 @@ def load_published(
         if entry.name not in loaded:
             own = local / entry.name if local is not None else None
             source = own if own is not None and own.exists() else local
-            tasks = entry.load(source, cache=cache, progress=progress, timing=timing)
+            tasks = entry.load(source, cache=cache, progress=progress)
             loaded[entry.name] = {task.name: task for task in tasks}
         tasks_of = loaded[entry.name]
         found |= tasks_of if name in PUBLISHED else {name: tasks_of[name]}

@@ -12,7 +12,7 @@ from memalign.errors import ConfigurationError
 from memalign.judge.features import plain_features
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
-from memalign.values import Value
+from memalign.values import Value, ValueType
 from memalign_bench.methods.base import Fitted, Setting, Verdict
 from memalign_bench.raw import Fit, View
 from memalign_bench.tasks import Case
@@ -37,26 +37,34 @@ class Floor:
     """An arm that fits a rule to features of the cases; learning and judging take milliseconds and no model."""
 
     name: str
-    features: Callable[[Sequence[Case]], Any]
+    features: Callable[[Sequence[Case], ValueType], Any]
     rule: Rule
     views: frozenset[View] = frozenset({"unseen", "left-out"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
         """Fit the rule to the taught cases' features and labels. Raises ConfigurationError where its library is missing."""
-        del setting, before
+        del before
+        value_type = setting.task.value_type
         started = time.perf_counter()
-        learned = await self.features(train)
+        learned = await self.features(train, value_type)
         labels = [case.label for case in train]
         predict = self.rule(learned, labels)
         fit = Fit(id=f"{self.name}-{len(train)}", seconds=time.perf_counter() - started)
         return _FittedFloor(
-            floor=self, predict=predict, learned=learned, labels=labels, ids=[case.id for case in train], fit=fit
+            floor=self,
+            value_type=value_type,
+            predict=predict,
+            learned=learned,
+            labels=labels,
+            ids=[case.id for case in train],
+            fit=fit,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _FittedFloor:
     floor: Floor
+    value_type: ValueType
     predict: Predict
     learned: Any
     labels: list[Value]
@@ -71,7 +79,7 @@ class _FittedFloor:
             if not kept:
                 return Verdict(value=None, error="without this case nothing was taught")
             predict = self.floor.rule(self.learned[kept], [self.labels[n] for n in kept])
-        return Verdict(value=predict((await self.floor.features([case]))[0]))
+        return Verdict(value=predict((await self.floor.features([case], self.value_type))[0]))
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -80,19 +88,21 @@ class _FittedFloor:
 # -- features ------------------------------------------------------------------------------------------------------
 
 
-async def _nothing(cases: Sequence[Case]) -> Matrix:
+async def _nothing(cases: Sequence[Case], value_type: ValueType) -> Matrix:
+    del value_type
     import numpy as np
 
     return np.zeros((len(cases), 1))
 
 
-async def _embeddings(cases: Sequence[Case]) -> Matrix:
+async def _embeddings(cases: Sequence[Case], value_type: ValueType) -> Matrix:
+    del value_type
     vectors = await resolve_embedding(None).embed([embedding_text(case.example) for case in cases])
     return vectors.astype("float64")
 
 
-async def _plain(cases: Sequence[Case]) -> Matrix:
-    return await plain_features([case.example for case in cases], resolve_embedding(None))
+async def _plain(cases: Sequence[Case], value_type: ValueType) -> Matrix:
+    return await plain_features([case.example for case in cases], value_type, resolve_embedding(None))
 
 
 # -- rules ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Arms that are other people's: MLflow's MemAlign and DSPy's optimizers, each in a process of another environment.
 
 They get the same judge model through an endpoint on this machine, the same rows and the same instructions, and keep
-their own defaults. `benchmarks/peers/` has their environment's requirements.
+their own defaults. `benchmarks/competitors/` has their environment's requirements.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from memalign_bench.tasks import Case, Task
 
 __all__ = ["DEFAULT_WORKERS", "PEERS", "SETUP", "PeerArm", "peer_environment", "workers_for"]
 
-SETUP = "python -m venv .peers && .peers/bin/python -m pip install -r benchmarks/peers/requirements.txt"
+SETUP = "python -m venv .competitors && .competitors/bin/python -m pip install -r packages/memalign-bench/benchmarks/competitors/requirements.txt"
 """What makes the peers' environment."""
 
 WORKERS = {

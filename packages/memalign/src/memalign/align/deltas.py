@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.position_terms import positions_of, without_positions
+from memalign.align.position_terms import without_positions
 from memalign.align.shards import shard_guidelines
 from memalign.align.states import LessonState
+from memalign.content import sides_of
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.precedence import replacing, with_relations
@@ -87,7 +88,7 @@ def rule_of(reply: ChatReply, *, annotation: Annotation, case: Case, value_type:
     only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
     the next item they are others.
     """
-    places = positions_of(case, value_type)
+    places = tuple(sides_of(case.example.content, value_type.choices))
     chosen = str(annotation.value) if annotation.value in places else None
     parts = [str(reply.data.get(part) or "") for part in ("when", "because")]
     if places:

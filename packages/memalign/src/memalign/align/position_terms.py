@@ -10,19 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memalign.memory import Case
-from memalign.values import ValueType
-
-__all__ = ["positions_of", "without_positions"]
-
-
-def positions_of(case: Case, value_type: ValueType) -> tuple[str, ...]:
-    """The labels that are names under which the item shows its alternatives, in its order, as in a comparison of two; else none."""
-    if value_type.kind != "choice":
-        return ()
-    shown = dict.fromkeys(name for field in case.example.content.values() if isinstance(field, dict) for name in field)
-    places = tuple(name for name in shown if name in value_type.choices)
-    return places if len(places) > 1 else ()
+__all__ = ["without_positions"]
 
 
 def without_positions(text: str, *, chosen: str | None, choices: Sequence[str]) -> str:

@@ -53,7 +53,7 @@ def explain(
     from memalign.io import read_judgments
     from memalign.judge.trace_reading import with_tool_calls
     from memalign.judge.trace_tools import tool_calls_in
-    from memalign.judge.verdict import sides_of, swapped
+    from memalign.judge.verdict import swapped, swapped_names
 
     found = read_judgments(out)
     judgment = found.judgments.get(example_id)
@@ -71,7 +71,7 @@ def explain(
     prepared = with_tool_calls(judge, example, aio.run(judge.prepare(example)), tool_calls_in(judgment.notes))
     prompts = [prepared]
     if judge.parameters.get("swap"):
-        turned = swapped(example, sides_of(judge, example))
+        turned = swapped(example, swapped_names(judge, example))
         tool_calls = tool_calls_in(judgment.notes, swapped=True)
         prompts.append(with_tool_calls(judge, turned, aio.run(judge.prepare(turned)), tool_calls))
     data = _data(name, number, example_id, judge, judgment, prompts)

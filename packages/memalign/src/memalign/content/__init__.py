@@ -3,6 +3,7 @@
 from memalign.content.check import check_field, check_fields
 from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import Medium, media_in
+from memalign.content.sides import sides_of
 from memalign.content.spans import Span, SpanTree, span_tree
 from memalign.content.words import words_of
 
@@ -14,6 +15,7 @@ __all__ = [
     "check_field",
     "check_fields",
     "media_in",
+    "sides_of",
     "span_tree",
     "turns_of",
     "words_of",

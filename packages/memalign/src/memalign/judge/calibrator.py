@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from memalign.cache import kept_async
 from memalign.judge.features import plain_features
 from memalign.memory.model import Case
 from memalign.metrics import mcnemar_exact
@@ -91,7 +92,7 @@ async def calibrate(judge: Judge, example: Example, verdict: Value) -> dict[Valu
     if calibrator is None:
         return None
     # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
-    return calibrator.chances((await plain_features([example], resolve_embedding(None)))[0], verdict)
+    return calibrator.chances((await plain_features([example], judge.value_type, resolve_embedding(None)))[0], verdict)
 
 
 async def fit_calibrator(judge: Judge) -> Calibrator | None:
@@ -100,12 +101,12 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
     Only for bool and choices: a score's distance was not measured to be worth it. A stale pre-alignment verdict does not count (the habits of
     another model or of other instructions are not this judge's), nor does a label that the judge cannot give.
     """
-    kept: dict[str, Calibrator | None] = judge.memory.__dict__.setdefault("_calibrators", {})
-    key = judge.base_fingerprint
-    if key not in kept:
+
+    async def make() -> Calibrator | None:
         known = await _known(judge)
-        kept[key] = None if known is None else _fit(known, judge)
-    return kept[key]
+        return None if known is None else _fit(known, judge)
+
+    return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
 
 
 async def calibrator_worth(judge: Judge) -> Worth | None:
@@ -167,7 +168,7 @@ async def _known(judge: Judge, *, most: int = MOST) -> _Known | None:
     verdicts = [case.pre_alignment.value for case in cases if case.pre_alignment is not None]
     if len(cases) < FEWEST or len(set(answers)) < 2:
         return None
-    plain = await plain_features([case.example for case in cases], resolve_embedding(None))
+    plain = await plain_features([case.example for case in cases], judge.value_type, resolve_embedding(None))
     return _Known(plain, verdicts, answers)
 
 

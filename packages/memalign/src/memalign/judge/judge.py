@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from memalign import aio
@@ -14,7 +15,7 @@ from memalign.content import check_fields
 from memalign.errors import ConfigurationError, InputError
 from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.instructions import checked_instructions, named_fields
-from memalign.judge.parameters import SAID_BESIDE, checked_parameters
+from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
 from memalign.judge.prepare import Prepared, budget_of, prepare
 from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
@@ -74,9 +75,25 @@ class Judge:
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
-        object.__setattr__(self, "parameters", checked_parameters(self.parameters, self.value_type))
+        parameters = checked_parameters(self.parameters, self.value_type)
+        object.__setattr__(self, "parameters", MappingProxyType(parameters))
         # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
         object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
+
+    def __hash__(self) -> int:
+        """Equal judges have equal hashes; parameters are left out, since 0 and 0.0 are equal and written differently."""
+        return hash((self.name, self.instructions, self.value_type, self.memory.hash))
+
+    def __reduce__(self) -> tuple[Callable[..., Judge], tuple[dict[str, Any]]]:
+        """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
+        made_of = {each.name: getattr(self, each.name) for each in fields(self)}
+        return _made_of, (made_of | {"parameters": dict(self.parameters)},)
+
+    def __copy__(self) -> Judge:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Judge:
+        return self
 
     # -- what the judge is ---------------------------------------------------------------------------------------
 
@@ -120,7 +137,7 @@ class Judge:
             "value_type": self.value_type.spec,
             "model": self.model_name,
             "retrieval_k": self.retrieval_k if self.memory else None,  # nothing to retrieve, nothing to tell apart
-            "parameters": dict(self.parameters),
+            "parameters": {FIRST_NAMES.get(key, key): value for key, value in self.parameters.items()},
             "memory": self.memory.hash,
         }
         # Left out where it finds nothing or is the usual one: fingerprints of such judges are older than this part.
@@ -282,3 +299,7 @@ class Judge:
         from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
 
         return optimizer or MemAlign()
+
+
+def _made_of(arguments: dict[str, Any]) -> Judge:
+    return Judge(**arguments)

@@ -8,7 +8,7 @@ from typing import Any
 from memalign.errors import InputError
 from memalign.values import ValueType
 
-__all__ = ["SAID_BESIDE", "SAMPLING_TEMPERATURE", "checked_parameters"]
+__all__ = ["FIRST_NAMES", "SAID_BESIDE", "SAMPLING_TEMPERATURE", "checked_parameters"]
 
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
@@ -22,8 +22,8 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "trace_tool_calls": (True, 0, 100),
     "abstain_below": (False, 0, 1),
 }
-_OLD_NAMES = {"looks": "trace_tool_calls"}
-"""Names that judges in older registries, bundles and MLflow models have."""
+FIRST_NAMES = {"trace_tool_calls": "looks"}
+"""What judges in older registries, bundles and MLflow models call a parameter; fingerprints always do."""
 _SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False), "calibrate": (True, False)}
 
 SAID_BESIDE = frozenset({"abstain_below", "calibrate"})
@@ -34,7 +34,8 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
     """`parameters`, checked, under the names of today; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
     if not isinstance(parameters, Mapping):
         raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
-    parameters = {_OLD_NAMES.get(key, key): value for key, value in parameters.items()}
+    today = {old: name for name, old in FIRST_NAMES.items()}
+    parameters = {today.get(key, key): value for key, value in parameters.items()}
     for key, value in parameters.items():
         if key in _SAYS:
             if value not in _SAYS[key] or isinstance(value, bool) != isinstance(_SAYS[key][0], bool):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from memalign.cache import kept
 from memalign.judge.parameters import SAMPLING_TEMPERATURE
 from memalign.judge.samples import label_texts
 from memalign.memory.budget import Budget, fit_guidelines
@@ -101,10 +102,8 @@ class _Stable(msgspec.Struct, frozen=True, kw_only=True):
 
 def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
     memory, value_type = judge.memory, judge.value_type
-    # A memory never changes, so what was made of it is kept with it: by everything else that it is made of.
-    kept: dict[Any, _Stable] = memory.__dict__.setdefault("_stable_prompts", {})
-    key = (judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines)
-    if key not in kept:
+
+    def make() -> _Stable:
         guidelines, left_out = fit_guidelines(
             memory.semantic, budget.guidelines, corrective=lambda: memory.corrective, topics=memory.topics
         )
@@ -116,13 +115,15 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
             guidelines=guidelines,
             style=reason if _reasoned(judge) else "none",
         )
-        kept[key] = _Stable(
+        return _Stable(
             system=system,
             schema=_answer_schema(value_type, reasoned=_reasoned(judge), brief=limits.brief),
             guideline_ids=tuple(guideline.id for guideline in guidelines),
             notes=tuple(f"guideline {left} left out: over the token budget" for left in left_out),
         )
-    return kept[key]
+
+    key = ("prompt", judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines)
+    return kept(memory, key, make)
 
 
 def budget_of(judge: Judge, limits: Limits) -> Budget:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from memalign.content import sides_of
 from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.calibrator import calibrate, calibrates
 from memalign.judge.prepare import Prepared, prepare
@@ -23,7 +24,7 @@ from memalign.values import Value, value_text
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["decide", "sides_of", "swapped"]
+__all__ = ["decide", "swapped", "swapped_names"]
 
 
 class _Answered(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class _Answered(msgspec.Struct, frozen=True):
 async def decide(judge: Judge, example: Example) -> Judgment:
     """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
     model, settings = resolve(judge.model), judge.parameters
-    names = sides_of(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
+    names = swapped_names(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
     prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)
     asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]
     if names:
@@ -133,24 +134,24 @@ async def _all(calls: Sequence[Coroutine[Any, Any, _Answered]], *, spent: Usage)
     return [result for result in results if isinstance(result, _Answered)]
 
 
-def sides_of(judge: Judge, example: Example) -> dict[str, str]:
+def swapped_names(judge: Judge, example: Example) -> dict[str, str]:
     """The two choices under which the item shows its sides, each with the other one.
 
-    Raises InputError where none of its fields has two of the judge's choices for keys.
+    Raises InputError where none of the fields that the judge sees has two of its choices for keys.
     """
-    choices = set(judge.value_type.choices)
-    for name in judge.fields:
-        field = example.content.get(name)
-        if isinstance(field, dict) and len(sides := sorted(choices & set(field))) == 2:
-            return {sides[0]: sides[1], sides[1]: sides[0]}
-    raise InputError(
-        f"{example.id}: swap needs a field with two of the judge's choices for keys, such as "
-        f'{{"{judge.value_type.choices[0]}": …, "{judge.value_type.choices[1]}": …}}; this item has none'
-    )
+    seen = {name: value for name, value in example.content.items() if name in judge.fields}
+    sides = tuple(sides_of(seen, judge.value_type.choices))
+    if len(sides) != 2:
+        one, other = judge.value_type.choices[:2]
+        raise InputError(
+            f"{example.id}: swap needs a field with two of the judge's choices for keys, such as "
+            f'{{"{one}": …, "{other}": …}}; this item has {"none" if not sides else len(sides)}'
+        )
+    return dict([sides, sides[::-1]])
 
 
 def swapped(example: Example, names: Mapping[str, str]) -> Example:
-    """The item with its two sides, `sides_of` it, in each other's place."""
+    """The item with its two sides, `swapped_names`, in each other's place."""
 
     def turned(field: Any) -> Any:
         if not isinstance(field, dict) or not names.keys() <= field.keys():

@@ -117,7 +117,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     guideline_ids: tuple[str, ...] = ()
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
     `cases` are ordered by id, `guidelines` (of every status) by number. `relations` are what a model said of pairs of
@@ -383,7 +383,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def hash(self) -> str:
         """16 hex digits over all that can change a verdict or a later alignment.
 
-        Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts.
+        Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts. Judgment files
+        and other tools name memories by it, so its spelling is that of the first format and must not change.
         """
         state: dict[str, Any] = {
             "authority": self.authority,
@@ -397,12 +398,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 {
                     "id": case.id,
                     "content": case.example.content_hash,
-                    "annotations": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
-                    "pre_alignment": msgspec.to_builtins(case.pre_alignment),
+                    "voices": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
+                    "probe": msgspec.to_builtins(case.pre_alignment),
                 }
                 for case in self.cases
             ],
-            "guidelines": msgspec.to_builtins(self.guidelines),
+            "guidelines": [_hashed(guideline) for guideline in self.guidelines],
             "shards": [shard.keys for shard in self.shards],
         }
         return hashlib.sha256(canonical_json(state).encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -416,3 +417,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         width = next((row.shape[0] for row in rows if row is not None), 0)
         empty = np.zeros(width, dtype=np.float32)
         return np.stack([row if row is not None else empty for row in rows]) if rows else np.zeros((0, 0), np.float32)
+
+
+def _hashed(guideline: Guideline) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.structs.asdict(guideline)
+    return fields | {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}

@@ -1,11 +1,15 @@
-"""What tokens cost by the list price of the model's provider, as genai-prices has it: bundled, no network."""
+"""What genai-prices' list says of a model: what its tokens cost, and its context. The list is bundled: no network."""
 
 from __future__ import annotations
+
+import logging
 
 from memalign.models.providers import Target
 from memalign.types import Usage
 
-__all__ = ["list_price", "list_price_of"]
+__all__ = ["context_window", "list_price", "list_price_of"]
+
+logger = logging.getLogger(__name__)
 
 
 def list_price(target: Target, tokens: object, *, model: str | None = None) -> float | None:
@@ -24,6 +28,9 @@ def list_price(target: Target, tokens: object, *, model: str | None = None) -> f
             found = calc_price(tokens, name, provider_id=target.provider)
     except LookupError:
         return None
+    except ValueError:  # counts that do not add up: the answer is there and paid for
+        logger.debug("no price for %s", target.name, exc_info=True)
+        return None
     return float(found.total_price)
 
 
@@ -35,3 +42,20 @@ def list_price_of(usage: Usage, target: Target) -> float | None:
         input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
     )
     return list_price(target, tokens)
+
+
+def context_window(target: Target) -> int | None:
+    """The tokens that the target's model takes, prompt and answer; None where no list knows it."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    by_address = target.base_url is not None
+    try:
+        _, model = get_snapshot().find_provider_model(
+            target.model,
+            provider=None,
+            provider_id=None if by_address else target.provider,
+            provider_api_url=target.base_url,
+        )
+    except LookupError:
+        return None
+    return model.context_window

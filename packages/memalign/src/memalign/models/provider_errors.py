@@ -147,7 +147,9 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
     if _FILTERED.search(text):
         return _refused(_FILTER_REASON)
     if _is(error, "ModelContextWindowExceededError") or _TOO_LONG.search(text):
-        advice = "Set MEMALIGN_CONTEXT_TOKENS to what the model takes, and longer fields are cut to fit."
+        advice = (
+            "If it takes fewer tokens than memalign knows of, set MEMALIGN_CONTEXT_TOKENS; else name a larger model."
+        )
         return AttemptFailed(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
     return AttemptFailed(ModelRejected, reason)
 

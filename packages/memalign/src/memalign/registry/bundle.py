@@ -6,8 +6,6 @@ memory's own hash, which judgments name.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import os
@@ -22,19 +20,19 @@ from memalign.align.states import mark_examples
 from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.judge import Judge
-from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
+from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
-from memalign.memory.label_policy import Rule
 from memalign.memory.precedence import left_out
 from memalign.prompts import prompts_hash
+from memalign.registry.old_formats import bundle_from_1
 from memalign.registry.store import settings_of
-from memalign.types import Example, Guideline, canonical_json
+from memalign.types import canonical_json
 from memalign.values import ValueType
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "bundle_of", "load_bundle", "read_bundle", "write_bundle"]
 
 FORMAT = "memalign-judge"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def bundle_of(judge: Judge) -> dict[str, Any]:
@@ -46,30 +44,8 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
         "name": judge.name,
         "judge": settings_of(judge),
         "prompts_hash": prompts_hash(),
-        "memory": {
-            "hash": memory.hash,
-            "embedding_model": memory.embedding_model,  # of the vectors: float32, little-endian, base64
-            "authority": list(memory.authority),
-            "policy": list(memory.policy),
-            "guideline_tokens": memory.guideline_tokens,
-            "current_judge": memory.current_judge,
-            "examples": memory.examples,
-            "locks": list(memory.locks),
-            "relations": [_plain(relation) for relation in memory.relations],
-            "next_guideline": memory.next_guideline,
-            "guidelines": [_plain(guideline) for guideline in memory.guidelines],
-            "shards": [list(shard.keys) for shard in memory.shards],
-            "tombstones": [_plain(stone) for stone in memory.tombstones],
-            "cases": [
-                {
-                    "example": _plain(case.example),
-                    "annotations": [_plain(annotation) for annotation in case.annotations],
-                    "pre_alignment": None if case.pre_alignment is None else _plain(case.pre_alignment),
-                    "vector": None if case.vector is None else base64.b64encode(case.vector).decode(),
-                }
-                for case in memory.cases
-            ],
-        },
+        # Vectors are float32, little-endian, in base64.
+        "memory": {"hash": memory.hash} | msgspec.to_builtins(memory),
     }
     # Through JSON once, so that the document is what a reader of the file will see (tuples are lists, keys are text).
     document = json.loads(json.dumps(document, allow_nan=False))
@@ -118,8 +94,9 @@ def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[st
     unsigned = {name: value for name, value in document.items() if name != "checksum"}
     try:
         intact = document.get("checksum") == _checksum(unsigned)
-        judge = _judge(document) if intact else None
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError, binascii.Error) as error:
+        current = document if version == FORMAT_VERSION else bundle_from_1(document)
+        judge = _judge(current) if intact else None
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise InputError(f"{where} is damaged: {error}; export the judge again") from None
     if judge is None:
         raise InputError(f"{where} is damaged or was edited: its checksum does not match; export the judge again")
@@ -155,7 +132,7 @@ def _document(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str,
 
 
 def _judge(document: Mapping[str, Any]) -> Judge:
-    settings, memory = document["judge"], document["memory"]
+    settings = document["judge"]
     return Judge(
         name=document["name"],
         instructions=settings["instructions"],
@@ -164,37 +141,8 @@ def _judge(document: Mapping[str, Any]) -> Judge:
         embedding_model=settings["embedding_model"],
         retrieval_k=settings["retrieval_k"],
         parameters=settings["parameters"],
-        memory=mark_examples(
-            Memory(
-                cases=tuple(
-                    Case(
-                        example=msgspec.convert(case["example"], Example),
-                        annotations=msgspec.convert(case["annotations"], tuple[Annotation, ...]),
-                        pre_alignment=msgspec.convert(case["pre_alignment"], PreAlignmentVerdict | None),
-                        vector=None if case["vector"] is None else base64.b64decode(case["vector"], validate=True),
-                    )
-                    for case in memory["cases"]
-                ),
-                guidelines=msgspec.convert(memory["guidelines"], tuple[Guideline, ...]),
-                shards=tuple(Shard(keys=tuple(keys)) for keys in memory["shards"]),
-                tombstones=msgspec.convert(memory["tombstones"], tuple[Tombstone, ...]),
-                next_guideline=memory["next_guideline"],
-                authority=tuple(memory["authority"]),
-                policy=msgspec.convert(memory["policy"], tuple[Rule, ...]),
-                guideline_tokens=memory["guideline_tokens"],
-                examples=memory["examples"],
-                locks=tuple(memory["locks"]),
-                relations=msgspec.convert(memory["relations"], tuple[Relation, ...]),
-                embedding_model=memory["embedding_model"],
-                current_judge=memory.get("current_judge"),
-            )
-        ),
+        memory=mark_examples(msgspec.convert(document["memory"], Memory)),
     )
-
-
-def _plain(value: msgspec.Struct) -> dict[str, Any]:
-    fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
-    return {name: part for name, part in fields if part is not None}
 
 
 def _checksum(document: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from memalign.errors import ConfigurationError, RegistryError, RegistryTooNew
 from memalign.registry import schema
+from memalign.registry.old_formats import migrate_from_1
 
 __all__ = ["Database"]
 
@@ -95,27 +96,40 @@ class Database:
 
     def _open(self) -> None:
         with self.read() as connection:
-            made = inspect(connection).has_table(schema.meta.name)
-            if made:
-                self._check_version(connection)
-        if not made:
+            found = self._version(connection)
+        if found == schema.SCHEMA_VERSION:
+            return
+        try:
             with self.write() as connection:
-                if not inspect(connection).has_table(schema.meta.name):  # somebody else may have been quicker
+                found = self._version(connection)  # somebody else may have been quicker
+                if found is None:
                     self._create(connection)
-                self._check_version(connection)
+                elif found < schema.SCHEMA_VERSION:
+                    migrate_from_1(connection)
+        except RegistryError as error:
+            if found is None:
+                raise
+            raise RegistryError(
+                f"{self.url} has the format of an older memalign and is rewritten when it is opened; copy it to where you "
+                f"may write, or try again: {error}"
+            ) from error
 
     def _create(self, connection: Connection) -> None:
         schema.metadata.create_all(connection)
         values = {"schema_version": str(schema.SCHEMA_VERSION), "secret": secrets.token_hex(32)}
         connection.execute(insert(schema.meta), [{"name": name, "value": value} for name, value in values.items()])
 
-    def _check_version(self, connection: Connection) -> None:
+    def _version(self, connection: Connection) -> int | None:
+        """The schema's version, or None where there is no registry yet. Raises RegistryTooNew."""
+        if not inspect(connection).has_table(schema.meta.name):
+            return None
         found = int(self.meta(connection, "schema_version"))
         if found > schema.SCHEMA_VERSION:
             raise RegistryTooNew(
                 f"{self.url} was written by a newer memalign: its schema is version {found}, this one reads up to "
                 f"version {schema.SCHEMA_VERSION}; upgrade memalign to open it"
             )
+        return found
 
     def meta(self, connection: Connection, name: str) -> str:
         """One value of the meta table."""

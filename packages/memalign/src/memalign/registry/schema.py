@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 __all__ = ["SCHEMA_VERSION", "erasures", "judges", "meta", "metadata", "rows", "versions"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 

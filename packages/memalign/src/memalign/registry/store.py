@@ -25,6 +25,7 @@ __all__ = [
     "Contents",
     "RowKey",
     "decoded",
+    "encoded",
     "is_unicode",
     "judge_of",
     "memory_of",
@@ -83,7 +84,7 @@ class Codec:
     def encode(self, value: Any) -> bytes:
         """The body of a value. Raises InputError for what JSON cannot hold."""
         known = self._encoded.get(id(value))
-        return known[1] if known is not None else _encode(value)
+        return known[1] if known is not None else encoded(value)
 
     def memory(self, contents: Contents) -> Memory:
         """The memory that `contents` hold."""
@@ -91,12 +92,12 @@ class Codec:
 
     def contents(self, judge: Judge, before: Contents | None = None) -> Contents:
         """The rows of a judge. Shards keep the places that they have in `before`, so that unchanged ones stay."""
-        settings = {("judge", name): _encode(value) for name, value in settings_of(judge).items()}
+        settings = {("judge", name): encoded(value) for name, value in settings_of(judge).items()}
         return settings | self.memory_contents(judge.memory, before)
 
     def memory_contents(self, memory: Memory, before: Contents | None = None) -> Contents:
         """The rows of a memory alone; see `contents`."""
-        contents: Contents = {("memory", name): _encode(getattr(memory, name)) for name in _STATE}
+        contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
         for case in memory.cases:
             contents["case", _key(case.id)] = self.encode(case.example)
             for annotation in case.annotations:
@@ -112,7 +113,7 @@ class Codec:
         for stone in memory.tombstones:
             contents["tombstone", _key(stone.key)] = self.encode(stone)
         for place, keys in _placed([shard.keys for shard in memory.shards], shards_in(before or {})):
-            contents["shard", f"{place:019d}"] = _encode(keys)
+            contents["shard", f"{place:019d}"] = encoded(keys)
         return contents
 
 
@@ -238,7 +239,8 @@ def _placed(
     return list(zip(filled, shards, strict=True))
 
 
-def _encode(value: Any) -> bytes:
+def encoded(value: Any) -> bytes:
+    """The body of a value; None fields of a struct are left out. Raises InputError for what JSON cannot hold."""
     if isinstance(value, msgspec.Struct):
         value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
     try:

@@ -18,8 +18,8 @@ from mlflow.genai.scorers import (
 )
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from memalign.integrations.mlflow.asked import base_of
-from memalign.integrations.mlflow.scale import scale_of
+from memalign.integrations.mlflow.base_judges import base_of
+from memalign.integrations.mlflow.label_types import scale_of
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
 

@@ -17,10 +17,12 @@ from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.mlflow_world import fetched, lesson, tone_judge
 
-PEER = Path(__file__).parents[3] / ".peers" / "bin" / "python"
+PEER = Path(__file__).parents[5] / ".competitors" / "bin" / "python"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PEER.exists(), reason="the peers' environment is not there (benchmarks/peers)"),
+    pytest.mark.skipif(
+        not PEER.exists(), reason="the peers' environment is not there (packages/memalign-bench/benchmarks/competitors)"
+    ),
     pytest.mark.skipif(sys.platform == "win32", reason="the peers' environment is looked for where POSIX has it"),
 ]
 

@@ -6,7 +6,7 @@ import mlflow
 import pytest
 from mlflow.entities import AssessmentSource
 
-from memalign.integrations.mlflow.traces import content_of, read_feedback, trace_ids
+from memalign.integrations.mlflow.trace_feedback import content_of, read_feedback, trace_ids
 from tests.support.mlflow_world import fetched, says, traced
 
 FIELDS = ("inputs", "outputs")

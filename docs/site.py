@@ -1,0 +1,120 @@
+# ruff: noqa: INP001 - a script beside the pages, of no package
+"""Build the documentation's site: `python docs/site.py` writes build/site, strictly. With `serve` it is shown instead.
+
+The pages are staged in build/docs first, for two reasons. The command line's reference is made from the commands by
+Typer's own generator and is no file of the repository. And pages link to examples and raw results, which are no pages:
+on the site such a link is its text alone. A link to a page that is not there fails the build.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+STAGED = ROOT / "build" / "docs"
+LEFT_OUT = ("results", "site.py", "structs.py", "__pycache__")
+
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+HEAD = """\
+---
+title: Commands
+---
+
+# Commands
+
+Every command says the same with `--help`. A mistyped name is answered with the nearest one.
+
+Results go to stdout. Progress and notes go to stderr. With `--json` stdout is one JSON document.
+An error is then `{"error": {"type": …, "message": …}}`, with `rows` where rows are at fault.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | done, with failures that are named: pending feedback, judgments with errors, rows left out |
+| 2 | wrong use, bad input, or an error that stopped the command |
+| 130 | stopped by Ctrl-C |
+
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Stage the pages, build the site, and give the builder's exit code."""
+    parser = argparse.ArgumentParser(prog="docs/site.py", description="Build the documentation's site into build/site.")
+    parser.add_argument(
+        "what", nargs="?", choices=("build", "serve"), default="build", help="serve shows the pages in a browser"
+    )
+    serve = parser.parse_args(arguments).what == "serve"
+    missing = [name for name in ("zensical", "mkdocstrings_handlers.python", "memalign") if not _found(name)]
+    if missing:
+        sys.stderr.write(f"not installed: {', '.join(missing)}; python3 dev.py docs sets everything up\n")
+        return 2
+    stage()
+    command = ["serve"] if serve else ["build", "--strict", "--clean"]
+    return subprocess.run([sys.executable, "-m", "zensical", *command], cwd=ROOT, check=False).returncode  # noqa: S603
+
+
+def stage() -> None:
+    """Copy docs/ to build/docs, with the reference of the commands, and without links that leave the site."""
+    shutil.rmtree(STAGED, ignore_errors=True)
+    STAGED.parent.mkdir(exist_ok=True)
+    (STAGED.parent / ".gitignore").write_text("*\n", "utf-8")
+    shutil.copytree(DOCS, STAGED, ignore=lambda folder, names: _left_out(Path(folder), names))
+    for page in sorted(STAGED.rglob("*.md")):
+        source = DOCS / page.relative_to(STAGED)
+        page.write_text(inside(page.read_text("utf-8"), source.parent), "utf-8")
+    (STAGED / "reference" / "commands.md").write_text(commands(), "utf-8")
+
+
+def inside(text: str, folder: Path) -> str:
+    """A page's text, where a link to a file of the repository that is no page has become its text."""
+
+    def kept(link: re.Match[str]) -> str:
+        said, target = link[1], link[2].partition("#")[0]
+        if not target or "://" in target:
+            return link[0]
+        path = Path(os.path.normpath(folder / target))
+        left = not path.is_relative_to(DOCS) or path.relative_to(DOCS).parts[0] in LEFT_OUT
+        return said if left else link[0]
+
+    return LINK.sub(kept, text)
+
+
+def commands() -> str:
+    """The reference of the commands, as Typer writes it, with examples as code."""
+    typer = [sys.executable, "-m", "typer", "memalign.cli.app", "utils", "docs", "--name", "memalign"]
+    ran = subprocess.run(typer, cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8")  # noqa: S603
+    # The list at the top cuts every sentence; the page's own table of contents does its work.
+    _, first, rest = html.unescape(ran.stdout).partition("\n## ")
+    rest = re.sub(r"^Example: (.+)$", r"```console\n$ \1\n```", rest, flags=re.MULTILINE)
+    rest = re.sub(r"^\* `([^`]+)`: ?(.*)$", _option, rest, flags=re.MULTILINE)
+    rest = re.sub(r"^(#+ )`memalign ([^`]+)`$", r"\1\2", first.lstrip("\n") + rest, flags=re.MULTILINE)
+    return HEAD + rest
+
+
+def _option(found: re.Match[str]) -> str:
+    # Values in brackets, such as [x>=1], are no links and no HTML.
+    return f"* `{found[1]}`: {html.escape(found[2], quote=False)}"
+
+
+def _left_out(folder: Path, names: list[str]) -> list[str]:
+    return [name for name in names if folder == DOCS and name in LEFT_OUT]
+
+
+def _found(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,58 @@
+# ruff: noqa: INP001 - a script beside the pages, of no package
+"""What the Python reference needs to know and cannot read: a griffe extension, named in zensical.toml.
+
+Griffe makes constructors of dataclasses and not of msgspec's structs. And a tree that is drawn in a docstring, as that
+of the errors, is no paragraph.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from griffe import Attribute, Class, Extension, Function, Module, Parameter, ParameterKind, Parameters
+
+TREE = re.compile(r"^\w+\n(?:[├│└ ].*\n?)+", re.MULTILINE)
+
+
+class Structs(Extension):
+    """Gives every msgspec struct its constructor, and every drawn tree its fence."""
+
+    def on_package(self, *, pkg: Module, **_: Any) -> None:
+        """Called once, when the whole package was read."""
+        for module in _modules(pkg):
+            if module.docstring:
+                module.docstring.value = TREE.sub(
+                    lambda tree: f"```text\n{tree[0].rstrip()}\n```\n", module.docstring.value
+                )
+            for each in module.classes.values():
+                if not each.is_alias and _is_struct(each) and "__init__" not in each.members:
+                    each.set_member("__init__", _constructor(each))
+
+
+def _modules(module: Module) -> Iterator[Module]:
+    yield module
+    for each in module.modules.values():
+        if not each.is_alias:
+            yield from _modules(each)
+
+
+def _is_struct(each: Class) -> bool:
+    return any(str(base).endswith("Struct") for one in (each, *each.mro()) for base in one.bases)
+
+
+def _constructor(each: Class) -> Function:
+    fields: dict[str, Attribute] = {
+        name: attribute
+        for one in (*reversed(each.mro()), each)
+        for name, attribute in one.attributes.items()
+        if attribute.annotation is not None and "property" not in attribute.labels and not name.startswith("_")
+    }
+    needed_first = sorted(fields.items(), key=lambda field: field[1].value is not None)
+    parameters = [
+        Parameter(name, annotation=field.annotation, default=field.value, kind=ParameterKind.keyword_only)
+        for name, field in needed_first
+    ]
+    here = Parameter("self", kind=ParameterKind.positional_or_keyword)
+    return Function("__init__", parameters=Parameters(here, *parameters), returns="None")

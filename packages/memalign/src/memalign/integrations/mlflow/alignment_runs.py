@@ -1,0 +1,81 @@
+"""Alignments as MLflow runs: settings, counts, and what changed in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import memalign
+from memalign.align import AlignResult
+from memalign.integrations.mlflow.optimizer_settings import Settings
+
+__all__ = ["log_alignment"]
+
+
+def log_alignment(before: memalign.Judge, result: AlignResult, settings: Settings) -> str:
+    """Log one alignment or unalignment; the id of its run.
+
+    Parameters are the judge's and the optimizer's settings, metrics what became of the feedback and what it cost; artifacts
+    are the report (`memalign/report.json`) and what changed from the old memory to the new (`memalign/diff.txt`).
+    """
+    import mlflow
+    from mlflow.tracking import MlflowClient
+    from mlflow.tracking.fluent import _get_experiment_id
+
+    judge, memory = result.judge, result.judge.memory
+    client = MlflowClient()
+    active = mlflow.active_run()
+    tags = {"memalign.judge": judge.name, "memalign.memory_hash": memory.hash}
+    if active is not None:
+        tags["mlflow.parentRunId"] = active.info.run_id
+    experiment = active.info.experiment_id if active is not None else _get_experiment_id()
+    run_id: str = client.create_run(experiment, run_name=f"memalign: align {judge.name}", tags=tags).info.run_id
+    parameters: dict[str, Any] = {
+        "judge": judge.name,
+        "model": judge.model_name,
+        "value_type": judge.value_type.spec,
+        "embedding_model": memory.embedding_model,
+        **{name: value for name, value in settings.record().items() if value not in (None, {}, False)},
+    }
+    for name, value in parameters.items():
+        client.log_param(run_id, name, str(value)[:500])
+    for name, number in _metrics(result).items():
+        client.log_metric(run_id, name, number)
+    client.log_dict(run_id, result.to_dict(), "memalign/report.json")
+    client.log_text(run_id, _diff(before, result), "memalign/diff.txt")
+    client.set_terminated(run_id)
+    return run_id
+
+
+def _metrics(result: AlignResult) -> dict[str, float]:
+    memory, usage = result.judge.memory, result.usage
+    states: dict[str, int] = {}
+    for entry in memory.ledger():
+        states[entry.state] = states.get(entry.state, 0) + 1
+    impact = result.impact
+    return {
+        **{f"feedback.{state}": float(count) for state, count in states.items()},
+        "guidelines.in_force": float(len(memory.semantic)),
+        "guidelines.new": float(len(result.guidelines)),
+        "guidelines.forgotten": float(len(result.forgotten)),
+        "conflicts": float(len(result.conflicts) + len(result.rule_conflicts)),
+        "calls": float(usage.calls),
+        "input_tokens": float(usage.input_tokens),
+        "cached_tokens": float(usage.cached_tokens),
+        "output_tokens": float(usage.output_tokens),
+        "seconds": result.seconds,
+        **({} if usage.cost is None else {"cost_usd": usage.cost}),
+        **({} if impact is None else {"verdicts.fixed": float(impact.fixed), "verdicts.broken": float(impact.broken)}),
+    }
+
+
+def _diff(before: memalign.Judge, result: AlignResult) -> str:
+    lines = [str(result), ""]
+    lines += [f"- {each.id}  {each.text}" for each in result.forgotten]
+    lines += [f"+ {each.id}  {each.text}  (from {', '.join(each.supported_by)})" for each in result.guidelines]
+    lines += [f"withdrawn {key}" for key in result.removed]
+    lines += [
+        f"{row.status} {row.key}: {row.state or 'left out'}{f', {row.reason}' if row.reason else ''}"
+        for row in result.rows
+    ]
+    lines += ["", f"memory {before.memory.hash} -> {result.judge.memory.hash}"]
+    return "\n".join(lines) + "\n"

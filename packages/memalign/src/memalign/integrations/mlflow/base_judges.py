@@ -1,0 +1,172 @@
+"""Judges of MLflow's that can be aligned, and the judge of ours that each becomes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import memalign
+from memalign.integrations.mlflow.in_process_models import is_embedded
+from memalign.integrations.mlflow.label_types import Scale
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.models import ChatModel
+from memalign.models.resolve import configured, resolve
+
+__all__ = ["base_of", "core_of", "model_of", "runs_here"]
+
+_OURS = ("temperature", "max_tokens", "seed", "timeout")
+_THEIR_NAMES = {"stop": "stop_sequences", "reasoning_effort": "openai_reasoning_effort"}
+_SETTINGS = frozenset(
+    (
+        "top_p",
+        "top_k",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        "stop_sequences",
+        "openai_reasoning_effort",
+    )
+)
+_WORKSPACE = ("databricks", "endpoints", "typesafe")
+
+# The variables of MLflow's own prompts, by ours.
+_VARIABLES = {
+    "input": "inputs",
+    "inputs": "inputs",
+    "output": "outputs",
+    "outputs": "outputs",
+    "ground_truth": "expectations",
+    "expected_output": "expectations",
+    "expectations": "expectations",
+}
+_BRACES = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_BUILT_IN = (
+    "RelevanceToQuery",
+    "Correctness",
+    "Equivalence",
+    "Safety",
+    "Guidelines",
+    "Fluency",
+    "Completeness",
+    "Summarization",
+)
+
+
+def base_of(judge: Any) -> Any:
+    """The judge of instructions that stands for `judge`: itself, or for a built-in one its criterion in such a judge.
+
+    Raises MlflowException (INVALID_PARAMETER_VALUE) for a judge that cannot be aligned, saying why and what to do.
+    """
+    from mlflow.genai.judges.base import Judge
+    from mlflow.genai.judges.instructions_judge import InstructionsJudge
+    from mlflow.genai.scorers.builtin_scorers import BuiltInScorer
+
+    if not isinstance(judge, Judge):
+        raise invalid(f"{type(judge).__name__} is no judge; make one with mlflow.genai.judges.make_judge")
+    if isinstance(judge, InstructionsJudge):
+        return judge
+    if isinstance(judge, BuiltInScorer) and type(judge).__name__ in _BUILT_IN:
+        return _instructed(judge)
+    names = ", ".join(_BUILT_IN)
+    raise invalid(
+        f"{type(judge).__name__} cannot be aligned: it does not judge by instructions alone. Those that can: judges of "
+        f"make_judge, and {names}"
+    )
+
+
+def _instructed(judge: Any) -> Any:
+    from mlflow.genai.judges.instructions_judge import InstructionsJudge
+
+    text = str(judge.instructions)
+    if guidelines := getattr(judge, "guidelines", None):
+        listed = "\n".join(f"- {each}" for each in ([guidelines] if isinstance(guidelines, str) else guidelines))
+        listed = listed.replace("{{", "{ {").replace("}}", "} }")  # a guideline's own braces are no field of the item
+        text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: listed, text)
+        text = re.sub(r"\{\{\s*guidelines_context\s*\}\}", "", text)
+    found = set(_BRACES.findall(text))
+    if strange := sorted(found - set(_VARIABLES)):
+        raise invalid(
+            f"{type(judge).__name__} of this MLflow names {{{{ {strange[0]} }}}}, which memalign does not know"
+        )
+    text = _BRACES.sub(lambda match: f"{{{{ {_VARIABLES[match[1]]} }}}}", text).strip()
+    named = {_VARIABLES[name] for name in found}
+    missing = [each.name for each in judge.get_input_fields() if each.name not in named]
+    text += "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing)
+    base = InstructionsJudge(
+        name=judge.name,
+        instructions=text,
+        description=judge.description,
+        model=judge.model,
+        feedback_value_type=judge.feedback_value_type,
+        inference_params=getattr(judge, "inference_params", None),
+        extra_headers=getattr(judge, "extra_headers", None),
+    )
+    base.aggregations = judge.aggregations  # MLflow's constructor took them only later
+    return base
+
+
+def core_of(base: Any, scale: Scale, parameters: Mapping[str, Any] | None = None) -> memalign.Judge:
+    """Our judge, without memory, of MLflow's judge of instructions. `parameters` are ours, beside its own.
+
+    Raises MlflowException (INVALID_PARAMETER_VALUE) for a name, a model or a parameter that cannot be.
+    """
+    inference = _inference(base)
+    ours = {name: inference[name] for name in _OURS if name in inference}
+    with translated():
+        return memalign.Judge(
+            name=base.name,
+            instructions=base.instructions,
+            feedback_value_type=scale.value_type,
+            model=model_of(base),
+            parameters={**ours, **(parameters or {})},
+        )
+
+
+def model_of(base: Any) -> str | ChatModel:
+    """The model of MLflow's judge, with its address, headers and inference parameters. Raises MlflowException."""
+    name = str(base.model)
+    provider = name.partition(":")[0]
+    if provider in _WORKSPACE:
+        raise invalid(
+            f"model {name!r} runs in MLflow's or Databricks' own service, which memalign does not call; give the judge its "
+            "OpenAI-compatible address: make_judge(model='openai:/NAME', base_url=…)"
+        )
+    settings: dict[str, Any] = {}
+    for key, value in _inference(base).items():
+        known = _THEIR_NAMES.get(key, key)
+        if key in _OURS:
+            continue
+        if known in _SETTINGS:
+            settings[known] = value
+        else:
+            settings.setdefault("extra_body", {})[key] = value
+    base_url, headers = getattr(base, "_base_url", None), getattr(base, "_extra_headers", None)
+    if provider == "gateway":
+        name, base_url, headers = _gateway(name, base_url, headers)
+    with translated():
+        if not (settings or base_url or headers):
+            resolve(name)  # a wrong name or a missing key is known before anything is asked
+            return name
+        return configured(name, base_url=base_url, headers=headers, settings=settings)
+
+
+def _gateway(name: str, base_url: str | None, headers: Mapping[str, str] | None) -> tuple[str, str, dict[str, str]]:
+    """Name, address and headers of an endpoint of MLflow's AI Gateway, which its tracking server serves."""
+    from mlflow.genai.utils.gateway_utils import get_gateway_config
+
+    endpoint = name.partition(":")[2].lstrip("/")
+    config = get_gateway_config(endpoint)  # raises MlflowException where the tracking server is no server
+    return f"openai:{endpoint}", base_url or config.api_base, {**(config.extra_headers or {}), **(headers or {})}
+
+
+def runs_here(base: Any) -> bool:
+    """Whether the judge's model runs in this process, where it calls no tools."""
+    return is_embedded(str(base.model))
+
+
+def _inference(base: Any) -> dict[str, Any]:
+    params = dict(getattr(base, "inference_params", None) or {})
+    if "max_completion_tokens" in params:
+        params.setdefault("max_tokens", params.pop("max_completion_tokens"))
+    return params

@@ -1,0 +1,101 @@
+"""Models of this process for MLflow's own judges: `make_judge(model="local:/qwen2.5-coder-1.5b")` answers without a server.
+
+So a judge can be asked before it is aligned, and a scorer that was never aligned can run beside one that was, on one model.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from mlflow.entities import AssessmentSource, Feedback
+
+from memalign import aio
+from memalign.errors import ConfigurationError
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.judge.prepare import BRIEF_RATIONALE
+from memalign.models import ChatRequest, resolve
+from memalign.models.providers import parse_name
+
+__all__ = ["is_embedded", "teach_embedded"]
+
+
+def is_embedded(model: str) -> bool:
+    """Whether the model runs in this process."""
+    try:
+        return parse_name(model)[0] == "local"
+    except ConfigurationError:  # one of MLflow's own, such as "databricks"
+        return False
+
+
+class _Answer:
+    """What MLflow reads of an adapter's answer."""
+
+    def __init__(self, feedback: Feedback) -> None:
+        self.feedback = feedback
+
+
+class _Embedded:
+    """As MLflow's adapters: one question to a model, and the verdict in its answer."""
+
+    def invoke(self, asked: Any) -> _Answer:
+        """Raises MlflowException: INVALID_PARAMETER_VALUE for what a model in this process cannot do."""
+        if asked.trace is not None:
+            raise invalid(
+                f"model {asked.model_uri!r} runs in this process and calls no tools that look into a trace; name "
+                "{{ inputs }} and {{ outputs }} in the instructions, or align the judge: memalign shows it the trace"
+            )
+        given = dict(asked.inference_params or {})
+        strange = sorted(set(given) - {"temperature", "max_tokens", "seed"})
+        if strange or asked.base_url or asked.extra_headers:
+            what = ", ".join([*strange, *(name for name in ("base_url", "extra_headers") if getattr(asked, name))])
+            raise invalid(f"model {asked.model_uri!r} runs in this process and takes no {what}")
+        messages = [("user", asked.prompt)] if isinstance(asked.prompt, str) else []
+        messages = messages or [(each.role, each.content or "") for each in asked.prompt]
+        with translated():
+            model = resolve(asked.model_uri)
+            request = ChatRequest(
+                system="\n\n".join(text for role, text in messages if role == "system"),
+                user="\n\n".join(text for role, text in messages if role != "system"),
+                schema=_schema(asked.response_format, brief=model.limits.brief),
+                **given,
+            )
+            reply = aio.run(model.complete(request))
+        return _Answer(
+            Feedback(
+                name=asked.assessment_name,
+                value=reply.data["result"],
+                rationale=reply.data.get("rationale", ""),
+                source=AssessmentSource(source_type="LLM_JUDGE", source_id=asked.model_uri),
+                metadata={
+                    "mlflow.assessment.judgeInputTokens": reply.usage.input_tokens,
+                    "mlflow.assessment.judgeOutputTokens": reply.usage.output_tokens,
+                },
+            )
+        )
+
+
+def _schema(wanted: Any, *, brief: bool) -> dict[str, Any]:
+    text = {"type": "string"}
+    plain = {"type": "object", "properties": {"result": text, "rationale": text}, "required": ["result", "rationale"]}
+    schema: dict[str, Any] = wanted.model_json_schema() if wanted else plain
+    if brief and "rationale" in schema["properties"]:  # a weak model would go on and on
+        bounded = {**schema["properties"]["rationale"], "maxLength": BRIEF_RATIONALE}
+        schema = {**schema, "properties": {**schema["properties"], "rationale": bounded}}
+    return schema
+
+
+def teach_embedded() -> None:
+    """Let MLflow's judges ask models of this process; for all others MLflow chooses as before."""
+    from mlflow.genai.judges.utils import invocation_utils
+
+    theirs = invocation_utils.get_adapter
+    if getattr(theirs, "asks_memalign", False):
+        return
+
+    @functools.wraps(theirs)
+    def get_adapter(model_uri: str, prompt: Any) -> Any:
+        return _Embedded() if is_embedded(model_uri) else theirs(model_uri=model_uri, prompt=prompt)
+
+    get_adapter.asks_memalign = True  # type: ignore[attr-defined]
+    invocation_utils.get_adapter = get_adapter

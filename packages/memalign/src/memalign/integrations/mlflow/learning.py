@@ -1,0 +1,231 @@
+"""Learning from traces and forgetting them: MLflow's traces in, our judge out. Knows no class of MLflow's judges."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+import memalign
+from memalign import aio
+from memalign.align import AlignResult
+from memalign.align.forget import forget
+from memalign.align.ingest import checked_rows
+from memalign.integrations.mlflow.alignment_runs import log_alignment
+from memalign.integrations.mlflow.label_types import UNBOUNDED, Scale
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.integrations.mlflow.optimizer_settings import Settings
+from memalign.integrations.mlflow.trace_feedback import TraceFeedback, read_feedback, trace_ids
+from memalign.judge import Progress
+from memalign.types import Example, Feedback
+
+__all__ = ["forget_traces", "learn"]
+
+_logger = logging.getLogger(__name__)
+
+NAMED = 5
+"""How many traces a warning names."""
+
+
+def learn(
+    core: memalign.Judge,
+    traces: list[Any],
+    settings: Settings,
+    *,
+    base: Any,
+    scale: Scale,
+    progress: Progress | None = None,
+    log_run: bool = False,
+) -> AlignResult:
+    """What `core` learns from the feedback in `traces`; `base` is MLflow's judge that it stands for.
+
+    Raises MlflowException: INVALID_PARAMETER_VALUE where nothing can be learned. No model was asked then.
+    """
+    _check(traces)
+    settings.resolved()
+    found = read_feedback(traces, core.name, core.fields, base=base)
+    gone = _taken_back(core, found)
+    if not found.rows and not gone:
+        why = next(iter(found.skipped.values()), "")
+        raise invalid(
+            f"none of {len(found.skipped)} traces has feedback for judge {core.name!r} ({why}); log some with "
+            "mlflow.log_feedback, as a person (source_type HUMAN)"
+        )
+    _warn(core, found, gone)
+    with translated(), _ProgressLine(progress) as told:
+        result = aio.run(_aligned(settings, core, _rows(core, found, scale), gone, told))
+    if not result.changed:
+        _logger.info("judge %s: nothing new in %d traces", core.name, len(found.content))
+    return _reported(core, result, settings, log_run=log_run)
+
+
+def forget_traces(
+    core: memalign.Judge,
+    traces: Iterable[Any],
+    settings: Settings,
+    *,
+    sessions: bool,
+    progress: Progress | None = None,
+    log_run: bool = False,
+) -> AlignResult | None:
+    """`core` without the feedback on `traces` (or ids of traces); None where it never learned from any.
+
+    A judge of `sessions` knows each by its first trace.
+    """
+    if _is_one(traces):
+        raise invalid("traces must be a list of Trace objects, or of the ids of traces")
+    asked = trace_ids(traces)
+    known = [name for name in asked if core.memory.case(name) is not None]
+    unknown = [name for name in asked if core.memory.case(name) is None]
+    if unknown and not (known and sessions):
+        _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
+    if not known:
+        return None
+    with translated(), _ProgressLine(progress) as told:
+        result = aio.run(settings.memalign().unalign(core, *known, progress=told))
+    return _reported(core, result, settings, log_run=log_run)
+
+
+def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *, log_run: bool) -> AlignResult:
+    if not result.changed:
+        return result
+    _logger.info("judge %s: %s", before.name, result)
+    if result.pending:
+        waiting = "; ".join(f"{key}: {why}" for key, why in result.pending[:NAMED])
+        _logger.warning(
+            "judge %s: %d lessons wait and are tried again at the next align: %s",
+            before.name,
+            len(result.pending),
+            waiting,
+        )
+    if log_run:
+        log_alignment(before, result, settings)
+    return result
+
+
+async def _aligned(
+    settings: Settings, core: memalign.Judge, rows: list[Feedback], gone: Sequence[str], progress: Progress | None
+) -> AlignResult:
+    optimizer, forgotten = settings.memalign(), None
+    if gone:
+        # Nothing is asked of a model before every row is known to be fit.
+        left = core.replace(memory=forget(core.memory, core.memory.keys(*gone)))
+        checked_rows(left, rows, skip_invalid=settings.skip_invalid)
+        forgotten = await optimizer.unalign(core, *gone, progress=progress)
+        core = forgotten.judge
+    if not rows and forgotten is not None:
+        return forgotten
+    result = await optimizer.align(core, rows, skip_invalid=settings.skip_invalid, progress=progress)
+    if forgotten is None:
+        return result
+    return _joined(forgotten, result)
+
+
+def _joined(first: AlignResult, second: AlignResult) -> AlignResult:
+    """Two reports on one alignment, as one."""
+    there = {guideline.id for guideline in second.judge.memory.guidelines}
+    return dataclasses.replace(
+        second,
+        guidelines=(*(each for each in first.guidelines if each.id in there), *second.guidelines),
+        forgotten=(*first.forgotten, *second.forgotten),
+        removed=(*first.removed, *second.removed),
+        notes=(*first.notes, *second.notes),
+        usage=first.usage + second.usage,
+        seconds=first.seconds + second.seconds,
+        changed=first.changed or second.changed,
+    )
+
+
+def _is_one(traces: Any) -> bool:
+    """Whether what should be several is one: a trace and a text can be iterated over, too."""
+    from mlflow.entities import Trace
+
+    return isinstance(traces, str | bytes | Trace) or not isinstance(traces, Iterable) or hasattr(traces, "columns")
+
+
+def _check(traces: Any) -> None:
+    from mlflow.entities import Trace
+
+    if _is_one(traces):
+        raise invalid("traces must be a list of Trace objects, such as mlflow.search_traces(return_type='list') gives")
+    every = list(traces)
+    if not every:
+        raise invalid("no traces to align with")
+    if strange := next((each for each in every if not isinstance(each, Trace)), None):
+        raise invalid(f"traces must be Trace objects, got {type(strange).__name__}; mlflow.get_trace(ID) gives one")
+
+
+def _taken_back(core: memalign.Judge, found: TraceFeedback) -> list[str]:
+    """Keys in memory that the traces no longer have: taken back in MLflow, or said of other content than it is now."""
+    given = {row.key for row in found.rows}
+    gone = []
+    for name, content in found.content.items():
+        case = core.memory.case(name)
+        if case is None:
+            continue
+        fields = {each: content[each] for each in core.fields if each in content}
+        same = fields and Example(id=name, **fields).content_hash == case.example.content_hash
+        gone += [annotation.key for annotation in case.annotations if not same or annotation.key not in given]
+    return gone
+
+
+def _rows(core: memalign.Judge, found: TraceFeedback, scale: Scale) -> list[Feedback]:
+    ours = {str(value): label for label, value in scale.theirs.items()}
+    rows = []
+    for row in found.rows:
+        content = {each: found.content[row.id][each] for each in core.fields}
+        label = ours.get(str(row.value), row.value) if ours else row.value
+        rows.append(msgspec.structs.replace(row, value=label, **content))
+    return rows
+
+
+def _warn(core: memalign.Judge, found: TraceFeedback, gone: Sequence[str]) -> None:
+    if found.skipped:
+        why = next(iter(found.skipped.values()))
+        _logger.warning(
+            "judge %s: skipped %d of %d traces, %s (%s)",
+            core.name, len(found.skipped), len(found.content), _few(list(found.skipped)), why,
+        )  # fmt: skip
+    for note in found.notes:
+        _logger.info("judge %s: %s", core.name, note)
+    if gone:
+        _logger.info("judge %s: forgets what is no longer said: %s", core.name, _few(gone))
+    value_type = core.value_type
+    if value_type.high == UNBOUNDED:
+        _logger.warning(
+            "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says which scale is meant, and "
+            "which verdicts are far from a label", core.name, value_type.kind,
+        )  # fmt: skip
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+class _ProgressLine:
+    """The progress to report to: the caller's, or one line on a terminal or in a notebook."""
+
+    def __init__(self, given: Progress | None) -> None:
+        self._given = given
+        self._width = 0
+
+    def __enter__(self) -> Progress | None:
+        if self._given is not None:
+            return self._given
+        return self._line if sys.stderr.isatty() or "ipykernel" in sys.modules else None
+
+    def _line(self, stage: str, done: int, total: int) -> None:
+        text = f"memalign: {stage} {done}/{total}"
+        sys.stderr.write(f"\r{text.ljust(self._width)}")
+        sys.stderr.flush()
+        self._width = len(text)
+
+    def __exit__(self, *_: object) -> None:
+        if self._width:
+            sys.stderr.write(f"\r{' ' * self._width}\r")
+            sys.stderr.flush()

@@ -1,0 +1,103 @@
+"""The optimizer's settings: kept with the judges it aligns, so that these learn and forget as they were made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from memalign.align import MemAlign
+from memalign.integrations.mlflow.label_types import scale_of
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
+
+__all__ = ["Settings"]
+
+_KEPT = ("retrieval_k", "embedding_dim", "parameters", "shard_size", "skip_invalid")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """As the arguments of `MemAlignOptimizer`, which see."""
+
+    reflection_lm: str | ChatModel | None = None
+    retrieval_k: int | None = None
+    embedding_model: str | EmbeddingModel | None = None
+    embedding_dim: int | None = None
+    value_type: Any = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    authority: tuple[str, ...] | None = None
+    policy: tuple[Any, ...] | None = None
+    stages: frozenset[str] | None = None
+    shard_size: int | None = None
+    skip_invalid: bool = False
+
+    def checked(self) -> Settings:
+        """These settings; raises MlflowException (INVALID_PARAMETER_VALUE) for one that cannot be."""
+        for name in ("retrieval_k", "embedding_dim", "shard_size"):
+            number = getattr(self, name)
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number <= 0):
+                raise invalid(f"{name} must be a positive integer, got {number!r}")
+        models = (
+            ("reflection_lm", ChatModel, "gpt-4.1-mini"),
+            ("embedding_model", EmbeddingModel, "text-embedding-3-small"),
+        )
+        for name, protocol, such in models:
+            model = getattr(self, name)
+            if model is not None and not isinstance(model, (str, protocol)):
+                raise invalid(f"{name} must be the name of a model, such as 'openai:/{such}', got {model!r}")
+        if self.value_type is not None:
+            scale_of(None, self.value_type)
+        self.memalign()
+        return self
+
+    def memalign(self) -> MemAlign:
+        """Our optimizer with these settings."""
+        with translated():
+            return MemAlign(
+                reflection_model=self.reflection_lm,
+                embedding_model=self._embedding(),
+                retrieval_k=self.retrieval_k,
+                authority=self.authority,
+                policy=self.policy,
+                stages=self.stages,
+                shard_size=self.shard_size,
+            )
+
+    def resolved(self) -> None:
+        """Raise MlflowException where a model cannot be had: before anything is asked."""
+        with translated():
+            if self.reflection_lm is not None:
+                resolve(self.reflection_lm)
+            resolve_embedding(self._embedding())
+
+    def _embedding(self) -> str | EmbeddingModel | None:
+        given = self.embedding_model
+        sized = isinstance(given, str) and self.embedding_dim is not None
+        return f"{given}@{self.embedding_dim}" if sized else given
+
+    def record(self) -> dict[str, Any]:
+        """As JSON values; models that are objects of the caller's own are left out."""
+        kept = {name: getattr(self, name) for name in _KEPT}
+        named = {
+            name: value
+            for name in ("reflection_lm", "embedding_model")
+            if isinstance(value := getattr(self, name), str)
+        }
+        several = {
+            name: list(value) if name != "stages" else sorted(value)
+            for name in ("authority", "policy", "stages")
+            if (value := getattr(self, name)) is not None
+        }
+        return {**kept, "parameters": dict(self.parameters), **named, **several}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Settings:
+        """The settings of a record; what a newer memalign added is left out."""
+        known = {each.name for each in dataclasses.fields(cls)}
+        values = {name: value for name, value in record.items() if name in known}
+        for name, kind in (("authority", tuple), ("policy", tuple), ("stages", frozenset)):
+            if values.get(name) is not None:
+                values[name] = kind(values[name])
+        return cls(**values)

@@ -1,0 +1,154 @@
+"""Aligned judges in MLflow's registry.
+
+The record is MLflow's own (`memory_augmented_judge_data`), so that MLflow without memalign loads and runs it: the base judge,
+the guidelines in force and the ids of the traces. Under `memalign` it names the artifact with the whole memory, by its
+checksum: a registered judge stays what it was, whatever becomes of its traces.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import memalign
+from memalign.errors import MemalignError
+from memalign.integrations.mlflow.base_judges import core_of, model_of
+from memalign.integrations.mlflow.label_types import Scale
+from memalign.integrations.mlflow.mlflow_errors import invalid
+from memalign.integrations.mlflow.optimizer_settings import Settings
+
+if TYPE_CHECKING:
+    from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
+
+__all__ = ["ARTIFACT", "FLAGS", "OURS", "core_of_bundle", "fetched", "kept", "record_of"]
+
+OURS = "memalign"
+"""Our part of the record; MLflow ignores keys that it does not know."""
+
+FLAGS = ("_include_tool_calls_in_conversation", "_include_timing_in_conversation")
+"""Of MLflow's judges of sessions, which its own record leaves out."""
+
+ARTIFACT = "memalign/judge.json"
+THEIR_DIMENSIONS = 512
+
+
+def record_of(judge: MemAlignJudge) -> dict[str, Any]:
+    """The record of a judge, as JSON values: small, whatever the memory holds."""
+    import mlflow
+    from mlflow.genai.scorers.base import _SERIALIZATION_VERSION, SerializedScorer
+
+    settings, base = judge._settings, judge._base_judge  # noqa: SLF001  # one piece in two files
+    embedding = settings.embedding_model
+    named = isinstance(embedding, str) and not embedding.startswith("local")
+    data = {
+        "base_judge": base.model_dump(),
+        "episodic_trace_ids": judge._episodic_trace_ids,  # noqa: SLF001
+        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],  # noqa: SLF001
+        "reflection_lm": settings.reflection_lm if isinstance(settings.reflection_lm, str) else None,
+        "retrieval_k": settings.retrieval_k or 5,
+        # The one in this process is nothing that MLflow could call: without a name it takes its own default.
+        "embedding_model": embedding if named else None,
+        "embedding_dim": settings.embedding_dim or THEIR_DIMENSIONS,
+        OURS: {**(judge._record or {}).get(OURS, {}), **_own_part(judge)},  # noqa: SLF001
+    }
+    known = {each.name for each in fields(SerializedScorer)}
+    timed = {"timeout": judge.timeout} if "timeout" in known else {}
+    return asdict(
+        SerializedScorer(
+            name=judge.name,
+            description=judge.description,
+            aggregations=judge.aggregations,
+            is_session_level_scorer=judge.is_session_level_scorer,
+            mlflow_version=mlflow.__version__,
+            serialization_version=_SERIALIZATION_VERSION,
+            memory_augmented_judge_data=data,
+            **timed,
+        )
+    )
+
+
+def _own_part(judge: MemAlignJudge) -> dict[str, Any]:
+    base_url = getattr(judge._base_judge, "_base_url", None)  # noqa: SLF001
+    shown = [name for name in FLAGS if getattr(judge._base_judge, name, False)]  # noqa: SLF001
+    return {
+        "format": 1,
+        "settings": judge._settings.record(),  # noqa: SLF001
+        "value_type": judge._scale.value_type.spec,  # noqa: SLF001
+        "timeout": getattr(judge, "timeout", None),
+        **({"base_url": _without_secrets(base_url)} if base_url else {}),  # headers are never written down
+        **({"shown": shown} if shown else {}),
+    }
+
+
+def _without_secrets(url: str) -> str:
+    """The address without the name and password that it may hold."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+@contextmanager
+def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -> Iterator[MemAlignJudge]:
+    """`judge` with its memory kept as an artifact of a run in the experiment; without the run where the block fails."""
+    from mlflow.tracking import MlflowClient
+    from mlflow.tracking.fluent import _get_experiment_id
+
+    from memalign.registry.bundle import bundle_of
+
+    core = judge.memalign_judge
+    document = bundle_of(core.replace(name=name) if name else core)
+    client = MlflowClient()
+    run = client.create_run(
+        experiment_id or _get_experiment_id(),
+        run_name=f"memalign: {name or judge.name}",
+        tags={"memalign.judge": name or judge.name, "memalign.memory_hash": core.memory.hash},
+    )
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / Path(ARTIFACT).name
+            path.write_text(json.dumps(document), "utf-8")
+            client.log_artifact(run.info.run_id, str(path), artifact_path=str(Path(ARTIFACT).parent))
+        client.set_terminated(run.info.run_id)
+        reference = {"run_id": run.info.run_id, "artifact": ARTIFACT, "checksum": document["checksum"]}
+        yield judge._named(name or judge.name, {OURS: reference})  # noqa: SLF001
+    except BaseException:
+        client.delete_run(run.info.run_id)  # nothing refers to it
+        raise
+
+
+def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, Any]) -> memalign.Judge:
+    """The judge of ours that a record refers to. Raises MlflowException where its artifact is gone or was changed."""
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    own = record.get(OURS) or {}
+    where = f"runs:/{own.get('run_id')}/{own.get('artifact')}"
+    lost = (
+        f"judge {base.name!r}: its memory ({where}) cannot be read; memalign.integrations.mlflow.adopt(judge) makes one of "
+        "what the record itself has: its guidelines, and today's feedback on its traces"
+    )
+    try:
+        document = mlflow.artifacts.load_dict(where)
+    except (MlflowException, OSError) as error:
+        raise MlflowException(f"{lost} ({error})") from error
+    if document.get("checksum") != own.get("checksum"):
+        raise invalid(f"{lost}: it is not the one that was registered")
+    try:
+        return core_of_bundle(document, base, scale, settings)
+    except MemalignError as error:
+        raise invalid(f"{lost} ({error})") from error
+
+
+def core_of_bundle(document: Mapping[str, Any], base: Any, scale: Scale, settings: Settings) -> memalign.Judge:
+    """The judge of ours in a bundle, asked as MLflow's judge `base` is."""
+    from memalign.registry.bundle import read_bundle
+
+    core, _ = read_bundle(dict(document))
+    # What a bundle cannot hold: the address and the settings of the judge's own model.
+    wanted = core_of(base, scale, settings.parameters)
+    return core.replace(name=base.name, model=model_of(base), parameters=wanted.parameters)

@@ -1,0 +1,178 @@
+"""What people said in traces, as rows of feedback; and the fields of a trace that a judge reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from memalign.integrations.mlflow.mlflow_errors import invalid
+from memalign.types import UNKNOWN_SOURCE, Feedback
+
+__all__ = ["TraceFeedback", "content_of", "content_of_session", "plain", "read_feedback", "source_name", "trace_ids"]
+
+AT = "(at)"
+"""Stands for @ in a source's name: keys are written `trace@source`."""
+
+SESSION = "mlflow.trace.session"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceFeedback:
+    """The feedback on a judge in some traces.
+
+    `content` has, by trace id, the fields that the judge reads. `skipped` says for each trace without usable feedback why
+    it has none, `notes` what else was set aside.
+    """
+
+    rows: tuple[Feedback, ...] = ()
+    content: dict[str, dict[str, Any]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str], *, base: Any = None) -> TraceFeedback:
+    """People's valid assessments with the judge's name, one row a person and trace; a trace given twice counts once.
+
+    Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the chain.
+    For a judge of conversations the traces of one session are one item: it goes by its first trace, which is where MLflow
+    keeps what is said of a session; feedback on any of them counts. `base` says how MLflow's judge reads conversations.
+    """
+    rows: list[Feedback] = []
+    content: dict[str, dict[str, Any]] = {}
+    skipped: dict[str, str] = {}
+    notes: list[str] = []
+    unique = {trace.info.trace_id: trace for trace in traces}.values()
+    for item in _sessions(unique) if "conversation" in fields else [[trace] for trace in unique]:
+        name = item[0].info.trace_id
+        said, why = _said(item, judge_name)
+        whole = "conversation" in fields
+        shown = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
+        missing = [each for each in fields if each not in shown]
+        if said and missing:
+            # Nothing is taken back here: the trace may have come without its spans, and people still say what they said.
+            skipped[name] = f"the judge's instructions name {{{{ {missing[0]} }}}}, and the trace has none"
+            continue
+        content[name] = shown
+        if not said:
+            skipped[name] = why
+            continue
+        latest: dict[str, Any] = {}
+        for assessment in sorted(said, key=_when):
+            latest[source_name(assessment)] = assessment
+        if len(latest) < len(said):
+            notes.append(f"{name}: of several assessments by one person the latest counts")
+        rows.extend(_row(name, source, assessment) for source, assessment in sorted(latest.items()))
+    return TraceFeedback(rows=tuple(rows), content=content, skipped=skipped, notes=tuple(notes))
+
+
+def content_of(trace: Any, fields: Iterable[str]) -> dict[str, Any]:
+    """The fields that the trace has: root span's inputs and outputs, what people expect, and the spans themselves."""
+    wanted = set(fields)
+    root = next((span for span in trace.data.spans if span.parent_id is None), None)
+    found: dict[str, Any] = {}
+    if root is not None:
+        found = {"inputs": root.inputs, "outputs": root.outputs}
+    if "expectations" in wanted:
+        found["expectations"] = _expectations([trace]) or None
+    if "trace" in wanted and trace.data.spans:
+        found["trace"] = _spans(trace)
+    return {name: plain(value) for name, value in found.items() if name in wanted and value is not None}
+
+
+def content_of_session(session: Sequence[Any], fields: Iterable[str], *, base: Any = None) -> dict[str, Any]:
+    """The fields that a session's traces have: their turns in order, as MLflow's judge `base` reads them; what is expected."""
+    from mlflow.genai.utils.trace_utils import resolve_conversation_from_session
+
+    shown = {
+        name: True
+        for name in ("include_tool_calls", "include_timing")
+        if getattr(base, f"_{name}_in_conversation", False)
+    }
+    found = {
+        "conversation": resolve_conversation_from_session(list(session), **shown) or None,
+        "expectations": _expectations(session) or None,
+    }
+    return {name: plain(value) for name, value in found.items() if name in set(fields) and value is not None}
+
+
+def trace_ids(traces: Iterable[Any]) -> tuple[str, ...]:
+    """The ids of traces, each once; an id may stand for a trace that is gone. Raises MlflowException for anything else."""
+    traces = list(traces)
+    if strange := next((each for each in traces if not isinstance(each, str) and not hasattr(each, "info")), None):
+        raise invalid(f"traces must be Trace objects, or the ids of traces, got {type(strange).__name__}")
+    return tuple(dict.fromkeys(each if isinstance(each, str) else each.info.trace_id for each in traces))
+
+
+def source_name(assessment: Any) -> str:
+    """Who gave it, as our keys write it; MLflow's placeholder for nobody is `unknown`."""
+    name = " ".join(str(assessment.source.source_id or "").split()).replace("@", AT)
+    return UNKNOWN_SOURCE if name in ("", "default") else name
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON values; what JSON does not know becomes text, as in MLflow's own prompts."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _sessions(traces: Iterable[Any]) -> list[list[Any]]:
+    """The traces of each session in order of time; one that belongs to none is a session of its own."""
+    found: dict[str, list[Any]] = {}
+    for trace in sorted(traces, key=lambda each: each.info.timestamp_ms):
+        found.setdefault(trace.info.trace_metadata.get(SESSION) or trace.info.trace_id, []).append(trace)
+    return list(found.values())
+
+
+def _said(item: Sequence[Any], judge_name: str) -> tuple[list[Any], str]:
+    """People's valid feedback with the judge's name on an item's traces, or why there is none."""
+    every = [each for trace in item for each in trace.info.assessments or () if each.feedback is not None]
+    named = [each for each in every if each.name.strip().casefold() == judge_name.strip().casefold()]
+    if not named:
+        there = ", ".join(sorted({each.name for each in every})) or "none"
+        return [], f"no feedback named {judge_name!r}; feedback there: {there}"
+    overridden = {each.overrides for each in named if each.overrides}
+    valid = [each for each in named if each.valid is not False and each.assessment_id not in overridden]
+    human = [each for each in valid if _is_human(each)]
+    if not human:
+        return [], f"no valid feedback named {judge_name!r} by a person"
+    usable = [each for each in human if each.feedback.error is None and _says_something(each)]
+    return usable, "" if usable else f"the feedback named {judge_name!r} has no value and no rationale"
+
+
+def _says_something(assessment: Any) -> bool:
+    return assessment.feedback.value is not None or bool((assessment.rationale or "").strip())
+
+
+def _is_human(assessment: Any) -> bool:
+    return assessment.source is not None and assessment.source.source_type == "HUMAN"
+
+
+def _row(trace_id: str, source: str, assessment: Any) -> Feedback:
+    moment = assessment.last_update_time_ms or assessment.create_time_ms
+    return Feedback(
+        id=trace_id,
+        value=assessment.feedback.value,
+        rationale=assessment.rationale or None,
+        source=source,
+        created_at=datetime.fromtimestamp(moment / 1000, UTC).isoformat() if moment else None,
+    )
+
+
+def _when(assessment: Any) -> tuple[int, int]:
+    return (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0)
+
+
+def _expectations(item: Sequence[Any]) -> dict[str, Any]:
+    """What people expect of an item's traces, by name; what a program logged as expected is its guess, not a reference."""
+    there = [each for trace in item for each in trace.info.assessments or ()]
+    every = [each for each in there if each.expectation is not None and each.valid is not False]
+    overridden = {each.overrides for each in every if each.overrides}
+    people = (each for each in every if _is_human(each) and each.assessment_id not in overridden)
+    return {each.name: each.expectation.value for each in sorted(people, key=_when)}
+
+
+def _spans(trace: Any) -> dict[str, Any]:
+    """The trace without its assessments: they would give the verdict away, and change what is the same case."""
+    return {"data": {"spans": trace.to_dict()["data"]["spans"]}}

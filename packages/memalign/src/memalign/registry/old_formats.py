@@ -1,0 +1,81 @@
+"""Format 1 of registries and bundles, in which memalign 0.1 wrote them, turned into the format of today."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from memalign.judge.parameters import FIRST_NAMES
+from memalign.registry import schema
+from memalign.registry.store import encoded
+
+__all__ = ["bundle_from_1", "migrate_from_1"]
+
+_KINDS = {"voice": "annotation", "probe": "pre_alignment"}
+_FIELDS = {"guideline": {"shown_by": "superseded_by", "outvoted_by": "overridden_by"}}
+_PARAMETERS = {old: name for name, old in FIRST_NAMES.items()}
+_REASONS = {"this voice gave ": "this annotation gave ", "not probed: ": "not asked before learning: "}
+"""How a reason may begin; the pipeline gives the same reasons again and compares."""
+
+
+def migrate_from_1(connection: Connection) -> None:
+    """Rewrite a registry's rows, inside the caller's transaction. Erased digests and their secret stay as they are."""
+    connection.exec_driver_sql(f"ALTER TABLE {schema.judges.name} RENAME COLUMN head TO latest")
+    rows = schema.rows
+    for kind in (*_KINDS, *_FIELDS, "judge"):
+        old = connection.execute(select(rows).where(rows.c.kind == kind)).mappings().all()
+        # Taken out first: a new key may be spelled as another row's old one.
+        connection.execute(delete(rows).where(rows.c.kind == kind))
+        if old:
+            connection.execute(insert(rows), [dict(row) | _row(kind, row["key"], row["body"]) for row in old])
+    connection.execute(update(schema.meta).where(schema.meta.c.name == "schema_version").values(value="2"))
+
+
+def bundle_from_1(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A bundle's document in the form of today."""
+    memory, settings = document["memory"], document["judge"]
+    cases = [
+        {
+            "example": case["example"],
+            "annotations": [_value("voice", each) for each in case["voices"]],
+            "pre_alignment": None if case["probe"] is None else _value("probe", case["probe"]),
+            "vector": case["vector"],
+        }
+        for case in memory["cases"]
+    ]
+    guidelines = [_value("guideline", each) for each in memory["guidelines"]]
+    return {
+        **document,
+        "judge": settings | {"parameters": _renamed(settings["parameters"], _PARAMETERS)},
+        "memory": memory
+        | {"cases": cases, "guidelines": guidelines, "shards": [{"keys": keys} for keys in memory["shards"]]},
+    }
+
+
+def _row(kind: str, key: str, body: bytes) -> dict[str, Any]:
+    value = json.loads(body)
+    if kind != "judge":
+        value = _value(kind, value)
+    elif key == "parameters":
+        value = _renamed(value, _PARAMETERS)
+    return {"kind": _KINDS.get(kind, kind), "key": key, "body": encoded(value)}
+
+
+def _value(kind: str, value: dict[str, Any]) -> dict[str, Any]:
+    if kind == "voice":
+        value["reason"] = _reason(value["reason"])
+    return _renamed(value, _FIELDS.get(kind, {}))
+
+
+def _reason(text: str) -> str:
+    for old, new in _REASONS.items():
+        if text.startswith(old):
+            return new + text.removeprefix(old)
+    return text
+
+
+def _renamed(value: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): part for name, part in value.items()}

@@ -1,0 +1,343 @@
+"""A registry and bundles of memalign 0.1: opened, rewritten once, and the same to every command."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from memalign import Judge, Registry
+from memalign.cli.app import app
+from memalign.errors import InputError, RegistryError
+from memalign.models.base import Limits
+from memalign.registry import load_bundle
+from memalign.registry.store import settings_of
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.types import Example
+from tests.support.endpoint import Endpoint
+from tests.support.old_registry import FOLDER, answer, recorded, reply
+from tests.support.registry import intact
+
+RECORDED = recorded()
+NAMES = {"head": "latest", "voices": "annotations", "probe": "pre_alignment"}
+NAMES |= {"stale_probes": "stale_pre_alignment"}
+NAMES |= {"shown_by": "superseded_by", "outvoted_by": "overridden_by"}
+WORDS = {
+    "shown_by": "superseded_by",
+    "outvoted_by": "overridden_by",
+    "this voice gave": "this annotation gave",
+    "not probed": "not asked before learning",
+}
+"""The words of memalign 0.1 that its answers have, and those of today."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return Path(shutil.copy(FOLDER / "registry-v1.db", tmp_path / "old.db"))
+
+
+@pytest.fixture
+def command(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Runs a command in a copy of the folder in which the old answers were given: its exit code, stdout and stderr."""
+    for folder in ("feedback", "examples", "judged"):
+        shutil.copytree(FOLDER / folder, tmp_path / folder)
+    for bundle in FOLDER.glob("*.bundle.json"):
+        shutil.copy(bundle, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    # What follows is about memories and judges; that other prompts are noticed is tested below.
+    for module in ("judge.batch", "registry.bundle"):
+        monkeypatch.setattr(f"memalign.{module}.prompts_hash", lambda: RECORDED["prompts_hash"])
+
+    def run(*words: str) -> tuple[int, Any, str]:
+        result = CliRunner().invoke(app, [*words, "--registry", f"sqlite:///{path}", "--json"], prog_name="memalign")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, json.loads(result.stdout) if result.stdout else None, result.stderr
+
+    with Endpoint(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "unused")
+        yield run
+
+
+def models() -> tuple[ScriptedChatModel, HashEmbedding]:
+    limits = Limits(context_tokens=1600, shard_size=2)
+    return ScriptedChatModel(reply, name="scripted", limits=limits), HashEmbedding(dim=16)
+
+
+def opened(path: Path) -> Registry:
+    return Registry(f"sqlite:///{path}", models=models())
+
+
+def today(old: Any) -> Any:
+    """An old answer in the words of today."""
+    if isinstance(old, dict):
+        return {NAMES.get(name, name): today(part) for name, part in old.items()}
+    if isinstance(old, list):
+        return [today(part) for part in old]
+    if isinstance(old, str):
+        for word, other in WORDS.items():
+            old = old.replace(word, other)
+    return old
+
+
+def differences(old: Any, new: Any, where: str = "") -> list[str]:
+    """Where an answer is not the old one; fields may have been added."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        missing = [f"{where}.{name} is missing" for name in old.keys() - new.keys()]
+        parts = [(old[name], new[name], f"{where}.{name}") for name in old if name in new]
+    elif isinstance(old, list) and isinstance(new, list | tuple) and len(old) == len(new):
+        missing = []
+        parts = [(one, other, f"{where}[{n}]") for n, (one, other) in enumerate(zip(old, new, strict=True))]
+    else:
+        return [] if old == new else [f"{where}: {old!r} is now {new!r}"]
+    return [*missing, *(each for one, other, name in parts for each in differences(one, other, name))]
+
+
+READ = [each for each in RECORDED["answers"] if each["command"][0] != "list"]
+JUDGES = sorted(RECORDED["facts"])
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_every_command_that_reads_answers_as_before(command: Any, judge: str) -> None:
+    code, found, _ = command("list")
+    assert code == 0
+    assert differences(today(RECORDED["answers"][0]["stdout"]), found) == []
+    wrong = []
+    for old in (each for each in READ if each["command"][1] == judge):
+        code, found, problem = command(*old["command"])
+        expected = {"exit": old["exit"], "stdout": today(old.get("stdout")), "stderr": today(old.get("stderr", ""))}
+        got = {"exit": code, "stdout": found, "stderr": problem if old["exit"] == 2 else ""}
+        wrong += [f"{' '.join(old['command'])}: {each}" for each in differences(expected, got)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_every_version_is_the_same_judge_with_the_same_prompts(
+    path: Path, judge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    registry = opened(path)
+    for number, old in RECORDED["facts"][judge].items():
+        facts = facts_of(registry.load(judge, int(number)), old["prompts"])
+        assert differences({name: part for name, part in old.items() if name in facts}, facts, number) == []
+    last = registry.load(judge).memory
+    memory = msgspec.to_builtins(
+        msgspec.structs.replace(last, cases=tuple(msgspec.structs.replace(case, vector=None) for case in last.cases))
+    )
+    for each, case in zip(memory["cases"], last.cases, strict=True):
+        each["vector"] = hashlib.sha256(case.vector).hexdigest() if case.vector else None
+    assert differences(today(RECORDED["memory"][judge]), memory) == []
+
+
+def facts_of(judge: Judge, prompts: dict[str, Any]) -> dict[str, Any]:
+    memory = judge.memory
+    return {
+        "settings": settings_of(judge),
+        "memory_hash": memory.hash,
+        "fingerprint": judge.fingerprint,
+        "base_fingerprint": judge.base_fingerprint,
+        "semantic": [guideline.id for guideline in memory.semantic],
+        "demoted": [guideline.id for guideline in memory.demoted],
+        "labels": {case.id: memory.label(case) for case in memory.cases},
+        "tombstones": [stone.key for stone in memory.tombstones],
+        "corrective": sorted(memory.corrective),
+        "sources_of": {guideline.id: list(memory.sources_of(guideline)) for guideline in memory.guidelines},
+        "prompts": {each: prompt_of(judge, each) for each in prompts},
+    }
+
+
+def prompt_of(judge: Judge, example_id: str) -> dict[str, Any]:
+    lines = (FOLDER / "examples" / f"{judge.name}.jsonl").read_text("utf-8").splitlines()
+    example = next(each for each in map(json.loads, lines) if each["id"] == example_id)
+    prepared = asyncio.run(judge.prepare(Example(**example), None if judge.model else models()[0]))
+    return {
+        "system": prepared.request.system,
+        "user": prepared.request.user,
+        "guideline_ids": list(prepared.guideline_ids),
+        "example_ids": list(prepared.example_ids),
+    }
+
+
+def test_every_command_that_writes_goes_on_as_before(command: Any, path: Path) -> None:
+    """What it answers, and the latest version then: hash, keys and states, guidelines, what history says."""
+    wrong = []
+    for old in RECORDED["continuations"]:
+        shutil.copy(FOLDER / "registry-v1.db", path)
+        code, found, problem = command(*old["command"])
+        expected = {"exit": old["exit"], "stdout": today(old.get("stdout")), "stderr": today(old.get("stderr", ""))}
+        got = {
+            "exit": code,
+            "stdout": found if "stdout" in old else None,
+            "stderr": problem if old["exit"] == 2 else "",
+        }
+        if "after" in old:
+            name = (
+                "copy" if "copy" in old["command"] else "tone" if old["command"][0] == "import" else old["command"][1]
+            )
+            expected["after"], got["after"] = today(old["after"]), after(opened(path), name)
+            got["after"]["versions"] = got["after"]["versions"][-len(old["after"]["versions"]) :]
+        wrong += [f"{' '.join(old['command'])}: {each}" for each in differences(expected, got)]
+    assert wrong == []
+
+
+def after(registry: Registry, name: str) -> dict[str, Any]:
+    history = registry.history(name)
+    memory = registry.load(name).memory
+    return {
+        "memory_hash": memory.hash,
+        "keys": {str(annotation.key): annotation.state for annotation in memory.annotations()},
+        "latest": len(history),
+        "versions": [(each.number, each.redacted, each.memory_hash) for each in history],
+        **{field: getattr(history[-1], field) for field in ("summary", "action", "note")},
+    }
+
+
+# -- the rewriting itself ----------------------------------------------------------------------------------------------
+
+
+def version_of(path: Path) -> str:
+    connection = sqlite3.connect(path)
+    (found,) = connection.execute("SELECT value FROM memalign_meta WHERE name = 'schema_version'").fetchone()
+    connection.close()
+    return str(found)
+
+
+def test_it_is_rewritten_once_and_nothing_else_changes(path: Path) -> None:
+    before = opened(path).list()
+    assert version_of(path) == "2"
+    assert intact(path)
+    rewritten = path.read_bytes()
+    assert opened(path).list() == before
+    assert path.read_bytes() == rewritten
+
+
+def test_saving_what_was_loaded_adds_no_version(path: Path) -> None:
+    """So the rewritten rows are what today's code writes."""
+    registry = opened(path)
+    for each in registry.list():
+        assert registry.save(registry.load(each.name)) == each.latest
+
+
+KILLED = """
+import os, shutil, signal, sys
+from sqlalchemy import Engine, event
+import sqlalchemy.dialects.sqlite
+from memalign import Registry
+def killed(path, moment):
+    count = 0
+    def tick(*_):
+        nonlocal count
+        count += 1
+        if count == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+    for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        event.listen(Engine, name, tick)
+    Registry(f"sqlite:///{path}")
+for moment in range(1, 200):
+    copy = f"{sys.argv[2]}/{moment}.db"
+    shutil.copy(sys.argv[1], copy)
+    if child := os.fork():
+        if os.waitpid(child, 0)[1] != signal.SIGKILL:
+            break
+    else:
+        killed(copy, moment)
+        os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_killed_at_any_moment_of_it_the_old_file_stands(path: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    subprocess.run([sys.executable, "-c", KILLED, str(path), str(copies)], check=True)
+    *killed, whole = sorted(copies.glob("*.db"), key=lambda copy: int(copy.stem))
+    assert len(killed) > 15
+    assert version_of(whole) == "2"
+    for copy in killed:
+        assert version_of(copy) == "1"  # a journal that was left is rolled back
+        assert intact(copy)
+    for copy in killed[::10]:
+        assert opened(copy).load("tone").memory.hash == RECORDED["facts"]["tone"]["26"]["memory_hash"]
+
+
+def test_two_processes_open_it_at_once_and_one_rewrites(path: Path) -> None:
+    script = "import sys; from memalign import Registry; print([j.latest for j in Registry(sys.argv[1]).list()])"
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, f"sqlite:///{path}"], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [process.communicate(timeout=60)[0].strip() for process in running] == ["[1, 6, 6, 5, 26]"] * 3
+    assert version_of(path) == "2"
+
+
+def test_a_file_that_cannot_be_rewritten_says_why(path: Path) -> None:
+    before = path.read_bytes()
+    with pytest.raises(
+        RegistryError, match=r"format of an older memalign .* copy it .* read-only; nothing was changed"
+    ):
+        Registry(f"sqlite:///file:{path}?mode=ro&uri=true")
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(RegistryError, match=r"format of an older memalign .* is locked"):
+        Registry(f"sqlite:///{path}", busy_timeout=0.05)
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert path.read_bytes() == before
+
+
+def test_a_parameter_of_another_name_leaves_the_fingerprint_as_it_was() -> None:
+    """Or every verdict that was kept from before learning would be asked for again."""
+    settings: dict[str, Any] = {"name": "n", "instructions": "{{ trace }}", "feedback_value_type": bool}
+    for name in ("looks", "trace_tool_calls"):
+        judge = Judge(**settings, model="openai:m", parameters={name: 5, "seed": 1})
+        assert judge.fingerprint == judge.base_fingerprint == "e6878a6fc6414d5a"  # what memalign 0.1 gave for looks
+
+
+# -- bundles and judgment files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bundle", "judge", "version"), [("pick", "pick", "6"), ("tone-v16", "tone", "16")])
+def test_an_old_bundle_is_the_judge_that_was_exported(path: Path, bundle: str, judge: str, version: str) -> None:
+    with pytest.warns(UserWarning, match="exported with other prompts"):
+        loaded = load_bundle(FOLDER / f"{bundle}.bundle.json")
+    assert loaded == opened(path).load(judge, int(version))
+
+
+def test_an_old_bundle_that_was_edited_is_refused(tmp_path: Path) -> None:
+    document = json.loads((FOLDER / "pick.bundle.json").read_text("utf-8"))
+    document["memory"]["cases"][0]["voices"][0]["rationale"] = "somebody edited this"
+    with pytest.raises(InputError, match="its checksum does not match"):
+        load_bundle(document)
+
+
+def test_an_old_judgment_file_is_resumed_by_the_judge_that_wrote_it(command: Any, tmp_path: Path) -> None:
+    judged = tmp_path / "judged" / "score-03.jsonl"
+    lines = judged.read_bytes().splitlines(keepends=True)
+    judged.write_bytes(lines[0])
+    code, _, _ = command("judge", "score", "examples/score.jsonl", "--version", "3", "-o", "judged/score-03.jsonl")
+    assert code == 0
+    resumed = judged.read_bytes().splitlines(keepends=True)
+    assert resumed[0] == lines[0]
+    old, new = (json.loads(each[1]) for each in (lines, resumed))
+    assert (new["judge"], new["memory_hash"], new["value"]) == (old["judge"], old["memory_hash"], old["value"])
+
+
+def test_judgments_of_other_prompts_are_not_explained(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memalign.judge.batch.prompts_hash", lambda: "0" * 64)
+    code, _, problem = command("explain", "score", "judged/score-03.jsonl", "e-1", "--examples", "examples/score.jsonl")
+    assert code == 2
+    assert "was written with other prompts than this memalign has" in problem
