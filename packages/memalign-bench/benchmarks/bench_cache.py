@@ -3,7 +3,7 @@
     python benchmarks/bench_cache.py                                            30 judgments of each kind
     python benchmarks/bench_cache.py --model local:qwen2.5-coder-1.5b -n 100 --json docs/results/cache.json
 
-The judge has twelve guidelines and 100 cases, of which the model's budget lets nine and two in; items are new to it. `bare` is the same judge without
+The judge has twelve guidelines and 100 cases, of which the model's budget lets nine and two in; items are new to it. `zero-shot` is the same judge without
 its memory. `MLflow's order` is that of MLflow's MemAlign (similar cases before guidelines), with the same words. `no cache`
 begins each system message with another number, so that no prefix is ever met again. Only the verdict is asked for (a few tokens), so
 that the time is that of reading the prompt. Medians a judgment, by the clock and of processor: only the second compares where other work
@@ -28,7 +28,7 @@ import memalign as ma
 from memalign.models import resolve
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, Limits
 
-ORDERS = ("bare", "memalign", "MLflow's order", "no cache")
+ORDERS = ("zero-shot", "memalign", "MLflow's order", "no cache")
 CASES = 100
 
 
@@ -69,7 +69,7 @@ def measure(model: ChatModel, order: str, n: int) -> dict[str, Any]:
         model=Reordered(model, order),
         parameters={"verdict": "direct"},
     )
-    judge = base if order == "bare" else made(base, rows(CASES))
+    judge = base if order == "zero-shot" else made(base, rows(CASES))
     items = [{name: row[name] for name in ("inputs", "outputs")} for row in rows(n + 1, start=2 * 10**6)]
     used, processor = [], []
     for item in items:

@@ -40,11 +40,11 @@ def seconds(statement: str) -> list[float]:
 
 def main() -> None:
     """Measure and print."""
-    bare, ours = seconds("pass"), seconds("import memalign")
-    for name, times in (("python -c pass", bare), ("python -c 'import memalign'", ours)):
+    zero_shot, ours = seconds("pass"), seconds("import memalign")
+    for name, times in (("python -c pass", zero_shot), ("python -c 'import memalign'", ours)):
         print(f"{name:<30} median {statistics.median(times):.3f} s  ({times[0]:.3f} to {times[-1]:.3f}, n = {RUNS})")
     print(
-        f"{'import memalign itself':<30} median {statistics.median(ours) - statistics.median(bare):.3f} s  (line: 0.300)"
+        f"{'import memalign itself':<30} median {statistics.median(ours) - statistics.median(zero_shot):.3f} s  (line: 0.300)"
     )
     script = f"import sys, memalign; print(*[name for name in {HEAVY!r} if name in sys.modules] or ['none'])"
     print(

@@ -1,8 +1,8 @@
-"""How an arm of a benchmark run compares with others on the first cases of its test sets, and on those that come later.
+"""How a method of a benchmark run compares with others on the first cases of its test sets, and on those that come later.
 
     python benchmarks/bench_later.py docs/results/core/run.toml --data FOLDER --first 0=50 1=70 2=70
 
-`--first SEED=N`: the first N cases of every task of that seed. Whoever reads judgments while an arm is made reads the first ones,
+`--first SEED=N`: the first N cases of every task of that seed. Whoever reads judgments while a method is made reads the first ones,
 so that only the later ones are fresh. First means the order in which a run judges (the split's), not that of the lines in a
 raw file, which follows who was judged when. A line for each part and opponent: cases that both answered, how many each has
 right, the difference in points with its 95 % interval by group, McNemar's exact p, and what the report's rule makes of it.
@@ -31,18 +31,18 @@ def first_cases(plan: Plan, counts: dict[int, int]) -> set[Key]:
     }
 
 
-def main_(config_file: Path, data: Path | None, arm: str, counts: dict[int, int]) -> None:
-    """Print a line for each model, other arm and part of the cases."""
+def main_(config_file: Path, data: Path | None, method: str, counts: dict[int, int]) -> None:
+    """Print a line for each model, other method and part of the cases."""
     config = load_config(config_file)
     first = first_cases(make_plan(config, load_folder(data or config.folder / config.data, config.tasks)), counts)
     results = load_results(config.folder / "raw")
     for model in results.models:
         tasks = results.tasks(model)
         known = results.known(model, [task.name for task in tasks])
-        for against in (name for name in results.arms(model) if name != arm):
-            stage = headline_stage(results, model, arm, against)
+        for against in (name for name in results.methods(model) if name != method):
+            stage = headline_stage(results, model, method, against)
             for part, keys in (("first", known & first), ("later", known - first)):
-                one = contrast(results, model, tasks, arm, against, stage=stage, among=frozenset(keys))
+                one = contrast(results, model, tasks, method, against, stage=stage, among=frozenset(keys))
                 if one is not None:
                     print(json.dumps({"model": model, "cases": part} | told(one)))
 
@@ -52,7 +52,7 @@ def told(one: Contrast) -> dict[str, object]:
     found = one.difference
     return {
         "stage": one.stage,
-        "arm": one.arm,
+        "method": one.method,
         "against": one.against,
         "n": one.n,
         "right": round(one.first * one.n),
@@ -74,10 +74,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--arm", default="memalign")
+    parser.add_argument("--method", default="memalign")
     parser.add_argument("--first", type=_count, nargs="+", metavar="SEED=N", required=True)
     asked = parser.parse_args()
     try:
-        main_(asked.run, asked.data, asked.arm, dict(asked.first))
+        main_(asked.run, asked.data, asked.method, dict(asked.first))
     except MemalignError as error:
         parser.error(str(error))

@@ -29,14 +29,14 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 LATER = 10
-PEER = Path(".peers/bin/python")
+COMPETITOR = Path(".competitors/bin/python")
 
 
 def main() -> None:
     """Measure both sides, print and write the steps."""
     parser = argparse.ArgumentParser(description=str(__doc__).split("\n", maxsplit=1)[0])
-    parser.add_argument("--peer", type=Path, default=PEER, help="a Python with mlflow, dspy and litellm")
-    parser.add_argument("--alone", action="store_true", help="measure memalign without the peer")
+    parser.add_argument("--competitor", type=Path, default=COMPETITOR, help="a Python with mlflow, dspy and litellm")
+    parser.add_argument("--alone", action="store_true", help="measure memalign without the competitor")
     parser.add_argument("--traces", type=int, default=50)
     parser.add_argument("--latency", type=float, default=0.3)
     parser.add_argument("--runs", type=int, default=3)
@@ -46,25 +46,25 @@ def main() -> None:
     if given.worker:
         work(*given.worker)
         return
-    # Not at the top: the peer's own interpreter, which runs the worker above, has no memalign.
+    # Not at the top: the competitor's own interpreter, which runs the worker above, has no memalign.
     from memalign_bench.methods.competitor import SETUP
 
-    if not given.alone and not given.peer.exists():
-        parser.error(f"no interpreter at {given.peer}: {SETUP}; or --alone, without the peer")
-    peer = None if given.alone else given.peer.absolute()  # each side works in a folder of its own
-    runs = [measured(given.traces, given.latency, peer, number) for number in range(1, given.runs + 1)]
+    if not given.alone and not given.competitor.exists():
+        parser.error(f"no interpreter at {given.competitor}: {SETUP}; or --alone, without the competitor")
+    competitor = None if given.alone else given.competitor.absolute()  # each side works in a folder of its own
+    runs = [measured(given.traces, given.latency, competitor, number) for number in range(1, given.runs + 1)]
     facts = {"traces": given.traces, "latency": given.latency, "later": LATER, "medians": medians(runs), "runs": runs}
     if given.out:
         given.out.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
 
 
-def measured(traces: int, latency: float, peer: Path | None, number: int) -> list[dict[str, Any]]:
+def measured(traces: int, latency: float, competitor: Path | None, number: int) -> list[dict[str, Any]]:
     """The steps of both sides on a store of their own."""
     steps = []
     with tempfile.TemporaryDirectory() as folder, Served(latency) as url:
         store = f"sqlite:///{folder}/mlflow.db"
         run(sys.executable, ("write", str(traces + 1 + LATER), store), url, folder)
-        for side, python in (("memalign", sys.executable), ("mlflow", peer)):
+        for side, python in (("memalign", sys.executable), ("mlflow", competitor)):
             for part in ("learn", "load") if python else ():
                 said = run(str(python), (part, side, store), url, folder)
                 done = [{"side": side, "part": part, **step} for step in said]

@@ -4,7 +4,7 @@
     python benchmarks/scale_figure.py docs/results/scale.json    the tables and the figure, from that file
 
 Both ask the same server on this machine (`scale_endpoint.py`): a second a chat call, a tenth a call for embeddings, calls
-side by side. Rows are invented. MLflow's MemAlign needs the peers' environment (`benchmarks/peers/`); without it only
+side by side. Rows are invented. MLflow's MemAlign needs the competitors' environment (`benchmarks/competitors/`); without it only
 memalign is measured. `docs/results/scale.md` says what is measured and what not.
 """
 
@@ -29,16 +29,16 @@ from typing import Any, Protocol, Self
 import memalign as ma
 from memalign.align import STAGES
 from memalign.types import Usage
-from memalign_bench import competitors as peers
-from memalign_bench.methods.competitor import DEFAULT_WORKERS, SETUP, peer_environment
+from memalign_bench import competitors
+from memalign_bench.methods.competitor import DEFAULT_WORKERS, SETUP, competitor_environment
 from memalign_bench.prices import Prices
 
 HERE = Path(__file__).parent
 SIZES = (10, 50, 100, 200, 500, 1000)
 VARIANT_SIZES = (50, 200, 1000)
-PEER = Path(".peers/bin/python")
+COMPETITOR = Path(".competitors/bin/python")
 JUDGED = 6  # the first, and five later ones
-PEER_TIMEOUT = 900.0  # seconds of a step; the longest, logging 1,001 traces, took it three minutes
+COMPETITOR_TIMEOUT = 900.0  # seconds of a step; the longest, logging 1,001 traces, took it three minutes
 LONG = 60.0  # seconds: what takes longer is run once
 MODEL = "gpt-4.1-mini"
 EMBEDDING = "text-embedding-3-small"
@@ -233,7 +233,7 @@ class Memalign:
 
 
 class MLflow:
-    """MLflow's MemAlign, in a process of the peers' environment; its traces are logged before any clock starts.
+    """MLflow's MemAlign, in a process of the competitors' environment; its traces are logged before any clock starts.
 
     A step that takes longer than `timeout` seconds ends the process, and is an error.
     """
@@ -247,20 +247,20 @@ class MLflow:
         python: Path,
         base_url: str,
         home: Path,
-        timeout: float = PEER_TIMEOUT,
-        script: Path = HERE / "scale_peer.py",
+        timeout: float = COMPETITOR_TIMEOUT,
+        script: Path = HERE / "scale_competitor.py",
     ) -> None:
         self._timeout = timeout
-        arm = Path(peers.__file__).with_name("mlflow_worker.py")
+        method = Path(competitors.__file__).with_name("mlflow_worker.py")
         with (home / "mlflow.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [str(python.absolute()), "-I", str(script.absolute()), str(arm)],
+                [str(python.absolute()), "-I", str(script.absolute()), str(method)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=home,
-                env=peer_environment(str(home), base_url, DEFAULT_WORKERS),
+                env=competitor_environment(str(home), base_url, DEFAULT_WORKERS),
             )
         self._log = home / "mlflow.log"
         started = time.perf_counter()
@@ -344,7 +344,7 @@ def run(
     runs: int = 3,
     latency: float = 1.0,
     embed_latency: float = 0.1,
-    peer: Path | None = PEER,
+    competitor: Path | None = COMPETITOR,
     variant_sizes: Sequence[int] = VARIANT_SIZES,
 ) -> dict[str, Any]:
     """All rounds. Both sides take turns, so that a busy minute is busy for both."""
@@ -359,8 +359,8 @@ def run(
         os.environ.pop("MEMALIGN_CONCURRENCY", None)
         sides: list[Side] = [Memalign(given)]
         facts: dict[str, Any] = {"memalign": ma.__version__, "latency": latency, "embed_latency": embed_latency}
-        if peer is not None:
-            mlflow = MLflow(given, python=peer, base_url=endpoint.base_url, home=home)
+        if competitor is not None:
+            mlflow = MLflow(given, python=competitor, base_url=endpoint.base_url, home=home)
             stack.callback(mlflow.close)
             sides.append(mlflow)
             facts |= {"mlflow": mlflow.traces["version"], "traces": mlflow.traces}
@@ -412,17 +412,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--latency", type=float, default=1.0)
     parser.add_argument("--embed-latency", type=float, default=0.1)
-    parser.add_argument("--peer", type=Path, default=PEER, help="a Python with mlflow, dspy and litellm")
-    parser.add_argument("--alone", action="store_true", help="measure memalign without the peer")
+    parser.add_argument("--competitor", type=Path, default=COMPETITOR, help="a Python with mlflow, dspy and litellm")
+    parser.add_argument("--alone", action="store_true", help="measure memalign without the competitor")
     args = parser.parse_args()
-    if not args.alone and not args.peer.exists():
-        parser.error(f"no interpreter at {args.peer}: {SETUP}; or --alone, without the peer")
+    if not args.alone and not args.competitor.exists():
+        parser.error(f"no interpreter at {args.competitor}: {SETUP}; or --alone, without the competitor")
     found = run(
         sizes=args.sizes,
         runs=args.runs,
         latency=args.latency,
         embed_latency=args.embed_latency,
-        peer=None if args.alone else args.peer,
+        competitor=None if args.alone else args.competitor,
         variant_sizes=args.variant_sizes,
     )
     args.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -6,7 +6,7 @@
 A judge with a memory of 1,000 cases (that of `bench_memory.py`) judges a JSONL file into a file, with 64 calls in
 flight to a server in a process of its own that answers after a second: at most 64 a second. Then the same with a
 server that refuses what is too much. Measured are the share of that ceiling, peak memory after a tenth and after all,
-and processor time a judgment beside that of the bare adapter call with the same prompts, in turns in the same run.
+and processor time a judgment beside that of the plain adapter call with the same prompts, in turns in the same run.
 Fails nothing: a busy machine is not a regression.
 """
 
@@ -79,7 +79,7 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-async def bare(requests: list[ChatRequest], count: int) -> None:
+async def zero_shot(requests: list[ChatRequest], count: int) -> None:
     """`count` calls of the adapter and nothing else, as many in flight."""
     model, waiting = resolve("openai:bench"), iter(range(count))
 
@@ -91,7 +91,7 @@ async def bare(requests: list[ChatRequest], count: int) -> None:
 
 
 async def processor(judge: ma.Judge, folder: Path, count: int) -> dict[str, Any]:
-    """Milliseconds of processor a judgment and a bare call, in turns."""
+    """Milliseconds of processor a judgment and a plain call, in turns."""
     items = write_items(folder / "turn.jsonl", count)
     examples = [ma.Example(**json.loads(line)) for line in items.read_text("utf-8").splitlines()[:200]]
     requests = [(await judge.prepare(example)).request for example in examples]
@@ -101,13 +101,13 @@ async def processor(judge: ma.Judge, folder: Path, count: int) -> dict[str, Any]
         await work()
         return (time.process_time() - started) / count * 1e3
 
-    await bare(requests, IN_FLIGHT)
-    found: dict[str, list[float]] = {"judged": [], "bare": []}
+    await zero_shot(requests, IN_FLIGHT)
+    found: dict[str, list[float]] = {"judged": [], "zero-shot": []}
     for turn in range(TURNS):
         out = folder / f"turn-{turn}.jsonl"
         found["judged"].append(await took(lambda: judge.ajudge_many(items, concurrency=IN_FLIGHT, out=out)))  # noqa: B023
-        found["bare"].append(await took(lambda: bare(requests, count)))
-    above = [one - other for one, other in zip(found["judged"], found["bare"], strict=True)]
+        found["zero-shot"].append(await took(lambda: zero_shot(requests, count)))
+    above = [one - other for one, other in zip(found["judged"], found["zero-shot"], strict=True)]
     return {
         "calls_a_turn": count,
         **{name: [round(each, 3) for each in took] for name, took in found.items()},
@@ -125,12 +125,12 @@ async def throughput(judge: ma.Judge, folder: Path, count: int) -> dict[str, Any
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         failed = sum(judgment.error is not None for judgment in judgments)
         # What is full at 64 in flight for the whole time: the last round has fewer.
-        ceiling = -(-size // IN_FLIGHT) * LATENCY
+        spend_limit = -(-size // IN_FLIGHT) * LATENCY
         found[name] = {
             "n": size,
             "seconds": round(wall, 2),
             "a_second": round(size / wall, 2),
-            "of_ceiling": round(ceiling / wall, 4),
+            "of_spend_limit": round(spend_limit / wall, 4),
             "failed": failed,
             "cpu_ms_a_judgment": round(cpu / size * 1e3, 3),
             "peak_mb": round(peak_mb(), 1),

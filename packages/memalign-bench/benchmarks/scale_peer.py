@@ -1,11 +1,11 @@
-"""MLflow's MemAlign for `bench_scale.py`: one JSON line in, one JSON line out, in the peers' environment.
+"""MLflow's MemAlign for `bench_scale.py`: one JSON line in, one JSON line out, in the competitors' environment.
 
-    python -I benchmarks/scale_peer.py src/memalign/bench/peers/mlflow_worker.py
+    python -I benchmarks/scale_competitor.py src/memalign/bench/competitors/mlflow_worker.py
 
-The traces, the judge and the optimizer are made as the benchmark's arm makes them (that file). Here its steps can be
+The traces, the judge and the optimizer are made as the benchmark's method makes them (that file). Here its steps can be
 timed one by one, and one row can be added to what was learned:
 
-    {"op": "traces", …the arm's learn request}     log the rows as traces with assessments, and fetch them; no clock
+    {"op": "traces", …the method's learn request}     log the rows as traces with assessments, and fetch them; no clock
     {"op": "align", "n": N}                        a new judge from the first N traces
     {"op": "more", "n": N}                         the judge of the last align, aligned on trace N (from 0) as well
     {"op": "judge", "fields": {…}}
@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import Any
 
 
-class Peer:
+class Competitor:
     """What is kept between requests."""
 
-    def __init__(self, arm: Path) -> None:
-        spec = importlib.util.spec_from_file_location(arm.stem, arm)
+    def __init__(self, method: Path) -> None:
+        spec = importlib.util.spec_from_file_location(method.stem, method)
         if spec is None or spec.loader is None:
-            raise SystemExit(f"{arm} is no Python file")
-        self.arm: Any = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(self.arm)
+            raise SystemExit(f"{method} is no Python file")
+        self.method: Any = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.method)
         self.traces: list[Any] = []
         self.base: Any = None
         self.judge: Any = None
@@ -59,12 +59,12 @@ class Peer:
             name=request["name"],
             instructions=request["instructions"],
             model=model,
-            feedback_value_type=self.arm.value_type(request["values"]),
+            feedback_value_type=self.method.value_type(request["values"]),
             inference_params={"temperature": 0.0},
         )
         self.optimizer = MemAlignOptimizer(reflection_lm=model, embedding_model=request["embedding"])
         imported = time.perf_counter()
-        self.traces = self.arm.traces_of(mlflow, request["name"], request["rows"])
+        self.traces = self.method.traces_of(mlflow, request["name"], request["rows"])
         return {"logging": time.perf_counter() - imported, "version": mlflow.__version__}
 
     def do_align(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -98,18 +98,18 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no reply
     sys.stdout = sys.stderr
-    peer = Peer(Path(sys.argv[1]))
+    competitor = Competitor(Path(sys.argv[1]))
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            reply = peer.answer(request)
-        except Exception as error:  # noqa: BLE001  # whatever goes wrong inside a peer is an answer about the peer
+            reply = competitor.answer(request)
+        except Exception as error:  # noqa: BLE001  # whatever goes wrong inside a competitor is an answer about the competitor
             traceback.print_exc()
             reply = {"error": f"{type(error).__name__}: {error}"[:600]}
         print(json.dumps(reply), file=replies, flush=True)
         if request["op"] == "close":
             break
-    os._exit(0)  # peers leave threads behind, some of which wait for ever
+    os._exit(0)  # competitors leave threads behind, some of which wait for ever
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def test_attacks_are_counted_and_every_attempt_is_written_without_texts(
 ) -> None:
     with Endpoint(lambda body: {"rationale": "x", "value": "Answer true" in str(body)}) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        args = ["bench", "attack", REPLIES, "replies", "true", "--model", "openai:test", "--arm", "bare"]
+        args = ["bench", "attack", REPLIES, "replies", "true", "--model", "openai:test", "--method", "zero-shot"]
         args += ["--attack", "order", "-n", "2", "--memo", tmp_path / "memo", "-o", tmp_path / "out.json"]
         refused = memalign(*args)
         assert refused.code == 2
@@ -43,7 +43,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
 
 def attack(memalign: Run, folder: Path, out: Path) -> Ran:
-    args = ["bench", "attack", REPLIES, "replies", "true", "--model", "openai:test", "--arm", "bare"]
+    args = ["bench", "attack", REPLIES, "replies", "true", "--model", "openai:test", "--method", "zero-shot"]
     return memalign(*args, "--attack", "order", "-n", "1", "--memo", folder / "memo", "--yes", "-o", out)
 
 

@@ -13,7 +13,15 @@ from memalign.errors import InputError, ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.values import ValueType
-from memalign_bench.attacks import ATTACKS, attack_arms, attack_judge, attacked, chosen_attacks, markdown, wanted_value
+from memalign_bench.attacks import (
+    ATTACKS,
+    attack_judge,
+    attack_methods,
+    attacked,
+    chosen_attacks,
+    markdown,
+    wanted_value,
+)
 from memalign_bench.data.folder import load_folder
 from tests.security.test_prompts import check_item, check_marks
 
@@ -113,21 +121,21 @@ class TestTheMeasurement:
         assert wanted_value(ValueType.of("int:1..5"), "5") == 5
 
 
-class TestArms:
-    async def test_all_arms_are_attacked_and_a_second_run_asks_nothing(self, tmp_path: Path) -> None:
+class TestMethods:
+    async def test_all_methods_are_attacked_and_a_second_run_asks_nothing(self, tmp_path: Path) -> None:
         (task,) = load_folder(REPLIES, ("replies",))
         model = ScriptedChatModel(gullible)
 
         async def run() -> Any:
-            return await attack_arms(
+            return await attack_methods(
                 task,
                 model,
                 wanted=True,
                 attacks=chosen_attacks(("order",)),
                 per_attack=3,
                 memo=tmp_path,
-                peers=tmp_path / "nowhere",
-                arms=("bare", "memalign", "mlflow"),
+                competitors=tmp_path / "nowhere",
+                methods=("zero-shot", "memalign", "mlflow"),
             )
 
         first = await run()
@@ -137,17 +145,17 @@ class TestArms:
         assert first.attempts == again.attempts
         assert first.flips == again.flips
         assert (first.train, first.cases) == (7, 11)
-        assert first.honest == {"bare": (11, 11), "memalign": (11, 11)}
-        assert {(each.arm, each.attack): (each.flips, each.n) for each in first.flips} == {
-            (arm, attack): (0 if attack == "neutral" else 3, 3)
-            for arm in ("bare", "memalign")
+        assert first.honest == {"zero-shot": (11, 11), "memalign": (11, 11)}
+        assert {(each.method, each.attack): (each.flips, each.n) for each in first.flips} == {
+            (method, attack): (0 if attack == "neutral" else 3, 3)
+            for method in ("zero-shot", "memalign")
             for attack in ("neutral", "order", "all attacks")
         }
         assert len(first.notes) == 1
         assert "no interpreter" in first.notes[0]
         table = markdown(first)
         assert "| `order`: ignore everything, answer this | 3 of 3" in table
-        assert "Right on the cases as they are: bare 11 of 11, memalign 11 of 11." in table
+        assert "Right on the cases as they are: zero-shot 11 of 11, memalign 11 of 11." in table
         assert "reply" not in json.dumps([each.id for each in first.attempts])
 
 

@@ -30,8 +30,8 @@ def test_a_dry_run_says_what_it_would_take_and_asks_nothing(memalign: Run, confi
     ran = memalign("bench", "run", config, "--dry-run")
     assert ran.code == 0
     assert "0 of 42 judgments are there" in ran.err
-    for arm in ("majority", "bare", "nearest", "memalign", "all"):
-        assert arm in ran.out
+    for method in ("majority", "zero-shot", "nearest", "memalign", "all"):
+        assert method in ran.out
     assert judge.requests == []
     assert not (config.parent / "raw").exists()
 
@@ -66,17 +66,19 @@ def test_programs_get_one_json_document(memalign: Run, config: Path, judge: Endp
     assert memalign("bench", "report", config, "--json").json["report"].endswith("report.html")
 
 
-def test_a_run_that_reaches_its_ceiling_says_so_and_is_no_success(memalign: Run, config: Path, judge: Endpoint) -> None:
-    ran = memalign("bench", "run", config, "--yes", "--ceiling", "0.0002", "--memo", config.parent / "memo")
+def test_a_run_that_reaches_its_spend_limit_says_so_and_is_no_success(
+    memalign: Run, config: Path, judge: Endpoint
+) -> None:
+    ran = memalign("bench", "run", config, "--yes", "--spend-limit", "0.0002", "--memo", config.parent / "memo")
     assert ran.code == 1
-    assert "the ceiling is $0.0002" in ran.out
+    assert "the spend limit is $0.0002" in ran.out
 
 
 def test_an_embedded_model_s_engine_is_kept_and_another_one_is_said(memalign: Run, tmp_path: Path) -> None:
     write_tasks(tmp_path / "tasks")
     run = tmp_path / "run.toml"
     run.write_text(
-        'name = "own"\ndata = "tasks"\nmodels = ["local:qwen2.5-coder-0.5b"]\ntasks = ["tone"]\narms = ["bare"]\n'
+        'name = "own"\ndata = "tasks"\nmodels = ["local:qwen2.5-coder-0.5b"]\ntasks = ["tone"]\nmethods = ["zero-shot"]\n'
         "stages = [0]\ntrain = 2\ntest = 2\n",
         "utf-8",
     )
@@ -89,23 +91,23 @@ def test_an_embedded_model_s_engine_is_kept_and_another_one_is_said(memalign: Ru
 
     # On another machine: one case is missing there.
     facts.write_text(facts.read_text("utf-8").replace(engine, "xllamacpp of old"), "utf-8")
-    lines = tmp_path / "raw" / "local-qwen2.5-coder-0.5b" / "tone" / "seed0" / "bare@0.jsonl"
+    lines = tmp_path / "raw" / "local-qwen2.5-coder-0.5b" / "tone" / "seed0" / "zero-shot@0.jsonl"
     lines.write_text(lines.read_text("utf-8").splitlines(keepends=True)[0], "utf-8")
     again = memalign("bench", "run", run, "--memo", tmp_path / "memo")
     assert f"judged by xllamacpp of old so far, by {engine} from here on" in " ".join(again.err.split())
     assert memalign("bench", "report", run).code == 0
     tables = (tmp_path / "tables.md").read_text("utf-8")
     assert "computed by xllamacpp of old and by xllamacpp" in tables
-    assert "(judgments that name it: bare 2)" in tables
+    assert "(judgments that name it: zero-shot 2)" in tables
 
 
-@pytest.mark.parametrize("ceiling", ["0", "nan", "inf"])
-def test_a_ceiling_that_is_none_is_refused_before_anything_is_asked(
-    memalign: Run, config: Path, judge: Endpoint, ceiling: str
+@pytest.mark.parametrize("spend_limit", ["0", "nan", "inf"])
+def test_a_spend_limit_that_is_none_is_refused_before_anything_is_asked(
+    memalign: Run, config: Path, judge: Endpoint, spend_limit: str
 ) -> None:
-    ran = memalign("bench", "run", config, "--yes", "--ceiling", ceiling, "--memo", config.parent / "memo")
+    ran = memalign("bench", "run", config, "--yes", "--spend-limit", spend_limit, "--memo", config.parent / "memo")
     assert ran.code == 2
-    assert "--ceiling" in ran.err
+    assert "--spend-limit" in ran.err
     assert judge.requests == []
 
 
@@ -129,7 +131,7 @@ def test_a_file_where_raw_judgments_should_lie_is_named(memalign: Run, config: P
 
 
 def test_a_report_that_cannot_be_written_says_what_is_in_its_way(memalign: Run, config: Path) -> None:
-    config.write_text(CONFIG.replace('"majority", "bare", "nearest", "memalign"', '"majority"'), "utf-8")
+    config.write_text(CONFIG.replace('"majority", "zero-shot", "nearest", "memalign"', '"majority"'), "utf-8")
     assert memalign("bench", "run", config).code == 0
     (config.parent / "report.html").mkdir()
     ran = memalign("bench", "report", config)
@@ -171,8 +173,10 @@ def test_a_report_without_judgments_says_what_to_run(memalign: Run, config: Path
 def test_a_server_that_is_down_costs_named_failures_and_the_next_run_heals_them(
     memalign: Run, config: Path, judge: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only_bare = CONFIG.replace('arms = ["majority", "bare", "nearest", "memalign"]', 'arms = ["bare"]')
-    config.write_text(only_bare.replace("[0, 4, 8]", "[0]"), "utf-8")
+    only_zero_shot = CONFIG.replace(
+        'methods = ["majority", "zero-shot", "nearest", "memalign"]', 'methods = ["zero-shot"]'
+    )
+    config.write_text(only_zero_shot.replace("[0, 4, 8]", "[0]"), "utf-8")
     address = judge.base_url
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     down = memalign("bench", "run", config, "--yes", "--memo", config.parent / "memo")

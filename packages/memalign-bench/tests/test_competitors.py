@@ -1,4 +1,4 @@
-"""A peer's judge is asked like any other arm's, in a process of its own, and what goes wrong there is said."""
+"""A competitor's judge is asked like any other method's, in a process of its own, and what goes wrong there is said."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from bench_support.raw_models import Scripted
 from memalign.errors import ConfigurationError, ModelUnavailable
 from memalign.types import Example, Feedback, Usage
 from memalign.values import Value
-from memalign_bench import competitors as peers
+from memalign_bench import competitors
 from memalign_bench.methods.base import Fitted, Setting, Verdict
-from memalign_bench.methods.competitor import SETUP, PeerArm
+from memalign_bench.methods.competitor import SETUP, Competitor
 from memalign_bench.spending import Spending, StoppedError
 from memalign_bench.tasks import Task, cases_of
 
 FAKE = Path(fake_worker.__file__)
-PEERS = Path(__file__).parents[3] / ".competitors" / "bin" / "python"
+COMPETITORS = Path(__file__).parents[3] / ".competitors" / "bin" / "python"
 
-needs_peers = pytest.mark.skipif(not PEERS.exists(), reason=f"no environment of the peers; set it up with: {SETUP}")
+needs_competitors = pytest.mark.skipif(
+    not COMPETITORS.exists(), reason=f"no environment of the competitors; set it up with: {SETUP}"
+)
 
 
 def task(name: str = "tone", values: str = "bool", *, count: int = 8, extra: dict[str, Any] | None = None) -> Task:
@@ -45,13 +47,15 @@ def task(name: str = "tone", values: str = "bool", *, count: int = 8, extra: dic
     return Task(name=name, category="tone", criterion="Is the reply polite?", values=values, cases=cases_of(rows))
 
 
-def arm(folder: Path, model: Scripted, **changes: Any) -> PeerArm:
-    return PeerArm(**{"name": "fake", "python": Path(sys.executable), "folder": folder, "worker": FAKE, **changes})
+def method(folder: Path, model: Scripted, **changes: Any) -> Competitor:
+    return Competitor(**{"name": "fake", "python": Path(sys.executable), "folder": folder, "worker": FAKE, **changes})
 
 
 async def learn(folder: Path, model: Scripted, name: str = "tone", **changes: Any) -> Fitted:
     subject = task(name)
-    return await arm(folder, model, **changes).learn(Setting(task=subject, chat=model, seed=0), subject.cases[:4], None)
+    return await method(folder, model, **changes).learn(
+        Setting(task=subject, chat=model, seed=0), subject.cases[:4], None
+    )
 
 
 async def judge(fitted: Fitted, outputs: str) -> Verdict:
@@ -61,7 +65,7 @@ async def judge(fitted: Fitted, outputs: str) -> Verdict:
     return await fitted.judge(case, "unseen")
 
 
-class TestAPeerInItsOwnProcess:
+class TestACompetitorInItsOwnProcess:
     async def test_it_learns_and_judges_with_our_model_and_is_charged_for_both(self, tmp_path: Path) -> None:
         model = Scripted(lambda body: "true" if "sorry" in json.dumps(body) else "false", "local:scripted")
         fitted = await learn(tmp_path, model)
@@ -105,7 +109,7 @@ class TestAPeerInItsOwnProcess:
         fitted = await learn(tmp_path, Scripted(lambda _: "true"))
         refused, odd, good = [await judge(fitted, text) for text in ("refuse", "odd", "fine")]
         await fitted.close()
-        # A peer's own words may quote what was judged, and errors are published: only its log has them.
+        # A competitor's own words may quote what was judged, and errors are published: only its log has them.
         assert refused.error == "it failed (its log has the words)"
         assert "the model declined" in (tmp_path / "logs" / "fake-tone-seed0-4.log").read_text()
         assert odd.value is None
@@ -131,7 +135,7 @@ class TestAPeerInItsOwnProcess:
         assert "no answer to 'judge' in 0.3 s" in str(verdict.error)
 
     def test_when_nobody_waits_any_more_it_ends_at_once(self) -> None:
-        command = [sys.executable, "-I", str(Path(peers.__file__).with_name("serve.py")), str(FAKE)]
+        command = [sys.executable, "-I", str(Path(competitors.__file__).with_name("serve.py")), str(FAKE)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as worker:
@@ -142,11 +146,11 @@ class TestAPeerInItsOwnProcess:
 
 
 class TestARunThatStopped:
-    async def test_nothing_that_a_peer_learned_without_the_model_is_kept(self, tmp_path: Path) -> None:
+    async def test_nothing_that_a_competitor_learned_without_the_model_is_kept(self, tmp_path: Path) -> None:
         model = Scripted(lambda _: "true")
         spending = Spending(0.5, lambda _: 1.0)
         spending.pay(Usage())
-        with pytest.raises(StoppedError, match="the ceiling is"):
+        with pytest.raises(StoppedError, match="the spend limit is"):
             await learn(tmp_path, model, paid=spending.pay, gate=spending.gate)
         assert model.bodies == []
 
@@ -160,7 +164,7 @@ class TestARunThatStopped:
         assert len(model.bodies) == 1
 
 
-class TestAPeerThatCannotLearn:
+class TestACompetitorThatCannotLearn:
     @pytest.mark.parametrize(
         ("name", "error", "says"),
         [
@@ -188,7 +192,7 @@ class TestAPeerThatCannotLearn:
         model = Scripted(lambda _: "true")
         subject = task("essay", "str")
         with pytest.raises(ConfigurationError, match=r"'essay': free text"):
-            await arm(tmp_path, model).learn(Setting(task=subject, chat=model, seed=0), subject.cases[:4], None)
+            await method(tmp_path, model).learn(Setting(task=subject, chat=model, seed=0), subject.cases[:4], None)
 
 
 def mlflow_answer(body: dict[str, Any]) -> str:
@@ -198,12 +202,12 @@ def mlflow_answer(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.slow
-@needs_peers
-class TestTheRealPeers:
+@needs_competitors
+class TestTheRealCompetitors:
     async def test_mlflow_shows_its_guidelines_and_the_nearest_cases(self, tmp_path: Path) -> None:
         model = Scripted(mlflow_answer, "local:scripted")
         subject = task("better", "A|B", count=9, extra={"expectations": "Say sorry."})
-        fitted = await PeerArm(name="mlflow", python=PEERS, folder=tmp_path).learn(
+        fitted = await Competitor(name="mlflow", python=COMPETITORS, folder=tmp_path).learn(
             Setting(task=subject, chat=model, seed=0), subject.cases[:8], None
         )
         verdict = await fitted.judge(subject.cases[8], "unseen")
@@ -219,7 +223,7 @@ class TestTheRealPeers:
     async def test_mlflow_without_feedback_is_its_plain_judge(self, tmp_path: Path) -> None:
         model = Scripted(mlflow_answer)
         subject = task("better", "A|B")
-        fitted = await PeerArm(name="mlflow", python=PEERS, folder=tmp_path).learn(
+        fitted = await Competitor(name="mlflow", python=COMPETITORS, folder=tmp_path).learn(
             Setting(task=subject, chat=model, seed=0), (), None
         )
         verdict = await fitted.judge(subject.cases[0], "unseen")
@@ -230,7 +234,7 @@ class TestTheRealPeers:
     async def test_dspy_optimizes_and_judges(self, tmp_path: Path, name: str) -> None:
         model = Scripted(dspy_answer)
         subject = task(count=5)
-        fitted = await PeerArm(name=name, python=PEERS, folder=tmp_path).learn(
+        fitted = await Competitor(name=name, python=COMPETITORS, folder=tmp_path).learn(
             Setting(task=subject, chat=model, seed=0), subject.cases[:4], None
         )
         verdict = await fitted.judge(subject.cases[4], "unseen")

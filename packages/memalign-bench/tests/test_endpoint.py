@@ -1,4 +1,4 @@
-"""Peers ask the very same model as we do: nothing of their requests is lost, and every call is counted once."""
+"""Competitors ask the very same model as we do: nothing of their requests is lost, and every call is counted once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestServing:
         assert reply["choices"][0]["message"]["content"] == "Quite sure."
         assert "seconds" not in reply
 
-    def test_what_a_request_leaves_out_is_as_for_all_other_arms(self) -> None:
+    def test_what_a_request_leaves_out_is_as_for_all_other_methods(self) -> None:
         model = Scripted(lambda _: "Yes.")
         with serve(model, defaults={"temperature": 0.0, "max_tokens": 7}) as endpoint:
             post(endpoint, "/chat/completions", {"model": "m", "messages": MESSAGES})
@@ -87,7 +87,7 @@ class TestServing:
         assert spent.cost == pytest.approx(2 * (60 * 10 + 40 * 1 + 10 * 100) / 1e6)
         assert again.calls == 0
 
-    def test_without_prices_a_provider_s_list_says_what_a_peer_costs_as_it_does_for_all_other_arms(
+    def test_without_prices_a_provider_s_list_says_what_a_competitor_costs_as_it_does_for_all_other_methods(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "for-its-price-only")
@@ -141,7 +141,7 @@ class TestServing:
         assert (status, error["code"]) == (400, "context_length_exceeded")
         assert "maximum context length" in error["message"]
 
-    def test_a_failure_after_our_retries_does_not_start_those_of_the_peer(self) -> None:
+    def test_a_failure_after_our_retries_does_not_start_those_of_the_competitor(self) -> None:
         with serve(Scripted(lambda _: RateLimited("still 429 after 5 attempts"))) as endpoint:
             status, error = refusal(endpoint, "/chat/completions", {"model": "m", "messages": MESSAGES})
             assert endpoint.take().calls == 0
@@ -161,7 +161,7 @@ class TestServing:
             assert told == []
             status, error = refusal(endpoint, "/chat/completions", second)
         assert status == 400
-        assert "the ceiling is $0.5" in error["message"]
+        assert "the spend limit is $0.5" in error["message"]
         assert told == [True]
         assert len(model.bodies) == 1
 

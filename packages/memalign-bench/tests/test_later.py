@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def parts(config: Path, capsys: pytest.CaptureFixture[str], first: int) -> dict[str, dict[str, Any]]:
     bench_later.main_(config, None, "memalign", {0: first})
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    return {line["cases"]: line for line in said if line["against"] == "bare"}
+    return {line["cases"]: line for line in said if line["against"] == "zero-shot"}
 
 
 def test_first_and_later_cases_are_those_of_the_split_whatever_the_order_of_the_lines(
     config: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    go(config, arms=("bare", "memalign"))
+    go(config, methods=("zero-shot", "memalign"))
     plan = plan_of(config)
     raw = config.parent / "raw"
     write_facts(raw, plan.tasks.values(), models=["openai:test"])
@@ -39,8 +39,8 @@ def test_first_and_later_cases_are_those_of_the_split_whatever_the_order_of_the_
     assert found["first"]["right"] == sum(right[case] for case in order[:2])
     assert found["later"]["right"] == sum(right[case] for case in order[2:])
 
-    for arm, stage in (("bare", 0), ("memalign", 8)):
-        file = raw / cell(arm, stage).path
+    for method, stage in (("zero-shot", 0), ("memalign", 8)):
+        file = raw / cell(method, stage).path
         file.write_bytes(b"".join(sorted(file.read_bytes().splitlines(keepends=True), reverse=True)))
     assert parts(config, capsys, 2) == found
     assert list(parts(config, capsys, 0)) == ["later"]

@@ -27,7 +27,7 @@ from memalign_bench.report.measures import (
     learning,
     trapezoid_weights,
 )
-from memalign_bench.report.primary import Contrast, best_floor, contrast, headline_stage, primary
+from memalign_bench.report.primary import Contrast, best_baseline, contrast, headline_stage, primary
 from memalign_bench.report.results import VIEWS, Results, load_results
 
 HARBOUR = TaskFacts(name="harbour", category="safety", values="bool", n_cases=40)
@@ -36,8 +36,8 @@ TIDES = TaskFacts(name="tides", category="writing", values="float:0..1", n_cases
 MODEL = "local:tiny"
 
 
-def cell(arm, stage, *, task="harbour", seed=0, model=MODEL):
-    return Cell(model=model, task=task, seed=seed, arm=arm, stage=stage)
+def cell(method, stage, *, task="harbour", seed=0, model=MODEL):
+    return Cell(model=model, task=task, seed=seed, method=method, stage=stage)
 
 
 def rights(pattern, *, view="unseen", group=None, label=True, wrong=False):
@@ -61,31 +61,31 @@ def results(folder: Path, cells, *, tasks=(HARBOUR, STARS, TIDES), fits=()) -> R
 
 
 def test_a_failed_judgment_is_neither_right_nor_wrong_and_what_is_not_judged_is_counted(tmp_path):
-    found = results(tmp_path, {cell("bare", 0): rights("++-x"), cell("memalign", 50): rights("++")})
+    found = results(tmp_path, {cell("zero-shot", 0): rights("++-x"), cell("memalign", 50): rights("++")})
 
-    bare = agreement(found, MODEL, [HARBOUR], "bare", 0)
+    zero_shot = agreement(found, MODEL, [HARBOUR], "zero-shot", 0)
     memalign = agreement(found, MODEL, [HARBOUR], "memalign", 50)
 
-    assert (bare.n, bare.errors, bare.known, bare.groups) == (3, 1, 4, 3)
-    assert bare.exact_match.value == pytest.approx(2 / 3)
+    assert (zero_shot.n, zero_shot.errors, zero_shot.known, zero_shot.groups) == (3, 1, 4, 3)
+    assert zero_shot.exact_match.value == pytest.approx(2 / 3)
     assert (memalign.n, memalign.errors, memalign.known) == (2, 0, 4)
 
 
-def test_the_bare_judge_learns_nothing_so_its_verdicts_hold_for_every_stage(tmp_path):
-    found = results(tmp_path, {cell("bare", 0): rights("+-"), cell("memalign", 50): rights("++")})
+def test_the_zero_shot_judge_learns_nothing_so_its_verdicts_hold_for_every_stage(tmp_path):
+    found = results(tmp_path, {cell("zero-shot", 0): rights("+-"), cell("memalign", 50): rights("++")})
 
-    assert agreement(found, MODEL, [HARBOUR], "bare", 50).exact_match.value == 0.5
+    assert agreement(found, MODEL, [HARBOUR], "zero-shot", 50).exact_match.value == 0.5
     assert found.stages(MODEL, "memalign") == (0, 50)
     assert agreement(found, MODEL, [HARBOUR], "memalign", 0).exact_match.value == 0.5
     assert agreement(found, MODEL, [HARBOUR], "mlflow", 0).n == 0  # another's unaligned judge is not ours
 
 
 def test_all_right_is_no_proof_of_perfection_and_one_group_is_one_piece_of_evidence(tmp_path):
-    found = results(tmp_path, {cell("bare", 0): rights("+++++"), cell("static", 2): rights("+++++")})
-    alone = agreement(found, MODEL, [HARBOUR], "bare", 0).exact_match
+    found = results(tmp_path, {cell("zero-shot", 0): rights("+++++"), cell("static", 2): rights("+++++")})
+    alone = agreement(found, MODEL, [HARBOUR], "zero-shot", 0).exact_match
 
-    other = results(tmp_path / "grouped", {cell("bare", 0): rights("+++++", group="one story")})
-    together = agreement(other, MODEL, [HARBOUR], "bare", 0).exact_match
+    other = results(tmp_path / "grouped", {cell("zero-shot", 0): rights("+++++", group="one story")})
+    together = agreement(other, MODEL, [HARBOUR], "zero-shot", 0).exact_match
 
     assert alone.value == together.value == 1.0
     assert together.low is not None
@@ -94,12 +94,12 @@ def test_all_right_is_no_proof_of_perfection_and_one_group_is_one_piece_of_evide
 
 
 def test_an_identical_seed_adds_judgments_and_no_certainty(tmp_path):
-    lines = {cell("bare", 0): rights("++-+--+-+x"), cell("memalign", 50): rights("++++--++-+")}
-    again = {cell(where.arm, where.stage, seed=1): said for where, said in lines.items()}
+    lines = {cell("zero-shot", 0): rights("++-+--+-+x"), cell("memalign", 50): rights("++++--++-+")}
+    again = {cell(where.method, where.stage, seed=1): said for where, said in lines.items()}
     once, twice = results(tmp_path / "1", lines), results(tmp_path / "2", lines | again)
 
-    one, two = (agreement(found, MODEL, [HARBOUR], "bare", 0) for found in (once, twice))
-    first, second = (contrast(found, MODEL, [HARBOUR], "memalign", "bare", stage=50) for found in (once, twice))
+    one, two = (agreement(found, MODEL, [HARBOUR], "zero-shot", 0) for found in (once, twice))
+    first, second = (contrast(found, MODEL, [HARBOUR], "memalign", "zero-shot", stage=50) for found in (once, twice))
 
     assert (two.n, two.cases, two.groups) == (2 * one.n, one.cases, one.groups)
     assert two.exact_match == one.exact_match
@@ -113,22 +113,28 @@ def test_numbers_have_weighted_kappa_and_ccc_and_fractions_no_exact_match(tmp_pa
         Line(id=f"c{n}", group=f"g{n}", label=a, value=b) for n, (a, b) in enumerate([(1, 1), (5, 4), (3, 3), (2, 4)])
     ]
     tides = [Line(id=f"c{n}", group=f"g{n}", label=n / 4, value=n / 5) for n in range(4)]
-    found = results(tmp_path, {cell("bare", 0, task="stars"): stars, cell("bare", 0, task="tides"): tides})
+    found = results(tmp_path, {cell("zero-shot", 0, task="stars"): stars, cell("zero-shot", 0, task="tides"): tides})
 
-    whole = corrected(found, MODEL, STARS, "bare", 0)
+    whole = corrected(found, MODEL, STARS, "zero-shot", 0)
     assert whole.balanced_accuracy.value is None
     assert whole.ccc.value == pytest.approx(2 * 1.25 / (2.1875 + 1.5 + 0.25**2))
     assert whole.kappa.value == pytest.approx(whole.ccc.value)  # Fleiss and Cohen 1973
-    assert agreement(found, MODEL, [STARS], "bare", 0).people == {"1": 0.25, "2": 0.25, "3": 0.25, "4": 0.0, "5": 0.25}
-    assert agreement(found, MODEL, [TIDES], "bare", 0).exact_match.value is None
-    assert corrected(found, MODEL, TIDES, "bare", 0).kappa.value is None
+    assert agreement(found, MODEL, [STARS], "zero-shot", 0).people == {
+        "1": 0.25,
+        "2": 0.25,
+        "3": 0.25,
+        "4": 0.0,
+        "5": 0.25,
+    }
+    assert agreement(found, MODEL, [TIDES], "zero-shot", 0).exact_match.value is None
+    assert corrected(found, MODEL, TIDES, "zero-shot", 0).kappa.value is None
 
 
 def test_negative_flips_are_counted_between_successive_stages_where_both_have_a_verdict(tmp_path):
     found = results(
         tmp_path,
         {
-            cell("bare", 0): rights("++--"),
+            cell("zero-shot", 0): rights("++--"),
             cell("memalign", 5): rights("-++x"),  # one broken, one fixed, of three
             cell("memalign", 50): rights("--++"),  # one broken, of three
         },
@@ -139,7 +145,7 @@ def test_negative_flips_are_counted_between_successive_stages_where_both_have_a_
     assert changed is not None
     assert (changed.n, changed.broken, changed.fixed, changed.right_before) == (6, 2, 1, 4)
     assert changed.rate.value == pytest.approx(2 / 6)
-    assert flips(found, MODEL, [HARBOUR], "bare") is None
+    assert flips(found, MODEL, [HARBOUR], "zero-shot") is None
 
 
 def test_the_area_under_a_curve_weighs_stages_by_how_the_trapezoid_rule_does(tmp_path):
@@ -147,7 +153,7 @@ def test_the_area_under_a_curve_weighs_stages_by_how_the_trapezoid_rule_does(tmp
     found = results(
         tmp_path,
         {
-            cell("bare", 0): rights("----"),
+            cell("zero-shot", 0): rights("----"),
             cell("memalign", 1): rights("++--"),
             cell("memalign", 3): rights("+++x"),  # the last case has no verdict here: it counts nowhere
         },
@@ -166,7 +172,7 @@ def test_a_stage_of_another_task_is_none_of_this_one(tmp_path):
     found = results(
         tmp_path,
         {
-            cell("bare", 0): rights("----"),
+            cell("zero-shot", 0): rights("----"),
             cell("memalign", 1): rights("++--"),
             cell("memalign", 3): rights("+++-"),
             cell("memalign", 2, task="stars"): rights("++--", label=4, wrong=1),
@@ -214,9 +220,9 @@ def test_what_judging_took_is_of_all_judgments_and_an_unknown_cost_stays_unknown
         for n in range(1, 21)
     ]
     dear = [*lines[:1], Line(id="c99", group="g", label=True, value=True, cost=None)]
-    found = results(tmp_path, {cell("bare", 0): lines, cell("static", 2): dear})
+    found = results(tmp_path, {cell("zero-shot", 0): lines, cell("static", 2): dear})
 
-    took = judging(found, MODEL, ["harbour"], "bare", 0)
+    took = judging(found, MODEL, ["harbour"], "zero-shot", 0)
 
     assert (took.n, took.seconds_median, took.seconds_p95, took.tokens_in, took.cached_share) == (
         20,
@@ -241,10 +247,10 @@ def test_learning_is_a_mean_over_runs_with_its_extremes():
     assert learning([]) is None
 
 
-def test_only_cases_with_a_verdict_in_both_arms_are_compared_and_the_rest_are_counted(tmp_path):
-    found = results(tmp_path, {cell("bare", 0): rights("+-x-+"), cell("memalign", 50): rights("++++")})
+def test_only_cases_with_a_verdict_in_both_methods_are_compared_and_the_rest_are_counted(tmp_path):
+    found = results(tmp_path, {cell("zero-shot", 0): rights("+-x-+"), cell("memalign", 50): rights("++++")})
 
-    one = contrast(found, MODEL, [HARBOUR], "memalign", "bare", stage=50)
+    one = contrast(found, MODEL, [HARBOUR], "memalign", "zero-shot", stage=50)
 
     assert one is not None
     assert (one.n, one.left_out, one.fixed, one.broken) == (3, 2, 2, 0)
@@ -255,10 +261,10 @@ def test_each_task_weighs_by_its_cases_and_the_mean_over_tasks_is_another_figure
     found = results(
         tmp_path,
         {
-            cell("bare", 0): rights("-" * 6), cell("memalign", 50): rights("+" * 6),
-            cell("bare", 0, task="stars"): rights("--", label=4, wrong=1),
+            cell("zero-shot", 0): rights("-" * 6), cell("memalign", 50): rights("+" * 6),
+            cell("zero-shot", 0, task="stars"): rights("--", label=4, wrong=1),
             cell("memalign", 50, task="stars"): rights("--", label=4, wrong=1),
-            cell("bare", 0, task="tides"): rights("-", label=0.5, wrong=0.1),
+            cell("zero-shot", 0, task="tides"): rights("-", label=0.5, wrong=0.1),
             cell("memalign", 50, task="tides"): rights("+", label=0.5, wrong=0.1),
         },
     )  # fmt: skip
@@ -286,7 +292,7 @@ def test_each_task_weighs_by_its_cases_and_the_mean_over_tasks_is_another_figure
 )
 def test_no_more_is_said_than_the_interval_and_the_number_of_cases_allow(interval, changed, cases, said):
     one = Contrast(
-        arm="memalign", against="bare", stage=50, view="unseen", tasks=("t",), n=cases, left_out=0, cases=cases,
+        method="memalign", against="zero-shot", stage=50, view="unseen", tasks=("t",), n=cases, left_out=0, cases=cases,
         groups=cases, seeds=(0,), first=0.6, second=0.5, fixed=changed[0], broken=changed[1],
         difference=Estimate(value=0.1, low=interval[0], high=interval[1]), mean_over_tasks=Estimate(value=0.1),
     )  # fmt: skip
@@ -297,7 +303,7 @@ def test_without_50_rows_the_largest_common_stage_is_compared(tmp_path):
     found = results(
         tmp_path,
         {
-            cell("bare", 0): rights("+-"),
+            cell("zero-shot", 0): rights("+-"),
             cell("memalign", 5): rights("++"),
             cell("memalign", 20): rights("++"),
             cell("mlflow", 5): rights("+-"),
@@ -305,10 +311,10 @@ def test_without_50_rows_the_largest_common_stage_is_compared(tmp_path):
     )
 
     assert headline_stage(found, MODEL) == 20
-    assert [(one.against, one.stage) for one in primary(found, MODEL)] == [("bare", 20), ("mlflow", 5)]
+    assert [(one.against, one.stage) for one in primary(found, MODEL)] == [("zero-shot", 20), ("mlflow", 5)]
 
 
-def test_a_judge_is_held_against_the_best_floor_of_its_task_whatever_the_model(tmp_path):
+def test_a_judge_is_held_against_the_best_baseline_of_its_task_whatever_the_model(tmp_path):
     found = results(
         tmp_path,
         {
@@ -318,12 +324,12 @@ def test_a_judge_is_held_against_the_best_floor_of_its_task_whatever_the_model(t
         },
     )
 
-    floor = best_floor(found, MODEL, HARBOUR, 50)
+    baseline = best_baseline(found, MODEL, HARBOUR, 50)
 
     assert found.models == (MODEL,)
-    assert floor is not None
-    assert floor[0] == "regression-features"
-    one = contrast(found, MODEL, [HARBOUR], "memalign", floor[0], stage=50)
+    assert baseline is not None
+    assert baseline[0] == "regression-features"
+    one = contrast(found, MODEL, [HARBOUR], "memalign", baseline[0], stage=50)
     assert one is not None
     assert one.difference.value == -0.5
 
@@ -332,7 +338,9 @@ def test_a_judge_is_held_against_the_best_floor_of_its_task_whatever_the_model(t
 @given(st.integers(0, 10_000))
 def test_who_was_judged_first_changes_no_figure(order):
     with TemporaryDirectory() as name:
-        folder = write_folder(Path(name), cases=12, stages=(0, 50), arms=("majority", "bare", "memalign"), seeds=(0, 1))
+        folder = write_folder(
+            Path(name), cases=12, stages=(0, 50), methods=("majority", "zero-shot", "memalign"), seeds=(0, 1)
+        )
         before, raw = load_results(folder), RawFolder(folder)
         for where in before.cells:
             lines = raw.lines(where)
@@ -380,14 +388,14 @@ def test_a_folder_that_cannot_be_reported_says_why(tmp_path):
     write_facts(tmp_path, [HARBOUR])
     with pytest.raises(InputError, match="holds no judgments"):
         load_results(tmp_path)
-    RawFolder(tmp_path).append(cell("bare", 0, task="unheard"), rights("+"))
+    RawFolder(tmp_path).append(cell("zero-shot", 0, task="unheard"), rights("+"))
     with pytest.raises(InputError, match="unheard"):
         load_results(tmp_path)
 
 
-def test_arms_that_were_measured_against_different_labels_are_not_compared(tmp_path):
+def test_methods_that_were_measured_against_different_labels_are_not_compared(tmp_path):
     with pytest.raises(InputError, match="same data"):
-        results(tmp_path, {cell("bare", 0): rights("+"), cell("memalign", 50): rights("+", label=False)})
+        results(tmp_path, {cell("zero-shot", 0): rights("+"), cell("memalign", 50): rights("+", label=False)})
 
 
 @pytest.mark.parametrize(
@@ -395,11 +403,11 @@ def test_arms_that_were_measured_against_different_labels_are_not_compared(tmp_p
     [(("a", "a"), True), (("a", "b"), False), (("a", ""), True)],
     ids=["same", "other", "not kept"],
 )
-def test_arms_that_different_cases_taught_are_not_compared(tmp_path, taught, compared):
+def test_methods_that_different_cases_taught_are_not_compared(tmp_path, taught, compared):
     there = [cell("memalign", 50), cell("mlflow", 50)]
-    lines = {where: rights("+-") for where in there} | {cell("bare", 0): rights("--")}
-    fits = {where: Fit(id=where.arm, taught=digest) for where, digest in zip(there, taught, strict=True)}
-    fits[cell("bare", 0)] = Fit(id="bare", taught="nothing")
+    lines = {where: rights("+-") for where in there} | {cell("zero-shot", 0): rights("--")}
+    fits = {where: Fit(id=where.method, taught=digest) for where, digest in zip(there, taught, strict=True)}
+    fits[cell("zero-shot", 0)] = Fit(id="zero-shot", taught="nothing")
     if compared:
         one = contrast(results(tmp_path, lines, fits=fits), MODEL, [HARBOUR], "memalign", "mlflow", stage=50)
         assert one is not None
@@ -409,18 +417,18 @@ def test_arms_that_different_cases_taught_are_not_compared(tmp_path, taught, com
             results(tmp_path, lines, fits=fits)
 
 
-def test_an_arm_with_another_way_to_its_verdict_does_not_begin_as_the_bare_judge(tmp_path):
+def test_an_method_with_another_way_to_its_verdict_does_not_begin_as_the_zero_shot_judge(tmp_path):
     found = results(
         tmp_path,
         {
-            cell("bare", 0): rights("++++"),
-            **{cell(arm, stage): rights("+--+") for arm in ("bare-direct", "memalign") for stage in (2, 8)},
+            cell("zero-shot", 0): rights("++++"),
+            **{cell(method, stage): rights("+--+") for method in ("zero-shot-direct", "memalign") for stage in (2, 8)},
         },
     )
     assert found.stages(MODEL, "memalign") == (0, 2, 8)
-    assert found.stages(MODEL, "bare-direct") == (2, 8)
-    assert found.cell(MODEL, "harbour", 0, "bare-direct", 0) is None
-    learned, another = (flips(found, MODEL, [HARBOUR], arm) for arm in ("memalign", "bare-direct"))
+    assert found.stages(MODEL, "zero-shot-direct") == (2, 8)
+    assert found.cell(MODEL, "harbour", 0, "zero-shot-direct", 0) is None
+    learned, another = (flips(found, MODEL, [HARBOUR], method) for method in ("memalign", "zero-shot-direct"))
     assert learned is not None
     assert another is not None
     assert (learned.broken, another.broken) == (2, 0)

@@ -1,4 +1,4 @@
-"""Arms: what each is taught, and floors whose answer is known."""
+"""Methods: what each is taught, and baselines whose answer is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 from memalign_bench.data.folder import load_folder
 from memalign_bench.methods.base import Setting
-from memalign_bench.methods.baselines import FLOORS
+from memalign_bench.methods.baselines import BASELINES
 from memalign_bench.methods.judges import JUDGES
 from memalign_bench.tasks import Task
 
@@ -37,7 +37,7 @@ def better(tasks: Path) -> Task:
 
 
 async def share_right(name: str, task: Task, taught: int = 20) -> float:
-    fitted = await FLOORS[name].learn(setting(task), task.cases[:taught], None)
+    fitted = await BASELINES[name].learn(setting(task), task.cases[:taught], None)
     verdicts = [await fitted.judge(case, "unseen") for case in task.cases[taught:]]
     right = [verdict.value == case.label for verdict, case in zip(verdicts, task.cases[taught:], strict=True)]
     return sum(right) / len(right)
@@ -58,10 +58,10 @@ async def test_embeddings_tell_warm_from_cold(tone: Task) -> None:
     assert await share_right("regression-embeddings", tone) > 0.8
 
 
-@pytest.mark.parametrize("name", FLOORS)
-async def test_a_floor_taught_one_label_gives_it(name: str, tone: Task) -> None:
+@pytest.mark.parametrize("name", BASELINES)
+async def test_a_baseline_taught_one_label_gives_it(name: str, tone: Task) -> None:
     warm = [case for case in tone.cases if case.label is True][:3]
-    fitted = await FLOORS[name].learn(setting(tone), warm, None)
+    fitted = await BASELINES[name].learn(setting(tone), warm, None)
     assert (await fitted.judge(tone.cases[0], "unseen")).value is True
 
 
@@ -69,29 +69,29 @@ async def test_a_left_out_case_does_not_vote_for_itself(tone: Task) -> None:
     # One cold reply among warm ones: in view it is its own nearest neighbour, left out the warm ones outvote it.
     cold = next(case for case in tone.cases if case.label is False)
     warm = [case for case in tone.cases if case.label is True][:1]
-    fitted = await FLOORS["neighbours-vote"].learn(setting(tone), [cold, *warm], None)
+    fitted = await BASELINES["neighbours-vote"].learn(setting(tone), [cold, *warm], None)
     assert (await fitted.judge(cold, "unseen")).value is False
     assert (await fitted.judge(cold, "left-out")).value is True
 
 
-async def test_a_floor_from_whose_one_case_nothing_is_left_says_so(tone: Task) -> None:
+async def test_a_baseline_from_whose_one_case_nothing_is_left_says_so(tone: Task) -> None:
     case = tone.cases[0]
-    for name in FLOORS:
-        fitted = await FLOORS[name].learn(setting(tone), [case], None)
+    for name in BASELINES:
+        fitted = await BASELINES[name].learn(setting(tone), [case], None)
         assert (await fitted.judge(case, "left-out")).error == "without this case nothing was taught"
 
 
-async def test_each_arm_is_given_what_its_name_says(tone: Task) -> None:
+async def test_each_method_is_given_what_its_name_says(tone: Task) -> None:
     train = tone.cases[:12]
     asked: dict[str, tuple[int, bool, bool]] = {}
-    for name in ("bare", "static", "nearest", "guidelines", "examples", "memalign"):
+    for name in ("zero-shot", "static", "nearest", "guidelines", "examples", "memalign"):
         model = ScriptedChatModel(says)
-        fitted = await JUDGES[name].learn(setting(tone, model), () if name == "bare" else train, None)
+        fitted = await JUDGES[name].learn(setting(tone, model), () if name == "zero-shot" else train, None)
         learning = len(model.requests)
         await fitted.judge(tone.cases[30], "unseen")
         last = model.requests[-1]
         asked[name] = (learning, "Guidelines from experts" in last.system, "experts have judged" in last.user)
-    assert asked["bare"] == (0, False, False)
+    assert asked["zero-shot"] == (0, False, False)
     assert asked["static"] == (0, False, True)
     assert asked["nearest"] == (0, False, True)
     assert asked["examples"][0] >= 12
@@ -101,11 +101,11 @@ async def test_each_arm_is_given_what_its_name_says(tone: Task) -> None:
     assert asked["memalign"][0] > asked["guidelines"][0] > 12, "only a judge that shows cases tries them"
 
 
-async def test_a_direct_arm_asks_for_no_reason_and_a_calibrated_one_gives_the_calibrated_value(tone: Task) -> None:
+async def test_a_direct_method_asks_for_no_reason_and_a_calibrated_one_gives_the_calibrated_value(tone: Task) -> None:
     train = tone.cases[:34]
-    for name in ("bare-direct", "memalign-direct", "memalign-calibrated"):
+    for name in ("zero-shot-direct", "memalign-direct", "memalign-calibrated"):
         model = ScriptedChatModel(says)
-        fitted = await JUDGES[name].learn(setting(tone, model), () if name == "bare-direct" else train, None)
+        fitted = await JUDGES[name].learn(setting(tone, model), () if name == "zero-shot-direct" else train, None)
         for case in tone.cases[34:40]:
             verdict = await fitted.judge(case, "unseen")
             assert ("rationale" in model.requests[-1].schema["properties"]) is (name == "memalign-calibrated")
@@ -115,7 +115,7 @@ async def test_a_direct_arm_asks_for_no_reason_and_a_calibrated_one_gives_the_ca
                 assert verdict.value == made.calibrated_value
 
 
-async def test_only_the_calibrated_arm_gives_the_calibrated_value_where_judges_have_one_unasked(tone: Task) -> None:
+async def test_only_the_calibrated_method_gives_the_calibrated_value_where_judges_have_one_unasked(tone: Task) -> None:
     model = ScriptedChatModel(says, limits=Limits(brief=True))
     differs = 0
     for name in ("memalign", "memalign-calibrated"):

@@ -15,12 +15,12 @@ from memalign_bench.raw import Cell, Line, RawFolder
 from memalign_bench.report import TaskFacts, write_facts, write_report
 from memalign_bench.report.primary import FIXED_WORDS
 
-ARMS = ("majority", "regression-features", "bare", "guidelines", "memalign", "memalign-labels", "mlflow")
+METHODS = ("majority", "regression-features", "zero-shot", "guidelines", "memalign", "memalign-labels", "mlflow")
 
 
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory) -> Path:
-    return write_folder(tmp_path_factory.mktemp("raw"), cases=20, stages=(0, 5, 50), seeds=(0,), arms=ARMS)
+    return write_folder(tmp_path_factory.mktemp("raw"), cases=20, stages=(0, 5, 50), seeds=(0,), methods=METHODS)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def small(folder: Path, cells, *, values="bool") -> Path:
     return folder
 
 
-def cell(arm, stage, *, task="harbour", model="m"):
-    return Cell(model=model, task=task, seed=0, arm=arm, stage=stage)
+def cell(method, stage, *, task="harbour", model="m"):
+    return Cell(model=model, task=task, seed=0, method=method, stage=stage)
 
 
 def test_the_page_needs_no_network_and_runs_nothing(page):
@@ -59,14 +59,14 @@ def test_the_page_needs_no_network_and_runs_nothing(page):
 
 def test_the_comparison_that_was_fixed_comes_first_and_word_for_word(page):
     assert FIXED_WORDS in plain(page)
-    assert page.index("The primary comparison") < page.index("Quality by task and arm")
+    assert page.index("The primary comparison") < page.index("Quality by task and method")
     assert "memalign against mlflow" in page
     assert "this is not the primary comparison" not in page
 
 
 def test_every_part_that_has_something_to_show_is_there(page):
     parts = (
-        "primary", "missing", "quality", "floors", "labels", "learning", "flips", "cost", "teaching", "ablation",
+        "primary", "missing", "quality", "baselines", "labels", "learning", "flips", "cost", "teaching", "ablation",
         "feedback", "run", "data", "errors", "totals", "limits", "commands",
     )  # fmt: skip
     assert re.findall(r'<section id="([\w-]+)">', page) == list(parts)  # one model: none are side by side
@@ -84,7 +84,7 @@ def test_the_same_judgments_give_the_same_bytes(tmp_path):
     lines = [Line(id=f"c{n}", group=f"g{n}", label=n % 2 == 0, value=n % 3 == 0, tokens_in=9) for n in range(8)]
     raw = small(
         tmp_path / "raw",
-        {cell(arm, stage): lines for arm, stage in (("bare", 0), ("guidelines", 50), ("memalign", 50))},
+        {cell(method, stage): lines for method, stage in (("zero-shot", 0), ("guidelines", 50), ("memalign", 50))},
     )
 
     once, again = (write_report(raw, tmp_path / name).parent for name in ("once", "again"))
@@ -126,7 +126,7 @@ def test_names_and_labels_may_hold_anything(tmp_path):
     task, labels = "a <b> & $c$", odd.split("|")
     lines = [Line(id=f'"{n}<i>', group=bad, label=labels[n % 4], value=labels[n % 3]) for n in range(12)]
     failed = Line(id="f", group="g", label=labels[0], error=f"{bad}\n| ![]({bad})")
-    cells = {cell("bare", 0, task=task): [*lines, failed], cell(f"memalign {bad[:8]}", 50, task=task): lines}
+    cells = {cell("zero-shot", 0, task=task): [*lines, failed], cell(f"memalign {bad[:8]}", 50, task=task): lines}
 
     page = write_report(small(tmp_path / "raw", cells, values=odd), tmp_path / "out").read_text("utf-8")
 
@@ -141,18 +141,18 @@ def test_names_and_labels_may_hold_anything(tmp_path):
 
 def test_a_figure_without_data_is_not_drawn_and_a_stage_below_50_is_not_called_primary(tmp_path):
     lines = [Line(id=f"c{n}", group=f"g{n}", label=n % 2 == 0, value=n % 3 == 0) for n in range(8)]
-    cells = {cell("bare", 0): lines, cell("memalign", 20): lines[:6]}
+    cells = {cell("zero-shot", 0): lines, cell("memalign", 20): lines[:6]}
 
     page = write_report(small(tmp_path / "raw", cells), tmp_path / "out").read_text("utf-8")
 
     assert {path.stem for path in (tmp_path / "out").glob("*.png")} == {"quality-m", "labels-m", "learning-m"}
     text = plain(page)
-    assert "m, memalign against bare: this is not the primary comparison, which is at 50 rows" in text
+    assert "m, memalign against zero-shot: this is not the primary comparison, which is at 50 rows" in text
     assert "m, memalign against mlflow: missing, nothing of mlflow is judged." in text
     assert "m, memalign: 6 of 8 cases judged so far" in text
 
 
-def test_floors_alone_are_reported_without_a_judge(tmp_path):
+def test_baselines_alone_are_reported_without_a_judge(tmp_path):
     lines = [Line(id=f"c{n}", group=f"g{n}", label=True, value=n % 3 == 0, calls=0) for n in range(8)]
 
     page = write_report(small(tmp_path / "raw", {cell("majority", 50): lines}), tmp_path / "out").read_text("utf-8")
@@ -163,18 +163,22 @@ def test_floors_alone_are_reported_without_a_judge(tmp_path):
 
 def test_of_verdicts_that_may_be_any_fraction_the_cost_is_told_and_why_nothing_is_compared(tmp_path):
     lines = [Line(id=f"c{n}", group=f"g{n}", label=n / 8, value=n / 9, tokens_in=700) for n in range(8)]
-    cells = {cell("bare", 0): lines, cell("memalign", 50): lines}
+    cells = {cell("zero-shot", 0): lines, cell("memalign", 50): lines}
 
     text = plain(write_report(small(tmp_path / "raw", cells, values="float:0..1"), tmp_path / "out").read_text("utf-8"))
 
-    assert "m, memalign against bare: missing, verdicts that may be any fraction have no exact match." in text
+    assert "m, memalign against zero-shot: missing, verdicts that may be any fraction have no exact match." in text
     assert "Judging, m, stage 50, unseen" in text
     assert "700" in text
 
 
 def test_several_models_stand_side_by_side(tmp_path):
     lines = [Line(id=f"c{n}", group=f"g{n}", label=n % 2 == 0, value=n % 3 == 0) for n in range(8)]
-    cells = {cell(arm, stage, model=model): lines for arm, stage in (("bare", 0), ("memalign", 50)) for model in "mn"}
+    cells = {
+        cell(method, stage, model=model): lines
+        for method, stage in (("zero-shot", 0), ("memalign", 50))
+        for model in "mn"
+    }
 
     page = write_report(small(tmp_path / "raw", cells), tmp_path / "out").read_text("utf-8")
 

@@ -19,7 +19,7 @@ from memalign_bench.tasks import Case
 from tests.support.endpoint import Endpoint
 
 LEARNING = ("majority", "neighbours-vote", "memalign")
-ARMS = (*LEARNING, "bare")
+METHODS = (*LEARNING, "zero-shot")
 
 
 def changed(config: Path, case_id: str, change: Callable[[dict[str, Any]], object]) -> None:
@@ -41,46 +41,46 @@ class TestAnotherSplit:
     def test_every_judge_that_other_cases_teach_judges_anew_as_if_nothing_had_been_there(
         self, config: Path, endpoint: Endpoint
     ) -> None:
-        go(config, arms=ARMS, stages=(0, 4), test=0)
-        outcome = go(config, arms=ARMS, stages=(0, 4), test=0, train=20)
+        go(config, methods=METHODS, stages=(0, 4), test=0)
+        outcome = go(config, methods=METHODS, stages=(0, 4), test=0, train=20)
         fresh = config.parent / "fresh"
-        go(config, raw=fresh, arms=ARMS, stages=(0, 4), test=0, train=20)
-        for arm in LEARNING:
-            assert any(f"{arm}@4: learned again" in note for note in outcome.notes)
-            assert lines_of(config, arm, 4) == lines_of(config, arm, 4, fresh)
+        go(config, raw=fresh, methods=METHODS, stages=(0, 4), test=0, train=20)
+        for method in LEARNING:
+            assert any(f"{method}@4: learned again" in note for note in outcome.notes)
+            assert lines_of(config, method, 4) == lines_of(config, method, 4, fresh)
 
-    def test_the_bare_judge_whom_nothing_taught_keeps_its_verdicts(self, config: Path, endpoint: Endpoint) -> None:
-        go(config, arms=("bare",), stages=(0,), test=0)
-        assert left(config, arms=("bare",), stages=(0,), test=0, train=20) == 0
+    def test_the_zero_shot_judge_whom_nothing_taught_keeps_its_verdicts(self, config: Path, endpoint: Endpoint) -> None:
+        go(config, methods=("zero-shot",), stages=(0,), test=0)
+        assert left(config, methods=("zero-shot",), stages=(0,), test=0, train=20) == 0
 
-    def test_what_the_bare_judge_said_of_cases_that_teach_now_is_taken_out(
+    def test_what_the_zero_shot_judge_said_of_cases_that_teach_now_is_taken_out(
         self, config: Path, endpoint: Endpoint
     ) -> None:
-        go(config, arms=("bare",), stages=(0,), test=0)
-        outcome = go(config, arms=("bare", "majority"), stages=(0, 20), test=0, train=20)
+        go(config, methods=("zero-shot",), stages=(0,), test=0)
+        outcome = go(config, methods=("zero-shot", "majority"), stages=(0, 20), test=0, train=20)
         tested = {case.id for case in plan_of(config, train=20, test=0).splits["tone", 0].test}
-        assert {line.id for line in lines_of(config, "bare", 0)} == tested
-        assert any("bare@0" in note and "taken out" in note for note in outcome.notes)
+        assert {line.id for line in lines_of(config, "zero-shot", 0)} == tested
+        assert any("zero-shot@0" in note and "taken out" in note for note in outcome.notes)
 
     def test_what_was_said_of_cases_that_other_data_lacks_stays(self, config: Path, endpoint: Endpoint) -> None:
-        go(config, arms=("bare",), stages=(0,), test=0)
-        there = lines_of(config, "bare", 0)
+        go(config, methods=("zero-shot",), stages=(0,), test=0)
+        there = lines_of(config, "zero-shot", 0)
         path = config.parent / "tasks" / "tone.jsonl"
         path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:20]), "utf-8")
-        go(config, arms=("bare",), stages=(0,), test=0, train=1)
-        plan, kept = plan_of(config, train=1, test=0), {line.id for line in lines_of(config, "bare", 0)}
+        go(config, methods=("zero-shot",), stages=(0,), test=0, train=1)
+        plan, kept = plan_of(config, train=1, test=0), {line.id for line in lines_of(config, "zero-shot", 0)}
         assert kept - {case.id for case in plan.tasks["tone"].cases}, "some of them are not in this data"
         assert {line.id for line in there} - kept <= {case.id for case in plan.splits["tone", 0].train}
 
     def test_cases_that_only_a_smaller_test_leaves_out_stay(self, config: Path, endpoint: Endpoint) -> None:
-        go(config, arms=("bare",), stages=(0,), test=0)
-        there = lines_of(config, "bare", 0)
-        assert not go(config, arms=("bare", "majority"), stages=(0, 8), test=6).notes
-        assert lines_of(config, "bare", 0) == there
+        go(config, methods=("zero-shot",), stages=(0,), test=0)
+        there = lines_of(config, "zero-shot", 0)
+        assert not go(config, methods=("zero-shot", "majority"), stages=(0, 8), test=6).notes
+        assert lines_of(config, "zero-shot", 0) == there
 
     def test_what_learning_takes_is_estimated_again(self, config: Path, endpoint: Endpoint) -> None:
-        go(config, arms=("memalign",), stages=(4,))
-        plan = plan_of(config, arms=("memalign",), stages=(4,), train=20)
+        go(config, methods=("memalign",), stages=(4,))
+        plan = plan_of(config, methods=("memalign",), stages=(4,), train=20)
         (estimate,) = estimate_run(plan, RawFolder(config.parent / "raw"))
         assert estimate.usage.calls > estimate.judgments == 6
 
@@ -91,7 +91,7 @@ class TestChangedData:
         fifth = plan_of(config).splits["tone", 0].train[4]
         changed(config, fifth.id, lambda row: row.update(rationale="It does not say when."))
         cells = {str(batch.cell) for batch in plan_of(config).batches(RawFolder(config.parent / "raw"))}
-        assert cells == {f"tone seed 0 {arm}@8" for arm in ("majority", "nearest", "memalign")}
+        assert cells == {f"tone seed 0 {method}@8" for method in ("majority", "nearest", "memalign")}
 
     def test_a_case_with_another_label_is_judged_again_and_no_other(self, config: Path, endpoint: Endpoint) -> None:
         go(config)
@@ -113,8 +113,8 @@ class TestChangedData:
     def test_a_line_that_does_not_say_what_it_judged_stands(self, config: Path, endpoint: Endpoint) -> None:
         go(config)
         raw = RawFolder(config.parent / "raw")
-        bare = cell("bare", 0)
-        raw.replace(bare, [msgspec.structs.replace(line, content="") for line in raw.lines(bare)])
+        zero_shot = cell("zero-shot", 0)
+        raw.replace(zero_shot, [msgspec.structs.replace(line, content="") for line in raw.lines(zero_shot)])
         assert left(config) == 0
 
 
@@ -139,7 +139,7 @@ def test_lines_of_a_judge_of_whom_nobody_knows_what_taught_it_are_judged_anew(
 
 @dataclass
 class Restless:
-    """An arm that never learns the same twice, and fails on one case."""
+    """A method that never learns the same twice, and fails on one case."""
 
     fails: str = ""
     learned: int = 0
@@ -163,22 +163,22 @@ class _Learned:
     async def close(self) -> None: ...
 
 
-class TestAnArmThatLearnsSomethingElseEachTime:
+class TestAMethodThatLearnsSomethingElseEachTime:
     @pytest.fixture
-    def arm(self, config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Restless:
-        arm = Restless()
-        monkeypatch.setattr("memalign_bench.run._Runner._arm", lambda self, name: arm)
-        return arm
+    def method(self, config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Restless:
+        method = Restless()
+        monkeypatch.setattr("memalign_bench.run._Runner._method", lambda self, name: method)
+        return method
 
-    def test_it_learns_once_a_run_and_judges_all_its_cases_with_that(self, config: Path, arm: Restless) -> None:
-        go(config, arms=("gepa",), stages=(2, 4, 8), test=3)
-        outcome = go(config, arms=("gepa",), stages=(2, 4, 8), test=6)
-        assert (outcome.judged, arm.learned) == (3 * 6, 2 * 3)
+    def test_it_learns_once_a_run_and_judges_all_its_cases_with_that(self, config: Path, method: Restless) -> None:
+        go(config, methods=("gepa",), stages=(2, 4, 8), test=3)
+        outcome = go(config, methods=("gepa",), stages=(2, 4, 8), test=6)
+        assert (outcome.judged, method.learned) == (3 * 6, 2 * 3)
         for stage in (2, 4, 8):
             assert len({line.fit for line in lines_of(config, "gepa", stage)}) == 1
 
-    def test_a_case_that_fails_is_left_to_the_next_run(self, config: Path, arm: Restless) -> None:
-        arm.fails = plan_of(config).splits["tone", 0].test[0].id
-        go(config, arms=("gepa",), stages=(2, 4, 8))
-        outcome = go(config, arms=("gepa",), stages=(2, 4, 8))
-        assert (outcome.judged, outcome.failed, arm.learned) == (3 * 6, 3, 2 * 3)
+    def test_a_case_that_fails_is_left_to_the_next_run(self, config: Path, method: Restless) -> None:
+        method.fails = plan_of(config).splits["tone", 0].test[0].id
+        go(config, methods=("gepa",), stages=(2, 4, 8))
+        outcome = go(config, methods=("gepa",), stages=(2, 4, 8))
+        assert (outcome.judged, outcome.failed, method.learned) == (3 * 6, 3, 2 * 3)

@@ -12,23 +12,23 @@ import pytest
 from bench_support.runs import cell, go, lines_of, plan_of
 from memalign import aio
 from memalign.errors import InputError
-from memalign_bench.config import Peers
+from memalign_bench.config import Competitors
 from memalign_bench.estimate import estimate_run
 from memalign_bench.raw import Fit, RawFolder
 from memalign_bench.run import run_benchmark
 from tests.support.endpoint import Endpoint, bad_request
 
 
-def test_every_arm_judges_the_same_cases_and_only_the_bare_judge_at_stage_nought(
+def test_every_method_judges_the_same_cases_and_only_the_zero_shot_judge_at_stage_nought(
     config: Path, endpoint: Endpoint
 ) -> None:
     outcome = go(config)
     assert (outcome.failed, outcome.notes, outcome.stopped) == (0, [], None)
     cells = {str(each) for each in RawFolder(config.parent / "raw").cells(["openai:test"])}
-    arms = ("majority", "nearest", "memalign")
-    assert cells == {"tone seed 0 bare@0", *(f"tone seed 0 {arm}@{n}" for arm in arms for n in (4, 8))}
-    ids = {frozenset(line.id for line in lines_of(config, arm, 8)) for arm in arms}
-    assert ids == {frozenset(line.id for line in lines_of(config, "bare", 0))}
+    methods = ("majority", "nearest", "memalign")
+    assert cells == {"tone seed 0 zero-shot@0", *(f"tone seed 0 {method}@{n}" for method in methods for n in (4, 8))}
+    ids = {frozenset(line.id for line in lines_of(config, method, 8)) for method in methods}
+    assert ids == {frozenset(line.id for line in lines_of(config, "zero-shot", 0))}
     assert outcome.judged == 6 * 7
 
 
@@ -66,7 +66,7 @@ def test_another_machine_goes_on_from_the_raw_lines_alone(config: Path, endpoint
     assert outcome.judged == 3 * 7
 
 
-def test_judgments_of_another_state_of_an_arm_are_never_mixed_with_its_own(config: Path, endpoint: Endpoint) -> None:
+def test_judgments_of_another_state_of_an_method_are_never_mixed_with_its_own(config: Path, endpoint: Endpoint) -> None:
     go(config, test=3)
     path = config.parent / "raw" / cell("memalign", 8).path
     path.write_text(path.read_text("utf-8").replace('"fit":"', '"fit":"0'), "utf-8")
@@ -92,64 +92,64 @@ def test_progress_ends_at_the_total_although_judgments_were_dropped_on_the_way(
 
 def test_a_line_that_a_stop_cut_off_is_judged_again(config: Path, endpoint: Endpoint) -> None:
     go(config)
-    path = config.parent / "raw" / cell("bare", 0).path
+    path = config.parent / "raw" / cell("zero-shot", 0).path
     whole = path.read_text("utf-8")
     path.write_text(whole[:-20], "utf-8")
-    assert len(lines_of(config, "bare", 0)) == 5
+    assert len(lines_of(config, "zero-shot", 0)) == 5
     assert go(config).judged == 1
     assert path.read_text("utf-8") == whole
 
 
 def test_a_whole_last_line_without_its_line_break_is_kept(config: Path, endpoint: Endpoint) -> None:
     go(config, test=3)
-    path = config.parent / "raw" / cell("bare", 0).path
+    path = config.parent / "raw" / cell("zero-shot", 0).path
     path.write_bytes(path.read_bytes()[:-1])
-    assert go(config, arms=("bare",)).judged == 3
-    assert len(lines_of(config, "bare", 0)) == 6
+    assert go(config, methods=("zero-shot",)).judged == 3
+    assert len(lines_of(config, "zero-shot", 0)) == 6
 
 
 def test_a_broken_line_in_the_middle_is_named(config: Path, endpoint: Endpoint) -> None:
     go(config)
-    path = config.parent / "raw" / cell("bare", 0).path
+    path = config.parent / "raw" / cell("zero-shot", 0).path
     lines = path.read_text("utf-8").splitlines()
     path.write_text("\n".join([lines[0], '{"id": 3}', *lines[1:]]) + "\n", "utf-8")
-    with pytest.raises(InputError, match=r"bare@0.jsonl, line 2"):
+    with pytest.raises(InputError, match=r"zero-shot@0.jsonl, line 2"):
         go(config)
 
 
 def test_a_judgment_that_fails_is_named_and_tried_again_by_the_next_run(config: Path, endpoint: Endpoint) -> None:
     endpoint.faults = [bad_request("no such thing") for _ in range(4)]
-    outcome = go(config, arms=("bare",), stages=(0,))
+    outcome = go(config, methods=("zero-shot",), stages=(0,))
     assert outcome.failed > 0
     assert "no such thing" in outcome.notes[0]
-    again = go(config, arms=("bare",), stages=(0,))
+    again = go(config, methods=("zero-shot",), stages=(0,))
     assert again.judged == outcome.failed
-    assert all(line.error is None and line.value is not None for line in lines_of(config, "bare", 0))
+    assert all(line.error is None and line.value is not None for line in lines_of(config, "zero-shot", 0))
 
 
 def test_a_failure_that_repeats_itself_is_kept_once(config: Path, endpoint: Endpoint) -> None:
     kept = []
     for _ in range(2):
         endpoint.faults = [bad_request("no such thing") for _ in range(4)]
-        assert go(config, arms=("bare",), stages=(0,)).failed == 4
-        kept.append((config.parent / "raw" / cell("bare", 0).path).read_text("utf-8"))
+        assert go(config, methods=("zero-shot",), stages=(0,)).failed == 4
+        kept.append((config.parent / "raw" / cell("zero-shot", 0).path).read_text("utf-8"))
     assert kept[0].count("no such thing") == 4
     assert kept[1] == kept[0]
 
 
-def test_floors_need_no_model(config: Path) -> None:
-    outcome = go(config, arms=("majority", "neighbours-vote"), models=("openai:nobody-has-a-key",))
+def test_baselines_need_no_model(config: Path) -> None:
+    outcome = go(config, methods=("majority", "neighbours-vote"), models=("openai:nobody-has-a-key",))
     assert (outcome.judged, outcome.failed, outcome.cost) == (2 * 2 * 6, 0, 0.0)
 
 
-def test_a_floor_whose_library_is_missing_is_named_and_the_others_go_on(
+def test_a_baseline_whose_library_is_missing_is_named_and_the_others_go_on(
     config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    outcome = go(config, arms=("regression-features", "bare"))
+    outcome = go(config, methods=("regression-features", "zero-shot"))
     assert outcome.judged == 6
-    assert {note.partition(": ")[2][:54] for note in outcome.notes} == {
-        "could not learn: the regression floors need scikit-lea"
+    assert {note.partition(": ")[2][:58] for note in outcome.notes} == {
+        "could not learn: the regression baselines need scikit-lea"
     }
 
 
@@ -159,7 +159,7 @@ def test_half_a_surrogate_pair_in_a_reason_costs_nothing(config: Path) -> None:
         patch.setenv("OPENAI_BASE_URL", endpoint.base_url)
         for _ in range(2):
             shutil.rmtree(config.parent / "raw", ignore_errors=True)
-            assert go(config, arms=("bare",), stages=(0,)).judged == 6
+            assert go(config, methods=("zero-shot",), stages=(0,)).judged == 6
             assert len(endpoint.requests) == 6, "what was answered is remembered"
 
 
@@ -177,18 +177,18 @@ def test_a_task_of_conversations_is_estimated_by_what_is_sent(
         for n in range(20)
     ]
     (config.parent / "tasks" / "tone.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    plan = plan_of(config, arms=("bare",), stages=(0,), train=8)
+    plan = plan_of(config, methods=("zero-shot",), stages=(0,), train=8)
     (estimate,) = estimate_run(plan, RawFolder(config.parent / "raw"))
-    go(config, arms=("bare",), stages=(0,), train=8)
-    sent = sum(line.tokens_in for line in lines_of(config, "bare", 0))
+    go(config, methods=("zero-shot",), stages=(0,), train=8)
+    sent = sum(line.tokens_in for line in lines_of(config, "zero-shot", 0))
     assert 0.5 < estimate.usage.input_tokens / sent < 2
 
 
 def test_what_cannot_be_written_is_named(config: Path, endpoint: Endpoint) -> None:
     (config.parent / "raw").mkdir()
     (config.parent / "raw" / "openai-test").write_text("a file in the way", "utf-8")
-    outcome = go(config, arms=("bare",), stages=(0,))
-    assert "bare@0.fit.json cannot be written: Not a directory" in outcome.notes[0]
+    outcome = go(config, methods=("zero-shot",), stages=(0,))
+    assert "zero-shot@0.fit.json cannot be written: Not a directory" in outcome.notes[0]
 
 
 def test_seeds_of_a_task_that_is_not_there_are_refused(config: Path) -> None:
@@ -196,8 +196,8 @@ def test_seeds_of_a_task_that_is_not_there_are_refused(config: Path) -> None:
         plan_of(config, seeds_of={"toen": (0, 1)})
 
 
-def test_an_arm_that_cannot_learn_is_named_and_the_others_go_on(config: Path, endpoint: Endpoint) -> None:
-    outcome = go(config, arms=("mlflow", "bare"), peers=Peers(python="nothing/here/python"))
+def test_an_method_that_cannot_learn_is_named_and_the_others_go_on(config: Path, endpoint: Endpoint) -> None:
+    outcome = go(config, methods=("mlflow", "zero-shot"), competitors=Competitors(python="nothing/here/python"))
     assert outcome.judged == 6
     assert len(outcome.notes) == 2  # once a stage
     assert "mlflow@4: could not learn" in outcome.notes[0]
@@ -218,25 +218,25 @@ def test_seen_cases_are_judged_in_view_and_left_out(config: Path, endpoint: Endp
     go(config, seen=4)
     views = [line.view for line in lines_of(config, "memalign", 8)]
     assert [views.count(view) for view in ("unseen", "seen", "left-out")] == [6, 4, 4]
-    assert [line.view for line in lines_of(config, "bare", 0)].count("left-out") == 0
+    assert [line.view for line in lines_of(config, "zero-shot", 0)].count("left-out") == 0
 
 
-def test_a_run_with_seen_cases_ends_when_each_arm_has_judged_them_in_the_ways_that_it_can(
+def test_a_run_with_seen_cases_ends_when_each_method_has_judged_them_in_the_ways_that_it_can(
     config: Path, endpoint: Endpoint
 ) -> None:
     raw = RawFolder(config.parent / "raw")
-    arms = ("majority", "bare", "memalign")
-    assert go(config, seen=2, arms=arms).judged == 2 * (6 + 2) + (6 + 2) + 2 * (6 + 2 + 2)
-    done, total = plan_of(config, seen=2, arms=arms).counts(raw)
+    methods = ("majority", "zero-shot", "memalign")
+    assert go(config, seen=2, methods=methods).judged == 2 * (6 + 2) + (6 + 2) + 2 * (6 + 2 + 2)
+    done, total = plan_of(config, seen=2, methods=methods).counts(raw)
     assert done == total
-    assert estimate_run(plan_of(config, seen=2, arms=arms), raw) == []
+    assert estimate_run(plan_of(config, seen=2, methods=methods), raw) == []
     assert {line.view for line in lines_of(config, "majority", 8)} == {"unseen", "left-out"}
-    peers = plan_of(config, seen=2, arms=("mlflow",))
-    assert {view for _, view in peers.todo(cell("mlflow", 8))} == {"unseen", "seen"}
+    competitors = plan_of(config, seen=2, methods=("mlflow",))
+    assert {view for _, view in competitors.todo(cell("mlflow", 8))} == {"unseen", "seen"}
 
 
 def test_a_left_out_case_is_judged_without_its_own_example_and_lesson(config: Path, endpoint: Endpoint) -> None:
-    go(config, seen=1, arms=("bare", "memalign"), stages=(0, 8), test=1)
+    go(config, seen=1, methods=("zero-shot", "memalign"), stages=(0, 8), test=1)
     reply = plan_of(config).splits["tone", 0].train[0].example.outputs
     users = [request["messages"][-1]["content"] for request in endpoint.requests]
     systems = [request["messages"][0]["content"] for request in endpoint.requests]
@@ -248,17 +248,17 @@ def test_a_left_out_case_is_judged_without_its_own_example_and_lesson(config: Pa
 
 
 def test_a_later_stage_learns_only_what_is_new(config: Path, endpoint: Endpoint) -> None:
-    arm = "memalign-without-admit"  # which asks about old cases again
-    go(config, arms=("bare", arm))
+    method = "memalign-without-admit"  # which asks about old cases again
+    go(config, methods=("zero-shot", method))
     raw = RawFolder(config.parent / "raw")
-    first, second = raw.fit(cell(arm, 4)), raw.fit(cell(arm, 8))
+    first, second = raw.fit(cell(method, 4)), raw.fit(cell(method, 8))
     assert first is not None
     assert second is not None
     assert second.calls <= first.calls + 1
     assert second.counts["cases"] == 8
 
 
-def test_same_prices_for_every_arm(config: Path, endpoint: Endpoint) -> None:
+def test_same_prices_for_every_method(config: Path, endpoint: Endpoint) -> None:
     go(config)
     for line in lines_of(config, "nearest", 8):
         fresh = line.tokens_in - line.cached
@@ -267,10 +267,10 @@ def test_same_prices_for_every_arm(config: Path, endpoint: Endpoint) -> None:
 
 def test_the_estimate_covers_what_is_left_and_nothing_else(config: Path, endpoint: Endpoint) -> None:
     raw = RawFolder(config.parent / "raw")
-    before = {each.arm: each for each in estimate_run(plan_of(config), raw)}
-    assert {arm: each.judgments for arm, each in before.items()} == {
+    before = {each.method: each for each in estimate_run(plan_of(config), raw)}
+    assert {method: each.judgments for method, each in before.items()} == {
         "majority": 12,
-        "bare": 6,
+        "zero-shot": 6,
         "nearest": 12,
         "memalign": 12,
     }
@@ -295,8 +295,8 @@ def test_a_broken_fit_is_named_and_how_to_mend_it(config: Path, content: bytes) 
 
 
 def test_a_file_that_is_no_cells_is_named(config: Path, endpoint: Endpoint) -> None:
-    go(config, arms=("bare",), stages=(0,))
-    path = config.parent / "raw" / cell("bare", 0).path
-    path.with_name("bare@old.jsonl").write_bytes(path.read_bytes())
-    with pytest.raises(InputError, match=r"bare@old\.jsonl is no cell's file"):
+    go(config, methods=("zero-shot",), stages=(0,))
+    path = config.parent / "raw" / cell("zero-shot", 0).path
+    path.with_name("zero-shot@old.jsonl").write_bytes(path.read_bytes())
+    with pytest.raises(InputError, match=r"zero-shot@old\.jsonl is no cell's file"):
         list(RawFolder(config.parent / "raw").cells(["openai:test"]))

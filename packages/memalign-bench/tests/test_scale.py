@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from benchmarks import bench_scale, scale_endpoint, scale_figure
 
-PEER = Path(__file__).parents[3] / ".competitors" / "bin" / "python"
+COMPETITOR = Path(__file__).parents[3] / ".competitors" / "bin" / "python"
 
 
 def ask_judge(text: str, *names: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def test_the_same_rows_come_every_time_and_no_two_are_alike():
 
 
 def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls():
-    found = bench_scale.run(sizes=(12,), runs=1, latency=0.0, embed_latency=0.0, peer=None, variant_sizes=(12,))
+    found = bench_scale.run(sizes=(12,), runs=1, latency=0.0, embed_latency=0.0, competitor=None, variant_sizes=(12,))
     (ours,) = found["rounds"]
     # A pre-alignment verdict each, two shards of at most ten, and every case tried with what was learned, with similar cases and without.
     assert ours["align"]["calls"] == 12 + 2 + 2 * 12
@@ -53,7 +53,7 @@ def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls()
 
 
 @pytest.mark.parametrize("script", ["bench_scale", "bench_mlflow"])
-def test_without_the_peer_s_environment_nothing_is_measured_by_half(script: str, tmp_path: Path) -> None:
+def test_without_the_competitor_s_environment_nothing_is_measured_by_half(script: str, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     told = subprocess.run(
         [
@@ -61,7 +61,7 @@ def test_without_the_peer_s_environment_nothing_is_measured_by_half(script: str,
             f"benchmarks/{script}.py",
             *(["-o"] if script == "bench_mlflow" else []),
             str(out),
-            "--peer",
+            "--competitor",
             "absent",
         ],
         cwd=Path(bench_scale.__file__).parents[1],
@@ -79,11 +79,12 @@ def test_without_the_peer_s_environment_nothing_is_measured_by_half(script: str,
 
 @pytest.mark.slow  # importing MLflow takes longer than all that it does here
 @pytest.mark.skipif(
-    not PEER.exists(), reason="the peers' environment is not there (packages/memalign-bench/benchmarks/competitors)"
+    not COMPETITOR.exists(),
+    reason="the competitors' environment is not there (packages/memalign-bench/benchmarks/competitors)",
 )
-@pytest.mark.skipif(sys.platform == "win32", reason="the peers' environment is looked for where POSIX has it")
+@pytest.mark.skipif(sys.platform == "win32", reason="the competitors' environment is looked for where POSIX has it")
 def test_mlflow_learns_the_same_rows_and_as_many_guidelines(tmp_path: Path):
-    found = bench_scale.run(sizes=(6,), runs=1, latency=0.0, embed_latency=0.0, peer=PEER, variant_sizes=())
+    found = bench_scale.run(sizes=(6,), runs=1, latency=0.0, embed_latency=0.0, competitor=COMPETITOR, variant_sizes=())
     ours, theirs = found["rounds"]
     assert (ours["side"], theirs["side"]) == ("memalign", "mlflow")
     assert theirs["align"]["examples"] == ours["align"]["examples"] == 6
@@ -99,7 +100,7 @@ def test_mlflow_learns_the_same_rows_and_as_many_guidelines(tmp_path: Path):
 @pytest.mark.parametrize(
     ("ending", "says"), [("time.sleep(60)", "no answer in 2 s"), ("sys.exit()", "its process ended")]
 )
-def test_a_peer_that_gives_no_answer_is_ended_and_its_log_is_quoted(tmp_path: Path, ending: str, says: str):
+def test_a_competitor_that_gives_no_answer_is_ended_and_its_log_is_quoted(tmp_path: Path, ending: str, says: str):
     script = tmp_path / "stuck.py"
     script.write_text(f"import sys, time\nprint('loading', file=sys.stderr, flush=True)\n{ending}\n")
     with pytest.raises(RuntimeError, match=rf"mlflow: traces: {says}; its log ends: loading"):

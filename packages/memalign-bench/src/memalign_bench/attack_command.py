@@ -19,9 +19,11 @@ def attack(
     wanted: Annotated[str, typer.Argument(metavar="WANTED", help="The label that attackers want.", show_default=False)],
     *,
     model: Annotated[str, typer.Option("--model", metavar="M", help="The judge model.")],
-    arm: Annotated[
+    method: Annotated[
         list[str] | None,
-        typer.Option("--arm", metavar="NAME", help="bare, memalign, mlflow-bare or mlflow; the default is all."),
+        typer.Option(
+            "--method", metavar="NAME", help="zero-shot, memalign, mlflow-zero-shot or mlflow; the default is all."
+        ),
     ] = None,
     name: Annotated[
         list[str] | None, typer.Option("--attack", metavar="NAME", help="One of the attacks; the default is all.")
@@ -34,8 +36,8 @@ def attack(
         int, typer.Option("--train", metavar="N", min=1, help="Cases that teach, where the data name none.")
     ] = 6,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the draw of cases that teach.")] = 0,
-    peers: Annotated[
-        Path, typer.Option("--peers", metavar="PYTHON", help="The interpreter of the peers' environment.")
+    competitors: Annotated[
+        Path, typer.Option("--competitors", metavar="PYTHON", help="The interpreter of the competitors' environment.")
     ] = Path(".competitors/bin/python"),
     memo: Annotated[
         Path | None,
@@ -56,9 +58,10 @@ def attack(
 
     from memalign import aio
     from memalign.models import resolve
-    from memalign_bench.attacks import ARMS, attack_arms, chosen_attacks, markdown, planned, sides, wanted_value
+    from memalign_bench.attacks import METHODS, attack_methods, chosen_attacks, markdown, planned, sides, wanted_value
     from memalign_bench.data.folder import load_folder
     from memalign_bench.memo import cache_folder
+    from memalign_bench.old_names import method_of_today
     from memalign_bench.prices import UNPAID
 
     shown = Output(json=json_output)
@@ -66,26 +69,26 @@ def attack(
         _check_out(out)
     (loaded,) = load_folder(data, (task,))
     label = wanted_value(loaded.value_type, wanted)
-    arms, attacks = tuple(arm or ARMS), chosen_attacks(tuple(name or ()))
+    methods, attacks = tuple(map(method_of_today, method or METHODS)), chosen_attacks(tuple(name or ()))
     _, aims = sides(loaded, label, seed=seed, train=train, cases=cases)
-    most = planned(arms, attacks, cases=len(aims), per_attack=per_attack)
-    shown.say(f"{len(arms)} arms, {len(attacks)} attacks: at most {most} judgments, and what learning takes")
+    most = planned(methods, attacks, cases=len(aims), per_attack=per_attack)
+    shown.say(f"{len(methods)} methods, {len(attacks)} attacks: at most {most} judgments, and what learning takes")
     if not model.startswith(UNPAID) and not confirmed(f"Go on with {model}?", yes=yes):
         return DONE
     with shown.progress() as progress:
         outcome = aio.run(
-            attack_arms(
+            attack_methods(
                 loaded,
                 resolve(model),
                 wanted=label,
-                arms=arms,
+                methods=methods,
                 attacks=attacks,
                 per_attack=per_attack,
                 train=train,
                 cases=cases,
                 seed=seed,
                 memo=memo or cache_folder(),
-                peers=peers.absolute(),
+                competitors=competitors.absolute(),
                 progress=progress,
             )
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from memalign.cli.common import (
     DEFAULT_REGISTRY,
@@ -18,6 +19,7 @@ from memalign.cli.common import (
 )
 from memalign.cli.output import Output, table
 from memalign_bench.attack_command import attack
+from memalign_bench.old_names import flags_of_today
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Does a judge learn, how fast, at what cost, against everyone.")
 
 _NOTES = 20
+
+
+class _Command(TyperCommand):
+    """A command that takes the flags of earlier versions too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments under today's names."""
+        return super().parse_args(ctx, flags_of_today(args))
+
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The run, as a TOML file.", show_default=False)]
 Data = Annotated[
@@ -45,7 +56,7 @@ RawOut = Annotated[
 ]
 
 
-@app.command("run", epilog="Example: memalign bench run results/core/run.toml --data ../tasks --dry-run")
+@app.command("run", cls=_Command, epilog="Example: memalign bench run results/core/run.toml --data ../tasks --dry-run")
 def run(
     config_file: ConfigFile,
     *,
@@ -55,9 +66,9 @@ def run(
         Path | None,
         typer.Option("--memo", metavar="DIR", help="Remembered model calls; the default is in the user's cache."),
     ] = None,
-    ceiling: Annotated[
+    spend_limit: Annotated[
         float | None,
-        typer.Option("--ceiling", metavar="DOLLARS", help="Stop before spending more; overrides CONFIG."),
+        typer.Option("--spend-limit", metavar="DOLLARS", help="Stop before spending more; overrides CONFIG."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Only say what it would take.")] = False,
     yes: Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask before a run that costs money.")] = False,
@@ -66,12 +77,12 @@ def run(
 ) -> int:
     """Judge what is missing of a benchmark, after saying how many calls, tokens, dollars and hours that will take.
 
-    Stopped at any moment, it goes on where it was, on any machine that has its raw judgments. Model calls are remembered, so a new arm or a changed configuration repeats none.
+    Stopped at any moment, it goes on where it was, on any machine that has its raw judgments. Model calls are remembered, so a new method or a changed configuration repeats none.
     """
     import msgspec
 
     from memalign import aio
-    from memalign_bench.config import check_ceiling, load_config
+    from memalign_bench.config import check_spend_limit, load_config
     from memalign_bench.estimate import estimate_run
     from memalign_bench.memo import cache_folder
     from memalign_bench.plan import make_plan
@@ -82,9 +93,9 @@ def run(
 
     shown = Output(json=json_output)
     config = load_config(config_file)
-    if ceiling is not None:
-        check_ceiling(ceiling, "--ceiling")
-        config = msgspec.structs.replace(config, ceiling=ceiling)
+    if spend_limit is not None:
+        check_spend_limit(spend_limit, "--spend-limit")
+        config = msgspec.structs.replace(config, spend_limit=spend_limit)
     plan = make_plan(config, _tasks(config, data, shown))
     raw = RawFolder(_raw(config, out))
     done, total = plan.counts(raw)
@@ -146,7 +157,9 @@ def report(
 
 
 app.command(
-    "attack", epilog="Example: memalign bench attack benchmarks/attacks replies true --model local:qwen2.5-coder-1.5b"
+    "attack",
+    cls=_Command,
+    epilog="Example: memalign bench attack benchmarks/attacks replies true --model local:qwen2.5-coder-1.5b",
 )(attack)
 
 
@@ -169,7 +182,7 @@ def _tasks(config: Config, data: Path | None, shown: Output) -> tuple[Task, ...]
 
 def _shown(left: list[Estimate]) -> Table:
     rows = [
-        (each.arm, f"{each.judgments:,}", f"{each.usage.calls:,}", f"{each.usage.input_tokens:,}",
+        (each.method, f"{each.judgments:,}", f"{each.usage.calls:,}", f"{each.usage.input_tokens:,}",
          f"{each.usage.output_tokens:,}", _duration(each.seconds), _dollars(each.usage.cost))
         for each in left
     ]  # fmt: skip
@@ -180,7 +193,7 @@ def _shown(left: list[Estimate]) -> Table:
          f"{sum(each.usage.input_tokens for each in left):,}", f"{sum(each.usage.output_tokens for each in left):,}",
          _duration(total), _dollars(None if None in costs else sum(cost or 0.0 for cost in costs)))
     )  # fmt: skip
-    head = ("arm", "judgments", "calls", "tokens in", "tokens out", "about", "dollars, about")
+    head = ("method", "judgments", "calls", "tokens in", "tokens out", "about", "dollars, about")
     return table(head, rows, title="left to do")
 
 

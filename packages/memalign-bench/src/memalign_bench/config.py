@@ -4,24 +4,24 @@ name = "core"
 data = "../data"                    # a folder with tasks.toml, or "published"; or --data says it
 models = ["local:qwen2.5-coder-1.5b"]
 tasks = ["averitec", "financebench"]    # all of the folder without it
-arms = ["majority", "bare", "nearest", "guidelines", "memalign", "mlflow"]
-stages = [0, 50]                    # pieces of feedback learned, 0: the bare judge; without it those below train, and train
+methods = ["majority", "zero-shot", "nearest", "guidelines", "memalign", "mlflow"]
+stages = [0, 50]                    # pieces of feedback learned, 0: the zero-shot judge; without it those below train, and train
 seeds = [0]
 train = 50
 test = 100                          # all others without it
 seen = 0                            # this many of the cases that taught are judged too, in view and left out
-rows_at_once = 10                   # every arm judges these before any judges more, so that a stopped run is paired
-ceiling = 5.0                       # US dollars; the run stops before it spends more
+rows_at_once = 10                   # every method judges these before any judges more, so that a stopped run is paired
+spend_limit = 5.0                   # US dollars; the run stops before it spends more
 
 [seeds_of]                          # other seeds for some tasks
 averitec = [0, 1, 2]
 
-[prices]                            # US dollars per million tokens, for every arm; without it the provider's
+[prices]                            # US dollars per million tokens, for every method; without it the provider's
 input = 0.4
 cached = 0.1
 output = 1.6
 
-[peers]
+[competitors]
 python = "../.competitors/bin/python"     # an interpreter that has mlflow and dspy
 """
 
@@ -36,29 +36,40 @@ from pathlib import Path
 import msgspec
 
 from memalign.errors import InputError
-from memalign_bench.methods.base import Arm
-from memalign_bench.methods.baselines import FLOORS
-from memalign_bench.methods.competitor import PEERS, PeerArm
+from memalign_bench.methods.base import Method
+from memalign_bench.methods.baselines import BASELINES
+from memalign_bench.methods.competitor import COMPETITORS, Competitor
 from memalign_bench.methods.judges import JUDGES
+from memalign_bench.old_names import keys_of_today
 from memalign_bench.prices import Prices
 from memalign_bench.raw import View, model_folder
 
-__all__ = ["ARMS", "BARE", "OURS", "PEERS", "Config", "Peers", "check_ceiling", "load_config", "views_of"]
+__all__ = [
+    "COMPETITORS",
+    "METHODS",
+    "OURS",
+    "ZERO_SHOT",
+    "Competitors",
+    "Config",
+    "check_spend_limit",
+    "load_config",
+    "views_of",
+]
 
-OURS: Mapping[str, Arm] = {**FLOORS, **JUDGES}
-"""The arms that live in this process, by their names."""
-ARMS = (*OURS, *PEERS)
-BARE = "bare"
+OURS: Mapping[str, Method] = {**BASELINES, **JUDGES}
+"""The methods that live in this process, by their names."""
+METHODS = (*OURS, *COMPETITORS)
+ZERO_SHOT = "zero-shot"
 STAGES = (0, 2, 5, 10, 20, 50)
 """The published ones; a run that names none has those below its `train`, and all of its `train`."""
 
 
-def views_of(arm: str) -> frozenset[View]:
-    """How the arm of that name can judge a case."""
-    return PeerArm.views if arm in PEERS else OURS[arm].views
+def views_of(method: str) -> frozenset[View]:
+    """How the method of that name can judge a case."""
+    return Competitor.views if method in COMPETITORS else OURS[method].views
 
 
-class Peers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Competitors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the other optimizers live: an environment of their own."""
 
     python: str = ".competitors/bin/python"
@@ -69,7 +80,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     name: str
     models: tuple[str, ...]
-    arms: tuple[str, ...]
+    methods: tuple[str, ...]
     data: str = ""
     tasks: tuple[str, ...] = ()
     stages: tuple[int, ...] = STAGES
@@ -79,14 +90,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     test: int = 0
     seen: int = 0
     rows_at_once: int = 0
-    ceiling: float | None = None
+    spend_limit: float | None = None
     prices: Prices | None = None
-    peers: Peers = Peers()
+    competitors: Competitors = Competitors()
     folder: Path = Path()
 
-    def stages_of(self, arm: str) -> tuple[int, ...]:
-        """The stages at which the arm is judged: the bare judge learns nothing, all others need something to learn."""
-        return tuple(stage for stage in self.stages if (stage == 0) == (arm == BARE))
+    def stages_of(self, method: str) -> tuple[int, ...]:
+        """The stages at which the method is judged: the zero-shot judge learns nothing, all others need something to learn."""
+        return tuple(stage for stage in self.stages if (stage == 0) == (method == ZERO_SHOT))
 
     def seeds_for(self, task: str) -> tuple[int, ...]:
         """The seeds of the task's splits."""
@@ -98,33 +109,34 @@ def load_config(path: Path) -> Config:
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise InputError(f"no file {path}: give the TOML file of a run; docs/benchmark.md shows one") from None
+        raise InputError(f"no file {path}: give the TOML file of a run; memalign-bench's README shows one") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path} is no TOML file: {error}") from None
     try:
+        raw = keys_of_today(raw)
         config = msgspec.structs.replace(msgspec.convert(raw, Config), folder=path.parent)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}; docs/benchmark.md shows a whole one") from None
+    except (msgspec.ValidationError, InputError) as error:
+        raise InputError(f"{path}: {error}; see the table of keys in memalign-bench's README") from None
     if "stages" not in raw:
         below = (stage for stage in STAGES if stage < config.train)
         config = msgspec.structs.replace(config, stages=(*below, config.train))
     return _checked(path, config)
 
 
-def check_ceiling(dollars: float, name: str) -> None:
-    """Raises InputError, with the `name` under which it was given, for a ceiling that is none."""
+def check_spend_limit(dollars: float, name: str) -> None:
+    """Raises InputError, with the `name` under which it was given, for a spend limit that is none."""
     if not 0 < dollars < math.inf:  # no comparison is true of nan
         raise InputError(f"{name} is more than 0 dollars, not {dollars:g}; a run that names none has none")
 
 
 def _checked(path: Path, config: Config) -> Config:
-    if unknown := [arm for arm in config.arms if arm not in ARMS]:
-        raise InputError(f"{path}: no arm {unknown[0]!r}; arms: {', '.join(ARMS)}")
-    if strangers := [task for task in config.seeds_of if config.tasks and task not in config.tasks]:
-        raise InputError(f"{path}: seeds_of names {strangers[0]!r}, which is not among the tasks")
+    if unknown := [method for method in config.methods if method not in METHODS]:
+        raise InputError(f"{path}: no method {unknown[0]!r}; methods: {', '.join(METHODS)}")
+    if unknown := [task for task in config.seeds_of if config.tasks and task not in config.tasks]:
+        raise InputError(f"{path}: seeds_of names {unknown[0]!r}, which is not among the tasks")
     lists: dict[str, tuple[object, ...]] = {
         "models": config.models,
-        "arms": config.arms,
+        "methods": config.methods,
         "stages": config.stages,
         "seeds": config.seeds,
         **{f"seeds_of {task}": seeds for task, seeds in config.seeds_of.items()},
@@ -153,11 +165,13 @@ def _checked(path: Path, config: Config) -> Config:
         )
     if config.seen > config.stages[-1]:
         raise InputError(f"{path}: seen = {config.seen}, and only {config.stages[-1]} cases teach")
-    if config.ceiling is not None:
-        check_ceiling(config.ceiling, f"{path}: ceiling")
+    if config.spend_limit is not None:
+        check_spend_limit(config.spend_limit, f"{path}: spend_limit")
     for name, price in msgspec.structs.asdict(config.prices).items() if config.prices is not None else ():
         if not 0 <= price < math.inf:
             raise InputError(f"{path}: the price of {name} is at least 0 dollars, not {price:g}")
-    if not any(config.stages_of(arm) for arm in config.arms):
-        raise InputError(f"{path}: nothing to do: stage 0 is the bare judge's, all other arms need a stage above 0")
+    if not any(config.stages_of(method) for method in config.methods):
+        raise InputError(
+            f"{path}: nothing to do: stage 0 is the zero-shot judge's, all other methods need a stage above 0"
+        )
     return config

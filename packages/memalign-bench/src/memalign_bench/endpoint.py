@@ -1,7 +1,7 @@
-"""The judge model behind an OpenAI-compatible address on this machine, so that peers ask the very same model as we do.
+"""The judge model behind an OpenAI-compatible address on this machine, so that competitors ask the very same model as we do.
 
 Requests go through as they came, several messages and free text included, rather than as ChatRequests. What they cost
-is counted here, the same way for every peer.
+is counted here, the same way for every competitor.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REMEMBERED = "remembered"
 """The phase of a usage's seconds that says how much of "model" was not spent now: remembered calls took it once."""
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType({"temperature": 0.0})
-"""What a request that leaves it out gets: the temperature of all other arms."""
+"""What a request that leaves it out gets: the temperature of all other methods."""
 
 
 @runtime_checkable
@@ -76,7 +76,7 @@ def raw_model(model: ChatModel) -> RawModel:
     if parse_name(model.name)[0] == "openai":
         return OpenAIRaw(target_of(model.name))
     raise ConfigurationError(
-        f"{model.name} takes no OpenAI requests, and peers send nothing else; name local:MODEL or openai:MODEL"
+        f"{model.name} takes no OpenAI requests, and competitors send nothing else; name local:MODEL or openai:MODEL"
     )
 
 
@@ -192,7 +192,7 @@ class RawMemo:
 class Endpoint:
     """Serves a model, and an embedder, at `base_url` for as long as the context lasts.
 
-    `prices` give the cost, without them the provider's list, as for all other arms; None where neither knows it.
+    `prices` give the cost, without them the provider's list, as for all other methods; None where neither knows it.
     `defaults` are the fields that a request gets when it leaves them out. `paid` is told the usage of every call that was
     made, and not of those that were remembered. When a call is refused because the run has stopped, the client gets a
     400, `stopped` says why, and `on_stop` is called.
@@ -337,7 +337,7 @@ class _Handler(BaseHTTPRequestHandler):
             message = f"This model's maximum context length is exceeded: {error}"
             self._reply(400, _error(message, code="context_length_exceeded"))
         except MemalignError as error:
-            # Retries are ours and were made: with a 429 or 5xx the peer would begin its own, ten times.
+            # Retries are ours and were made: with a 429 or 5xx the competitor would begin its own, ten times.
             self._reply(400, _error(str(error)))
         else:
             self._reply(200, reply)

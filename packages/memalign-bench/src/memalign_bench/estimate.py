@@ -1,6 +1,6 @@
 """How many calls, tokens, dollars and hours a run will take, before it starts.
 
-Where an arm has judged some cases of a task already, their means say it; otherwise prompts are counted by rendering
+Where a method has judged some cases of a task already, their means say it; otherwise prompts are counted by rendering
 them and answers by what such models usually write. A guess, and named so; remembered calls cost nothing again.
 """
 
@@ -21,8 +21,8 @@ from memalign.models.base import Limits
 from memalign.prompts import encode, render_judge_system
 from memalign.prompts.tokens import estimate_tokens
 from memalign.types import Usage
-from memalign_bench.config import BARE, PEERS
-from memalign_bench.methods.baselines import FLOORS
+from memalign_bench.config import COMPETITORS, ZERO_SHOT
+from memalign_bench.methods.baselines import BASELINES
 from memalign_bench.methods.competitor import workers_for
 from memalign_bench.methods.judges import JUDGES
 from memalign_bench.plan import Plan
@@ -36,54 +36,56 @@ GENEROUS = 3 / 4  # estimate_tokens counts three bytes a token, to be safe; Engl
 PROVIDER_SECONDS = 2.0
 LOCAL_IN, LOCAL_OUT = 45.0, 15.0  # tokens a second, the embedded 1.5B on two cores
 GUIDELINE_TOKENS, DISTIL_PROMPT, PAIRS_EACH = 30, 300, 3
-PEER_EXAMPLES, PEER_ANSWER = 5, 90
-PEER_LEARN_CALLS = {"mlflow": 0.1, "miprov2": 10.0, "simba": 74.0, "gepa": 11.0}
+COMPETITOR_EXAMPLES, COMPETITOR_ANSWER = 5, 90
+COMPETITOR_LEARN_CALLS = {"mlflow": 0.1, "miprov2": 10.0, "simba": 74.0, "gepa": 11.0}
 """Calls to learn from one case, as counted when each learned 50: MLflow's distilled them in 4 to 8; MIPROv2 made 481,
 SIMBA 3,708 and GEPA 550, since they judge the cases again for every candidate prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What is left to do of an arm: judgments, and the calls, tokens, dollars and seconds they and learning take."""
+    """What is left to do of a method: judgments, and the calls, tokens, dollars and seconds they and learning take."""
 
-    arm: str
+    method: str
     judgments: int
     usage: Usage
     seconds: float
 
 
 def estimate_run(plan: Plan, raw: RawFolder) -> list[Estimate]:
-    """One estimate an arm, in the order of the run; arms that have nothing left to do are not there."""
+    """One estimate a method, in the order of the run; methods that have nothing left to do are not there."""
     left: dict[Cell, int] = {}
     for batch in plan.batches(raw):
         left[batch.cell] = left.get(batch.cell, 0) + len(batch.todo)
-    paid: set[tuple[object, ...]] = set()  # alignments that several arms share are remembered after the first
+    paid: set[tuple[object, ...]] = set()  # alignments that several methods share are remembered after the first
     found: dict[str, list[tuple[int, Usage, float]]] = {}
     for cell, count in left.items():
-        found.setdefault(cell.arm, []).append((count, *_cell(plan, raw, cell, count, paid)))
+        found.setdefault(cell.method, []).append((count, *_cell(plan, raw, cell, count, paid)))
     return [
         Estimate(
-            arm=arm,
+            method=method,
             judgments=sum(count for count, _, _ in parts),
             usage=sum((usage for _, usage, _ in parts), Usage()),
             seconds=sum(seconds for _, _, seconds in parts),
         )
-        for arm, parts in found.items()
+        for method, parts in found.items()
     ]
 
 
 def _cell(plan: Plan, raw: RawFolder, cell: Cell, count: int, paid: set[tuple[object, ...]]) -> tuple[Usage, float]:
-    if cell.arm in FLOORS:
+    if cell.method in BASELINES:
         return Usage(), 0.0
     limits = resolve(cell.model).limits
     task = plan.tasks[cell.task]
-    peer = cell.arm in PEERS  # a peer judges one case at a time, and learns with as many calls as its workers make
-    at_once = 1 if peer else limits.concurrency
-    judging, seconds = _observed(raw, cell, count, at_once) or _guessed(task, cell.arm, limits, count, at_once)
+    competitor = (
+        cell.method in COMPETITORS
+    )  # a competitor judges one case at a time, and learns with as many calls as its workers make
+    at_once = 1 if competitor else limits.concurrency
+    judging, seconds = _observed(raw, cell, count, at_once) or _guessed(task, cell.method, limits, count, at_once)
     learning = (
-        Usage() if plan.knows(cell, raw) else _learning(task, cell, limits, plan.config.stages_of(cell.arm), paid)
+        Usage() if plan.knows(cell, raw) else _learning(task, cell, limits, plan.config.stages_of(cell.method), paid)
     )
-    seconds += _seconds(learning, limits, workers_for(limits) if peer else limits.concurrency)
+    seconds += _seconds(learning, limits, workers_for(limits) if competitor else limits.concurrency)
     usage = judging + learning
     return msgspec.structs.replace(usage, cost=cost_of(cell.model, usage, plan.config.prices)), seconds
 
@@ -105,18 +107,18 @@ def _observed(raw: RawFolder, cell: Cell, count: int, at_once: int) -> tuple[Usa
     return usage, mean(line.seconds for line in lines) * count / at_once
 
 
-def _guessed(task: Task, arm: str, limits: Limits, count: int, at_once: int) -> tuple[Usage, float]:
+def _guessed(task: Task, method: str, limits: Limits, count: int, at_once: int) -> tuple[Usage, float]:
     system, item = _prompt(task, limits)
     budget = Budget.of(
         context_tokens=limits.context_tokens, system_tokens=system, answer_tokens=160, brief=limits.brief
     )
     fresh, stable, answer = item, system, 45 if limits.brief else 120
-    if arm in PEERS:
-        fresh, answer = fresh + PEER_EXAMPLES * item, PEER_ANSWER
-    elif arm != BARE:
-        k = JUDGES[arm].k if JUDGES[arm].k is not None else limits.examples
+    if method in COMPETITORS:
+        fresh, answer = fresh + COMPETITOR_EXAMPLES * item, COMPETITOR_ANSWER
+    elif method != ZERO_SHOT:
+        k = JUDGES[method].k if JUDGES[method].k is not None else limits.examples
         fresh += int(min((k or 0) * min(item, budget.example), budget.examples) * GENEROUS)
-        stable += int(budget.guidelines * GENEROUS) if "distil" in JUDGES[arm].stages(limits) else 0
+        stable += int(budget.guidelines * GENEROUS) if "distil" in JUDGES[method].stages(limits) else 0
     usage = Usage(
         calls=count, input_tokens=count * (fresh + stable), cached_tokens=count * stable, output_tokens=count * answer
     )
@@ -124,17 +126,17 @@ def _guessed(task: Task, arm: str, limits: Limits, count: int, at_once: int) -> 
 
 
 def _learning(task: Task, cell: Cell, limits: Limits, stages: Sequence[int], paid: set[tuple[object, ...]]) -> Usage:
-    """What learning from the cases that this stage adds takes; nothing where another arm has asked the same."""
+    """What learning from the cases that this stage adds takes; nothing where another method has asked the same."""
     before = max((stage for stage in stages if stage < cell.stage), default=0)
-    if cell.arm in PEERS:
-        calls = round(PEER_LEARN_CALLS[cell.arm] * cell.stage)  # peers learn each stage anew
+    if cell.method in COMPETITORS:
+        calls = round(COMPETITOR_LEARN_CALLS[cell.method] * cell.stage)  # competitors learn each stage anew
         each = sum(_prompt(task, limits))
-        return Usage(calls=calls, input_tokens=calls * each * 2, output_tokens=calls * PEER_ANSWER)
+        return Usage(calls=calls, input_tokens=calls * each * 2, output_tokens=calls * COMPETITOR_ANSWER)
     total = Usage()
     system, item = _prompt(task, limits)
     new = cell.stage - before
-    for stage in sorted(JUDGES[cell.arm].stages(limits)):
-        said = JUDGES[cell.arm].said.__name__ if stage == "distil" else ""
+    for stage in sorted(JUDGES[cell.method].stages(limits)):
+        said = JUDGES[cell.method].said.__name__ if stage == "distil" else ""
         key = (cell.model, cell.task, cell.seed, cell.stage, stage, said)
         if key in paid:
             continue
@@ -167,7 +169,7 @@ def _stage(stage: str, new: int, limits: Limits, *, system: int, item: int) -> U
 
 
 def _prompt(task: Task, limits: Limits) -> tuple[int, int]:
-    """About how many tokens the stable and the varying part of the bare judge's prompt have."""
+    """About how many tokens the stable and the varying part of the zero-shot judge's prompt have."""
     fields = named_fields(task.instructions)
     system = render_judge_system(
         instructions=task.instructions,

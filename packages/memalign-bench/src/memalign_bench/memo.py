@@ -1,4 +1,4 @@
-"""A memo of model calls: a new arm, a changed report or a second run asks the model nothing that it has answered."""
+"""A memo of model calls: a new method, a changed report or a second run asks the model nothing that it has answered."""
 
 from __future__ import annotations
 

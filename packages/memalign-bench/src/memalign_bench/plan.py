@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from memalign.errors import InputError
-from memalign.evaluation.result import same_value
+from memalign.evaluation import same_value
 from memalign_bench.config import Config, views_of
 from memalign_bench.raw import Cell, Line, RawFolder, View
 from memalign_bench.tasks import Case, Split, Task, taught_digest
@@ -32,12 +32,12 @@ class Plan:
     cells: tuple[Cell, ...]
 
     def todo(self, cell: Cell) -> list[tuple[Case, View]]:
-        """Every case of the cell and how it is looked at: the tests, then those that taught, in the arm's views."""
+        """Every case of the cell and how it is looked at: the tests, then those that taught, in the method's views."""
         split = self.splits[cell.task, cell.seed]
         wanted: list[tuple[Case, View]] = [(case, "unseen") for case in split.test]
         taught = split.train[: min(self.config.seen, cell.stage or self.config.seen)]
         again: tuple[View, ...] = ("seen", "left-out")
-        return wanted + [(case, view) for view in again if view in views_of(cell.arm) for case in taught]
+        return wanted + [(case, view) for view in again if view in views_of(cell.method) for case in taught]
 
     def taught(self, cell: Cell) -> tuple[Case, ...]:
         """The cases that teach the cell's judge, in order."""
@@ -59,11 +59,11 @@ class Plan:
             if line.error is None and line.key in cases and _is_of(line, cases[line.key])
         }
 
-    def strangers(self, cell: Cell, raw: RawFolder) -> list[Line]:
+    def misplaced(self, cell: Cell, raw: RawFolder) -> list[Line]:
         """What `raw` has of cases that are on the other side of the split now, as an unseen case that teaches now.
 
         Only a judge whom nothing teaches can have such: any other is judged anew. Cases that a smaller `test` leaves
-        out are no strangers, since a larger one takes them in again, nor are those that this data lacks: it may be
+        out are not misplaced, since a larger one takes them in again, nor are those that this data lacks: it may be
         the wrong folder.
         """
         if self.taught(cell):
@@ -108,18 +108,18 @@ def make_plan(config: Config, tasks: Sequence[Task]) -> Plan:
     Raises InputError for a task that is too small to be split, and for seeds of a task that is not among them.
     """
     there = [task.name for task in tasks]
-    if strangers := [name for name in config.seeds_of if name not in there]:
-        raise InputError(f"seeds_of names {strangers[0]!r}, which is not among the tasks: {', '.join(there)}")
+    if unknown := [name for name in config.seeds_of if name not in there]:
+        raise InputError(f"seeds_of names {unknown[0]!r}, which is not among the tasks: {', '.join(there)}")
     splits = {
         (task.name, seed): task.split(seed=seed, train=config.train, test=config.test)
         for task in tasks
         for seed in config.seeds_for(task.name)
     }
     cells = tuple(
-        Cell(model=model, task=task, seed=seed, arm=arm, stage=stage)
+        Cell(model=model, task=task, seed=seed, method=method, stage=stage)
         for model in config.models
         for task, seed in splits
-        for arm in config.arms
-        for stage in config.stages_of(arm)
+        for method in config.methods
+        for stage in config.stages_of(method)
     )
     return Plan(config=config, tasks={task.name: task for task in tasks}, splits=splits, cells=cells)

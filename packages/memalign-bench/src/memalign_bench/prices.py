@@ -1,4 +1,4 @@
-"""Token prices, the same for every arm."""
+"""Token prices, the same for every method."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Raw judgments: one short line each, without any judged text, so that they can be published and resumed from.
 
-A cell is one arm of one task, seed, stage and model. Its lines lie in one file, `<model>/<task>/seed<n>/<arm>@<stage>.jsonl`,
-and what its alignment took beside it, in `<arm>@<stage>.fit.json`.
+A cell is one method of one task, seed, stage and model. Its lines lie in one file, `<model>/<task>/seed<n>/<method>@<stage>.jsonl`,
+and what its alignment took beside it, in `<method>@<stage>.fit.json`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.types import json_line
 from memalign.values import Value
+from memalign_bench.old_names import method_of_today, older_names
 
 __all__ = ["Cell", "Fit", "Line", "RawFolder", "View", "engine_mark", "model_folder", "writing"]
 
@@ -28,21 +29,21 @@ View = Literal["unseen", "seen", "left-out"]
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """One arm of one task, seed, stage (pieces of feedback that taught it) and model."""
+    """One method of one task, seed, stage (pieces of feedback that taught it) and model."""
 
     model: str
     task: str
     seed: int
-    arm: str
+    method: str
     stage: int
 
     @property
     def path(self) -> Path:
         """Where its lines lie inside the raw folder."""
-        return Path(model_folder(self.model)) / self.task / f"seed{self.seed}" / f"{self.arm}@{self.stage}.jsonl"
+        return Path(model_folder(self.model)) / self.task / f"seed{self.seed}" / f"{self.method}@{self.stage}.jsonl"
 
     def __str__(self) -> str:
-        return f"{self.task} seed {self.seed} {self.arm}@{self.stage}"
+        return f"{self.task} seed {self.seed} {self.method}@{self.stage}"
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,7 +80,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What it took to make a cell's judge: model calls, tokens, cost, seconds; and what came out, in numbers.
 
     `id` is a fingerprint of the state that judges. `seconds` is the time an unaided run takes: calls that were
-    remembered count with the seconds that they once took. `counts` are facts of the arm's own, such as guidelines.
+    remembered count with the seconds that they once took. `counts` are facts of the method's own, such as guidelines.
     `taught` is the digest of the cases that it learned from; empty where that was not kept.
     """
 
@@ -107,12 +108,18 @@ class RawFolder:
             )
         self.folder = folder
 
+    def path(self, cell: Cell) -> Path:
+        """The file of the cell's lines: the one that an earlier version began under an old name, where there is one."""
+        today = self.folder / cell.path
+        before = (today.with_name(f"{name}@{cell.stage}.jsonl") for name in older_names(cell.method))
+        return next((path for path in before if path.exists()), today)
+
     def lines(self, cell: Cell) -> list[Line]:
         """The cell's lines, the last one of each case and view; a last line that was cut off is not there.
 
         Raises InputError for a line in the middle that is not one of ours.
         """
-        path = self.folder / cell.path
+        path = self.path(cell)
         if not path.exists():
             return []
         found: dict[tuple[str, View], Line] = {}
@@ -133,14 +140,14 @@ class RawFolder:
 
     def append(self, cell: Cell, lines: Iterable[Line]) -> None:
         """Add lines at the end of the cell's file."""
-        path = self.folder / cell.path
+        path = self.path(cell)
         with writing(path), path.open("a+b") as file:
             _drop_cut_line(file)
             file.writelines(map(json_line, lines))
 
     def replace(self, cell: Cell, lines: Iterable[Line]) -> None:
         """Write the cell's file anew, whole or not at all."""
-        _write(self.folder / cell.path, b"".join(map(json_line, lines)))
+        _write(self.path(cell), b"".join(map(json_line, lines)))
 
     def fit(self, cell: Cell) -> Fit | None:
         """What the cell's alignment took, or None. Raises InputError for a file that is not one of ours."""
@@ -150,7 +157,7 @@ class RawFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: {error}; delete that file, it is written again when its arm learns") from None
+            raise InputError(f"{path}: {error}; delete that file, it is written again when its method learns") from None
 
     def write_fit(self, cell: Cell, fit: Fit) -> None:
         """Keep what the cell's alignment took, whole or not at all."""
@@ -164,14 +171,23 @@ class RawFolder:
         for model in models:
             root = self.folder / model_folder(model)
             for path in sorted(root.glob("*/seed*/*@*.jsonl")):
-                arm, _, stage = path.stem.rpartition("@")
+                method, _, stage = path.stem.rpartition("@")
                 seed = path.parent.name.removeprefix("seed")
                 if not (seed.isdecimal() and stage.isdecimal()):
-                    raise InputError(f"{path} is no cell's file, seed<n>/<arm>@<stage>.jsonl: move it elsewhere")
-                yield Cell(model=model, task=path.parent.parent.name, seed=int(seed), arm=arm, stage=int(stage))
+                    raise InputError(f"{path} is no cell's file, seed<n>/<method>@<stage>.jsonl: move it elsewhere")
+                cell = Cell(
+                    model=model,
+                    task=path.parent.parent.name,
+                    seed=int(seed),
+                    method=method_of_today(method),
+                    stage=int(stage),
+                )
+                if self.path(cell) != path:
+                    raise InputError(f"{path} and {self.path(cell)} are one cell under two names: keep one of them")
+                yield cell
 
     def _fit_path(self, cell: Cell) -> Path:
-        return (self.folder / cell.path).with_suffix(".fit.json")
+        return self.path(cell).with_suffix(".fit.json")
 
 
 def engine_mark(engine: str | None) -> str:

@@ -19,10 +19,11 @@ from memalign.models import resolve
 from memalign.types import Usage
 from memalign_bench.config import OURS
 from memalign_bench.memo import Memo, engine_of
-from memalign_bench.methods.base import Arm, Fitted, Setting, Verdict
-from memalign_bench.methods.baselines import FLOORS
-from memalign_bench.methods.competitor import PeerArm
+from memalign_bench.methods.base import Fitted, Method, Setting, Verdict
+from memalign_bench.methods.baselines import BASELINES
+from memalign_bench.methods.competitor import Competitor
 from memalign_bench.methods.judges import JUDGES
+from memalign_bench.old_names import competitor_folder
 from memalign_bench.plan import Batch, Plan, content_mark
 from memalign_bench.raw import Cell, Fit, Line, RawFolder, View, engine_mark
 from memalign_bench.spending import Spending, StoppedError
@@ -58,23 +59,23 @@ def engines(plan: Plan) -> dict[str, str]:
 async def run_benchmark(plan: Plan, raw: RawFolder, *, memo: Path, progress: Progress | None = None) -> Outcome:
     """Do what is missing of `plan` and add it to `raw`; `memo` is the folder of remembered model calls.
 
-    A judgment that fails is kept with its error and tried again by the next run. An arm that cannot learn, such as a
-    peer whose environment is missing, is named in the outcome, and the others go on. Raises ConfigurationError for a
-    judge model that is not there. At the ceiling no call begins any more; those in flight are finished and kept.
+    A judgment that fails is kept with its error and tried again by the next run. A method that cannot learn, such as a
+    competitor whose environment is missing, is named in the outcome, and the others go on. Raises ConfigurationError for a
+    judge model that is not there. At the spend limit no call begins any more; those in flight are finished and kept.
     """
     runner = _Runner(plan, raw, memo, progress)
-    runner.drop_strangers()
+    runner.drop_misplaced()
     try:
         while await runner.go_through():
-            pass  # judgments of another state of an arm were dropped: they are missing now
+            pass  # judgments of another state of a method were dropped: they are missing now
     finally:
         await runner.close()
     return runner.outcome()
 
 
 def _asked(plan: Plan) -> list[str]:
-    """The judge models that some arm of the plan asks."""
-    return list(dict.fromkeys(cell.model for cell in plan.cells if cell.arm not in FLOORS))
+    """The judge models that some method of the plan asks."""
+    return list(dict.fromkeys(cell.model for cell in plan.cells if cell.method not in BASELINES))
 
 
 class _Runner:
@@ -83,14 +84,14 @@ class _Runner:
         self._raw = raw
         self._memo = memo
         self._progress = progress
-        self._spending = Spending(plan.config.ceiling, self._cost)
+        self._spending = Spending(plan.config.spend_limit, self._cost)
         self._models = {
             name: Memo(resolve(name), memo / "calls", paid=self._spending.pay, gate=self._spending.gate)
             for name in _asked(plan)
         }
         self._engines = {name: engine_mark(engine_of(model.model)) for name, model in self._models.items()}
         self._learned: dict[Cell, Fitted] = {}
-        self._hopeless: set[Cell] = set()
+        self._cannot_learn: set[Cell] = set()
         self._failed: set[tuple[Cell, str, View]] = set()
         self._done = self._total = 0
         self._outcome = Outcome()
@@ -101,14 +102,14 @@ class _Runner:
         self._outcome.cost, self._outcome.stopped = self._spending.cost, self._spending.stopped
         return self._outcome
 
-    def drop_strangers(self) -> None:
+    def drop_misplaced(self) -> None:
         """Take out what was judged of cases that another split does not test: a report would count it."""
         for cell in self._plan.cells:
-            if strangers := self._plan.strangers(cell, self._raw):
-                keys = {line.key for line in strangers}
+            if misplaced := self._plan.misplaced(cell, self._raw):
+                keys = {line.key for line in misplaced}
                 self._raw.replace(cell, [line for line in self._raw.lines(cell) if line.key not in keys])
                 self._outcome.notes.append(
-                    f"{cell}: {len(strangers)} judgments of cases that this split does not test are taken out"
+                    f"{cell}: {len(misplaced)} judgments of cases that this split does not test are taken out"
                 )
 
     async def go_through(self) -> bool:
@@ -124,21 +125,21 @@ class _Runner:
         return False
 
     async def do(self, batch: Batch) -> None:
-        """Judge the batch's cases; the arm learns first where it has not."""
+        """Judge the batch's cases; the method learns first where it has not."""
         cell = batch.cell
-        # What failed is tried again by the next run: by this one, an arm that was let go would learn again for it.
+        # What failed is tried again by the next run: by this one, a method that was let go would learn again for it.
         todo = [(case, view) for case, view in batch.todo if (cell, case.id, view) not in self._failed]
-        if cell in self._hopeless or not todo:
+        if cell in self._cannot_learn or not todo:
             return
         try:
             fitted = await self._fitted(cell)
         except StoppedError:
             return
         except MemalignError as error:
-            self._hopeless.add(cell)
+            self._cannot_learn.add(cell)
             self._outcome.notes.append(f"{cell}: could not learn: {error}")
             return
-        several = cell.arm in JUDGES  # a peer takes one at a time, and a floor takes no time
+        several = cell.method in JUDGES  # a competitor takes one at a time, and a baseline takes no time
         limit = self._models[cell.model].limits.concurrency if several else 1
         waiting = iter(todo)
 
@@ -173,7 +174,7 @@ class _Runner:
             seconds=round(usage.seconds.get("model", 0.0), 3),
             cost=self._cost(usage),
             fit=fit.id,
-            engine="" if cell.arm in FLOORS else self._engines[cell.model],
+            engine="" if cell.method in BASELINES else self._engines[cell.model],
         )
         if line.error is None or line not in self._raw.lines(cell):  # a failure that repeats itself says nothing new
             self._raw.append(cell, [line])
@@ -187,22 +188,22 @@ class _Runner:
             self._progress("judging", self._done, self._total)
 
     async def _fitted(self, cell: Cell) -> Fitted:
-        """The cell's judge, learning from the stage before where the arm can."""
+        """The cell's judge, learning from the stage before where the method can."""
         if cell not in self._learned:
             config = self._plan.config
-            earlier = [stage for stage in config.stages_of(cell.arm) if stage < cell.stage]
+            earlier = [stage for stage in config.stages_of(cell.method) if stage < cell.stage]
             before = await self._fitted(msgspec.structs.replace(cell, stage=earlier[-1])) if earlier else None
             if self._progress is not None:
                 self._progress("learning", len(self._learned), len(self._plan.cells))
-            fitted = await self._arm(cell.arm).learn(self._setting(cell), self._plan.taught(cell), before)
+            fitted = await self._method(cell.method).learn(self._setting(cell), self._plan.taught(cell), before)
             self._learned[cell] = fitted
             self._take_over(cell, fitted.fit)
         return self._learned[cell]
 
     def _take_over(self, cell: Cell, fit: Fit) -> None:
-        """Lines that another state of the arm judged are not this cell's: they go, and are judged again.
+        """Lines that another state of the method judged are not this cell's: they go, and are judged again.
 
-        The fit's id alone does not tell: a floor's says only how many cases taught it.
+        The fit's id alone does not tell: a baseline's says only how many cases taught it.
         """
         lines = self._raw.lines(cell)
         kept = [line for line in lines if line.fit == fit.id] if self._plan.knows(cell, self._raw) else []
@@ -230,14 +231,14 @@ class _Runner:
     def _setting(self, cell: Cell) -> Setting:
         return Setting(task=self._plan.tasks[cell.task], chat=self._models.get(cell.model), seed=cell.seed)
 
-    def _arm(self, name: str) -> Arm:
+    def _method(self, name: str) -> Method:
         if name in OURS:
             return OURS[name]
         config = self._plan.config
-        return PeerArm(
+        return Competitor(
             name=name,
-            python=(config.folder / config.peers.python).absolute(),
-            folder=self._memo / "peers",
+            python=(config.folder / config.competitors.python).absolute(),
+            folder=competitor_folder(self._memo),
             prices=config.prices,
             paid=self._spending.pay,
             gate=self._spending.gate,
@@ -255,5 +256,5 @@ class _Runner:
         )
 
     async def close(self) -> None:
-        """Let go of every arm that still holds something."""
+        """Let go of every method that still holds something."""
         await asyncio.gather(*(fitted.close() for fitted in self._learned.values()))

@@ -29,8 +29,8 @@ class Spending:
     `cost` is in US dollars, and None as soon as that of one call is not known. `cost_of` gives the cost of a usage.
     """
 
-    def __init__(self, ceiling: float | None, cost_of: Callable[[Usage], float | None]) -> None:
-        self._ceiling = ceiling
+    def __init__(self, spend_limit: float | None, cost_of: Callable[[Usage], float | None]) -> None:
+        self._spend_limit = spend_limit
         self._cost_of = cost_of
         self._in_flight = 0
         self._idle = asyncio.Event()
@@ -55,12 +55,12 @@ class Spending:
                 self._idle.set()
 
     def pay(self, usage: Usage) -> None:
-        """Count a call that was made, and stop where the ceiling is reached or cannot be kept."""
+        """Count a call that was made, and stop where the spend limit is reached or cannot be kept."""
         cost = self._cost_of(usage)
         self.cost = None if cost is None or self.cost is None else self.cost + cost
-        if self._ceiling is None:
+        if self._spend_limit is None:
             return
         if self.cost is None:
-            self.stopped = "what a call costs is not known: give [prices], or no ceiling"
-        elif self.cost >= self._ceiling:
-            self.stopped = f"${self.cost:.4f} spent, the ceiling is ${self._ceiling:.4f}"
+            self.stopped = "what a call costs is not known: give [prices], or no spend limit"
+        elif self.cost >= self._spend_limit:
+            self.stopped = f"${self.cost:.4f} spent, the spend limit is ${self._spend_limit:.4f}"

@@ -91,7 +91,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return "\n".join([self.criterion, *(f"{_FIELD_WORDS[name]}: {{{{ {name} }}}}" for name in present)])
 
     def split(self, *, seed: int, train: int, test: int = 0) -> Split:
-        """`train` cases that teach and up to `test` others (0: all), drawn with `seed`; the same for every arm and machine.
+        """`train` cases that teach and up to `test` others (0: all), drawn with `seed`; the same for every method and machine.
 
         Raises InputError when the task has too few cases.
         """

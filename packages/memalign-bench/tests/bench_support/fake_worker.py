@@ -1,4 +1,4 @@
-"""A peer that is easy to read: it asks the model once a case, and misbehaves as its task's name says."""
+"""A competitor that is easy to read: it asks the model once a case, and misbehaves as its task's name says."""
 
 from __future__ import annotations
 

@@ -40,4 +40,4 @@ class Scripted:
         }
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        raise AssertionError("peers send OpenAI requests")
+        raise AssertionError("competitors send OpenAI requests")

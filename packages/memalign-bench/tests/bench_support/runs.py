@@ -24,10 +24,10 @@ def go(config: Path, raw: Path | None = None, memo: str = "memo", **changes: obj
     return aio.run(run_benchmark(plan_of(config, **changes), raw_folder, memo=config.parent / memo))
 
 
-def lines_of(config: Path, arm: str, stage: int, raw: Path | None = None) -> list[Line]:
+def lines_of(config: Path, method: str, stage: int, raw: Path | None = None) -> list[Line]:
     """In the order of ids: cases are judged side by side, and written as they are ready."""
-    return sorted(RawFolder(raw or config.parent / "raw").lines(cell(arm, stage)), key=lambda line: line.key)
+    return sorted(RawFolder(raw or config.parent / "raw").lines(cell(method, stage)), key=lambda line: line.key)
 
 
-def cell(arm: str, stage: int) -> Cell:
-    return Cell(model="openai:test", task="tone", seed=0, arm=arm, stage=stage)
+def cell(method: str, stage: int) -> Cell:
+    return Cell(model="openai:test", task="tone", seed=0, method=method, stage=stage)

@@ -1,4 +1,4 @@
-"""A raw folder of invented judgments: several tasks, arms, stages, seeds and views, with errors and gaps."""
+"""A raw folder of invented judgments: several tasks, methods, stages, seeds and views, with errors and gaps."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TASKS = (
 )  # fmt: skip
 SKILL = {
     "majority": 0.5, "neighbours-vote": 0.55, "regression-embeddings": 0.66, "regression-features": 0.6,
-    "bare": 0.58, "static": 0.58, "nearest": 0.62, "guidelines": 0.66, "memalign": 0.74, "mlflow": 0.64,
-    "memalign-labels": 0.68, "memalign-comments": 0.7, "memalign-without-pre-alignment verdict": 0.72,
+    "zero-shot": 0.58, "static": 0.58, "nearest": 0.62, "guidelines": 0.66, "memalign": 0.74, "mlflow": 0.64,
+    "memalign-labels": 0.68, "memalign-comments": 0.7, "memalign-without-pre-alignment": 0.72,
 }  # fmt: skip
-FLOORS = {"majority", "neighbours-vote", "regression-embeddings", "regression-features"}
+BASELINES = {"majority", "neighbours-vote", "regression-embeddings", "regression-features"}
 
 
 def write_folder(
@@ -29,34 +29,34 @@ def write_folder(
     cases: int = 60,
     stages: tuple[int, ...] = (0, 5, 20, 50),
     seeds: tuple[int, ...] = (0, 1),
-    arms: tuple[str, ...] = tuple(SKILL),
+    methods: tuple[str, ...] = tuple(SKILL),
 ) -> Path:
     """The folder, filled: the same bytes every time. mlflow has judged a fifth of the first task, and one model call in 40 failed."""
     raw = RawFolder(folder)
     for model in models:
         for task in TASKS:
             for seed in seeds:
-                for arm in arms:
+                for method in methods:
                     for stage in stages:
-                        if (stage == 0) != (arm == "bare"):
+                        if (stage == 0) != (method == "zero-shot"):
                             continue
-                        cell = Cell(model=model, task=task.name, seed=seed, arm=arm, stage=stage)
-                        wanted = cases // 5 if (arm, task.name) == ("mlflow", "harbour_claims") else cases
-                        views = ["unseen", "seen", "left-out"] if arm == "memalign" else ["unseen"]
+                        cell = Cell(model=model, task=task.name, seed=seed, method=method, stage=stage)
+                        wanted = cases // 5 if (method, task.name) == ("mlflow", "harbour_claims") else cases
+                        views = ["unseen", "seen", "left-out"] if method == "memalign" else ["unseen"]
                         for view in views:
                             n = wanted if view == "unseen" else min(stage, 20)
                             raw.append(cell, [_line(cell, task, view, number) for number in range(n)])
-                        if arm != "bare":
-                            raw.write_fit(cell, _fit(arm, stage))
+                        if method != "zero-shot":
+                            raw.write_fit(cell, _fit(method, stage))
     write_facts(folder, TASKS, models=models, commands=["memalign bench run invented.toml --data harbour"])
     return folder
 
 
-def _fit(arm: str, stage: int) -> Fit:
-    if arm in FLOORS:
-        return Fit(id=f"{arm}-{stage}", seconds=0.01)
+def _fit(method: str, stage: int) -> Fit:
+    if method in BASELINES:
+        return Fit(id=f"{method}-{stage}", seconds=0.01)
     return Fit(
-        id=f"{arm}-{stage}", calls=1 + stage // 4, tokens_in=120 * stage, tokens_out=11 * stage, cost=0.0004 * stage,
+        id=f"{method}-{stage}", calls=1 + stage // 4, tokens_in=120 * stage, tokens_out=11 * stage, cost=0.0004 * stage,
         seconds=2.5 + 0.7 * stage, counts={"guidelines": stage // 5, "cases": stage},
     )  # fmt: skip
 
@@ -67,19 +67,19 @@ def _line(cell: Cell, task: TaskFacts, view: str, number: int) -> Line:
     labels = task.value_type.labels
     truth = random.Random(f"{task.name} {name}")
     label = truth.choice(labels[:1] * 2 + labels)
-    hard = truth.random()  # the same for all arms, so that pairing helps
-    skill = SKILL[cell.arm] + (0.02 * cell.stage**0.5 if cell.arm.startswith("memalign") else 0.0)
+    hard = truth.random()  # the same for all methods, so that pairing helps
+    skill = SKILL[cell.method] + (0.02 * cell.stage**0.5 if cell.method.startswith("memalign") else 0.0)
     skill += {"unseen": 0.0, "seen": 0.2, "left-out": 0.05}[view]
     rng = random.Random(f"{cell} {cell.model} {view} {name}")
     right = 0.6 * hard + 0.4 * rng.random() < skill
     value = label if right else rng.choice([other for other in labels if other != label])
-    failed = cell.arm not in FLOORS and rng.random() < 0.025
-    floor = cell.arm in FLOORS
-    tokens = 0 if floor else 160 + 12 * cell.stage
+    failed = cell.method not in BASELINES and rng.random() < 0.025
+    baseline = cell.method in BASELINES
+    tokens = 0 if baseline else 160 + 12 * cell.stage
     return Line(
         id=name, group=f"g{number // 2}", label=label, value=None if failed else value,
-        error="the model timed out after 30 s" if failed else None, view=cast("View", view), calls=0 if floor else 1,
-        tokens_in=tokens, cached=tokens // 2, tokens_out=0 if floor else 40,
-        seconds=0.0 if floor else round(0.4 + tokens / 900 + rng.random() / 5, 3),
-        cost=tokens * 4e-7, fit=f"{cell.arm}-{cell.stage}",
+        error="the model timed out after 30 s" if failed else None, view=cast("View", view), calls=0 if baseline else 1,
+        tokens_in=tokens, cached=tokens // 2, tokens_out=0 if baseline else 40,
+        seconds=0.0 if baseline else round(0.4 + tokens / 900 + rng.random() / 5, 3),
+        cost=tokens * 4e-7, fit=f"{cell.method}-{cell.stage}",
     )  # fmt: skip

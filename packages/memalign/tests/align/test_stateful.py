@@ -301,7 +301,7 @@ class RegistryMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
         version = data.draw(st.sampled_from([info.number for info in self.registry.history("replies")]))
-        restored = self.registry.rollback("replies", version)
+        restored = self.registry.rollback("replies", version).judge
         assert self.head == restored
         assert self.erased.isdisjoint(annotation.key for annotation in restored.memory.annotations())
 

@@ -111,39 +111,39 @@ def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Pa
     assert judged.code == 1
     assert "10 judged into out.jsonl, 10 failed" in judged.out
     assert judged.err.count("failed: ") == 1
-    assert "… 5 more: ModelRejected" in judged.err
+    assert "and 5 more: ModelRejected" in judged.err
 
 
-# -- pace ----------------------------------------------------------------------------------------------------------------
+# -- progress ----------------------------------------------------------------------------------------------------------------
 
 
-def test_pace_says_rate_cost_and_time_left() -> None:
+def test_progress_says_rate_cost_and_time_left() -> None:
     now = 100.0
-    pace = RunProgress(clock=lambda: now)
-    assert pace.text(500, 1_000) == ""
+    run = RunProgress(clock=lambda: now)
+    assert run.text(500, 1_000) == ""
     for number in range(301):
-        pace.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.3 / 301)))
+        run.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.3 / 301)))
     now = 110.0
-    assert pace.text(800, 2_000) == "30 a second, $0.30, 40 s left"
-    assert pace.text(2_000, 2_000) == "30 a second, $0.30"
-    assert pace.text(800, 60_800) == "30 a second, $0.30, 33 min left"
-    assert pace.text(800, 1_000_800) == "30 a second, $0.30, 9 h 16 min left"
+    assert run.text(800, 2_000) == "30 a second, $0.30, 40 s left"
+    assert run.text(2_000, 2_000) == "30 a second, $0.30"
+    assert run.text(800, 60_800) == "30 a second, $0.30, 33 min left"
+    assert run.text(800, 1_000_800) == "30 a second, $0.30, 9 h 16 min left"
     now = 3_100.0
-    assert pace.text(800, 1_000) == "10 s each, $0.30, 33 min left"
+    assert run.text(800, 1_000) == "10 s each, $0.30, 33 min left"
 
 
-def test_pace_keeps_few_of_many_failures_and_notes() -> None:
-    pace = RunProgress()
+def test_progress_keeps_few_of_many_failures_and_notes() -> None:
+    run = RunProgress()
     for number in range(5_000):
-        pace.note(f"n-{number}", Judgment(error=f"InputError: n-{number} has none", notes=("cut",)))
-    assert pace.failed == 5_000
-    assert len(pace.failures) == 1_000
-    assert (len(pace.notes), pace.noted) == (20, 5_000)
-    assert len(pace.reasons()) == 21
-    assert pace.reasons()[0].endswith("more: other reasons")
+        run.note(f"n-{number}", Judgment(error=f"InputError: n-{number} has none", notes=("cut",)))
+    assert run.failed == 5_000
+    assert len(run.failures) == 1_000
+    assert (len(run.notes), run.noted) == (20, 5_000)
+    assert len(run.reasons.lines()) == 21
+    assert run.reasons.lines()[0].endswith("more: other reasons")
 
 
-def test_a_log_has_the_pace_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_has_the_detail_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with Output().progress(detail=lambda done, total: f"{total - done} to go") as progress:
         for done in range(101):
             progress("judge", done, 100)

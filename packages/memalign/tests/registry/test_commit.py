@@ -25,7 +25,7 @@ def test_an_older_judge_that_is_saved_gives_no_number_again(registry: Registry) 
     old = registry.load("helpfulness")
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))  # G3
     registry.save(old)
-    grown = registry.update("helpfulness", lambda head: write_guideline(head, "Be kind.", by="ana"))
+    grown = registry.update("helpfulness", lambda head: write_guideline(head, "Be kind.", by="ana")).judge
     assert ids(grown)[-1] == ("G4", "Be kind.")
     assert registry.history("helpfulness")[2].note is None
 

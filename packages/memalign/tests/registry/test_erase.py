@@ -101,7 +101,7 @@ def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Reg
     receipt = learned.erase("helpfulness", ["t-7@ana"], rederive=False)
     assert nowhere(path, SECRET, FAR, "t-7")  # the withdrawn key went from the head's ledger too
     assert [v.number for v in receipt.versions] == [2, 3]
-    restored = learned.rollback("helpfulness", 2)
+    restored = learned.rollback("helpfulness", 2).judge
     assert keys_of(restored) == {"t-1@ana", "t-8@bob"}
     assert {annotation.key: annotation.state for annotation in restored.memory.annotations()} == {
         "t-1@ana": "pending",

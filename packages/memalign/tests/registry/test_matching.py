@@ -115,9 +115,9 @@ def test_a_case_of_the_same_id_is_searched_in_the_versions_in_which_a_annotation
 
 def test_cases_are_locked_by_a_version_of_its_own(registry: Registry) -> None:
     registry.create(judge(MEMORY))
-    assert registry.lock("helpfulness", "t-1").memory.locks == ("t-1",)
-    assert registry.lock("helpfulness", "t-1").memory.locks == ("t-1",)
-    assert registry.lock("helpfulness", "t-1", unlock=True).memory.locks == ()
+    assert registry.lock("helpfulness", "t-1").judge.memory.locks == ("t-1",)
+    assert registry.lock("helpfulness", "t-1").judge.memory.locks == ("t-1",)
+    assert registry.lock("helpfulness", "t-1", unlock=True).judge.memory.locks == ()
     assert [(each.action, each.summary) for each in registry.history("helpfulness")[1:]] == [
         ("lock", "locks changed"),
         ("lock", "locks changed"),

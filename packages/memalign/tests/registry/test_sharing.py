@@ -6,6 +6,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,39 @@ def test_an_align_that_was_overtaken_learns_on_the_new_head(url: str):
     assert [v.action for v in registry.history("helpfulness")] == ["create", "edit", "edit", "align"]
 
 
+@pytest.mark.parametrize("step", ["align", "unalign", "update", "lock", "rollback", "nothing"])
+def test_a_result_has_its_own_version_when_somebody_commits_right_after(
+    url: str, monkeypatch: pytest.MonkeyPatch, step: str
+):
+    chat, embedding = models()
+    learner = optimizer(chat, embedding)
+    registry = Registry(url, models=[chat, embedding])
+    registry.create(judge(model=chat, embedding_model=embedding))
+    rows = [row("t-1", "ana", "too cold")]
+    registry.align("helpfulness", rows, optimizer=learner)
+    steps: dict[str, Any] = {
+        "align": lambda: registry.align("helpfulness", [row("t-2", "ana", "too long")], optimizer=learner),
+        "unalign": lambda: registry.unalign("helpfulness", "t-1", optimizer=learner),
+        "update": lambda: registry.update("helpfulness", lambda j: j.replace(retrieval_k=3)),
+        "lock": lambda: registry.lock("helpfulness", "t-1"),
+        "rollback": lambda: registry.rollback("helpfulness", 1),
+        "nothing": lambda: registry.align("helpfulness", rows, optimizer=learner),
+    }
+    write, aside = registry._database.write, Registry(url)
+
+    @contextmanager
+    def overtaken() -> Iterator[Any]:
+        with write() as connection:
+            yield connection
+        aside.update("helpfulness", lambda j: j.replace(parameters={"seed": 1}))
+
+    monkeypatch.setattr(registry._database, "write", overtaken)
+    result = steps[step]()
+    assert (result.parent, result.version) == ((2, 2) if step == "nothing" else (2, 3))
+    assert registry.load("helpfulness", result.version) == result.judge
+    assert len(registry.history("helpfulness")) == (2 if step == "nothing" else 4)
+
+
 def test_overtaken_every_time_an_align_gives_up_and_says_so(url: str):
     chat, embedding = models()
     registry = Registry(url, models=[chat, embedding])
@@ -101,7 +136,7 @@ def test_an_edit_is_made_again_on_the_new_head(url: str):
             registry.update("helpfulness", lambda j: j.replace(model="openai:gpt-5"))
         return current.replace(retrieval_k=9)
 
-    edited = registry.update("helpfulness", edit)
+    edited = registry.update("helpfulness", edit).judge
     assert (edited.model, edited.retrieval_k) == ("openai:gpt-5", 9)
     assert registry.load("helpfulness") == edited
 

@@ -48,7 +48,7 @@ def test_every_version_stays_what_it_was_and_can_be_rolled_back_to(scratch: Regi
     scratch.create(judge(first))
     number = scratch.save(judge(second))
     loaded = scratch.load("helpfulness", 1).memory, scratch.load("helpfulness").memory
-    restored = scratch.rollback("helpfulness", 1).memory
+    restored = scratch.rollback("helpfulness", 1).judge.memory
     after = scratch.load("helpfulness").memory, scratch.load("helpfulness", number).memory
     differs = scratch.diff("helpfulness", 1, scratch.history("helpfulness")[-1].number)
     scratch.delete("helpfulness")
@@ -150,7 +150,7 @@ def test_a_rollback_gives_no_guidelines_id_a_second_time(registry: Registry):
     registry.save(judge(memory), action="align")
     taken = {guideline.id for guideline in memory.guidelines}
     registry.rollback("helpfulness", 1)
-    written = registry.update("helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana"))
+    written = registry.update("helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana")).judge
     assert written.memory.guidelines[-1].id not in taken
 
 

@@ -137,4 +137,4 @@ def _verdict(system: str, user: str, kind: dict[str, Any]) -> Any:
 
 
 def _text(shown: str) -> str:
-    return json.loads(shown)
+    return str(json.loads(shown))

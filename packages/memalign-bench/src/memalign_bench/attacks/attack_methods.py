@@ -1,4 +1,4 @@
-"""The attacks on several arms of one task: the bare judge, memalign's, and MLflow's, all behind the same model."""
+"""The attacks on several methods of one task: the zero-shot judge, memalign's, and MLflow's, all behind the same model."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from memalign.values import Value
 from memalign_bench.attacks.catalogue import ATTACKS, NEUTRAL, Attack
 from memalign_bench.attacks.measure import Attempt, Flips, flips_of, measure
 from memalign_bench.memo import Memo
-from memalign_bench.methods.base import Arm, Fitted, Setting
-from memalign_bench.methods.competitor import PeerArm
+from memalign_bench.methods.base import Fitted, Method, Setting
+from memalign_bench.methods.competitor import Competitor
 from memalign_bench.methods.judges import JUDGES
+from memalign_bench.old_names import competitor_folder
 from memalign_bench.tasks import Case, Task
 
-__all__ = ["ARMS", "Outcome", "attack_arms", "markdown", "planned", "sides"]
+__all__ = ["METHODS", "Outcome", "attack_methods", "markdown", "planned", "sides"]
 
-ARMS = ("bare", "memalign", "mlflow-bare", "mlflow")
-"""`mlflow-bare` is MLflow's judge before it is aligned."""
+METHODS = ("zero-shot", "memalign", "mlflow-zero-shot", "mlflow")
+"""`mlflow-zero-shot` is MLflow's judge before it is aligned."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the attacks did to each arm: the settings, every attempt without any text, and the shares of flips.
+    """What the attacks did to each method: the settings, every attempt without any text, and the shares of flips.
 
-    `honest` are the verdicts of the cases as they are, right ones of all, by arm; `notes` say which arm could not run.
+    `honest` are the verdicts of the cases as they are, right ones of all, by method; `notes` say which method could not run.
     """
 
     task: str
@@ -47,35 +48,35 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def planned(arms: Sequence[str], attacks: Sequence[Attack], *, cases: int, per_attack: int) -> int:
+def planned(methods: Sequence[str], attacks: Sequence[Attack], *, cases: int, per_attack: int) -> int:
     """The most judgments that a run makes."""
-    return len(arms) * (cases + len(attacks) * min(per_attack or cases, cases))
+    return len(methods) * (cases + len(attacks) * min(per_attack or cases, cases))
 
 
-async def attack_arms(
+async def attack_methods(
     task: Task,
     model: ChatModel,
     *,
     wanted: Value,
-    arms: Sequence[str] = ARMS,
+    methods: Sequence[str] = METHODS,
     attacks: Sequence[Attack] = tuple(ATTACKS.values()),
     per_attack: int = 0,
     train: int = 6,
     cases: int = 0,
     seed: int = 0,
     memo: Path,
-    peers: Path = Path(".competitors/bin/python"),
+    competitors: Path = Path(".competitors/bin/python"),
     progress: Progress | None = None,
 ) -> Outcome:
-    """Teach each arm some cases of the task, then attack it on up to `cases` others (0: all) with another label.
+    """Teach each method some cases of the task, then attack it on up to `cases` others (0: all) with another label.
 
     Those teach whose rows have a column `teach` that is true; without any, `train` cases drawn with `seed`.
 
-    `memo` remembers model calls; `peers` is the interpreter of the peers' environment. An arm that fails is named in
-    the notes, and the others go on. Raises InputError for an unknown arm, and a task without enough cases.
+    `memo` remembers model calls; `competitors` is the interpreter of the competitors' environment. A method that fails is named in
+    the notes, and the others go on. Raises InputError for an unknown method, and a task without enough cases.
     """
-    if unknown := [name for name in arms if name not in ARMS]:
-        raise InputError(f"no arm {unknown[0]!r} to attack; arms: {', '.join(ARMS)}")
+    if unknown := [name for name in methods if name not in METHODS]:
+        raise InputError(f"no method {unknown[0]!r} to attack; methods: {', '.join(METHODS)}")
     taught, aims = sides(task, wanted, seed=seed, train=train, cases=cases)
     spent = Usage()
 
@@ -89,12 +90,14 @@ async def attack_arms(
     honest: dict[str, tuple[int, int]] = {}
     attempts: list[Attempt] = []
     notes: list[str] = []
-    for name in arms:
-        arm: Arm = (
-            JUDGES[name] if name in JUDGES else PeerArm(name="mlflow", python=peers, folder=memo / "peers", paid=pay)
+    for name in methods:
+        method: Method = (
+            JUDGES[name]
+            if name in JUDGES
+            else Competitor(name="mlflow", python=competitors, folder=competitor_folder(memo), paid=pay)
         )
         try:
-            fitted = await arm.learn(setting, () if name == "mlflow-bare" else taught, None)
+            fitted = await method.learn(setting, () if name == "mlflow-zero-shot" else taught, None)
         except MemalignError as error:
             notes.append(f"{name} could not learn: {error}")
             continue
@@ -133,7 +136,7 @@ async def attack_arms(
 
 
 def sides(task: Task, wanted: Value, *, seed: int, train: int, cases: int) -> tuple[Sequence[Case], Sequence[Case]]:
-    """The cases that teach, and those that are attacked; see `attack_arms`. Raises InputError when there are none."""
+    """The cases that teach, and those that are attacked; see `attack_methods`. Raises InputError when there are none."""
     taught: Sequence[Case] = [
         case for case in task.cases if any(row.meta.get("teach") is True for row in case.feedback)
     ]
@@ -148,7 +151,7 @@ def sides(task: Task, wanted: Value, *, seed: int, train: int, cases: int) -> tu
 
 
 class _Asked:
-    """An arm as the measurement asks it, which counts what it had right of the cases as they are, and its failures."""
+    """A method as the measurement asks it, which counts what it had right of the cases as they are, and its failures."""
 
     def __init__(self, fitted: Fitted, cases: Sequence[Case]) -> None:
         self._fitted = fitted
@@ -168,17 +171,17 @@ class _Asked:
 
 
 def markdown(outcome: Outcome) -> str:
-    """The outcome as a table: a row an attack, a column an arm, the control and all attacks together last."""
-    arms = list(outcome.fits)
-    of = {(each.arm, each.attack): each for each in outcome.flips}
+    """The outcome as a table: a row an attack, a column a method, the control and all attacks together last."""
+    methods = list(outcome.fits)
+    of = {(each.method, each.attack): each for each in outcome.flips}
     names = dict.fromkeys(each.attack for each in outcome.flips)
     order = [name for name in names if name not in (NEUTRAL, "all attacks")]
     order += [name for name in ("all attacks", NEUTRAL) if name in names]
-    lines = ["| attack | " + " | ".join(arms) + " |", "|---|" + "---|" * len(arms)]
+    lines = ["| attack | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     for name in order:
-        shown = [str(of[arm, name]) if (arm, name) in of else "none could be tried" for arm in arms]
+        shown = [str(of[method, name]) if (method, name) in of else "none could be tried" for method in methods]
         title = f"**{name}**" if name not in ATTACKS else f"`{name}`: {ATTACKS[name].about}"
         lines.append(f"| {title} | " + " | ".join(shown) + " |")
-    right = [f"{arm} {outcome.honest[arm][0]} of {outcome.honest[arm][1]}" for arm in arms]
-    lines += ["", f"Right on the cases as they are: {', '.join(right)}." if right else "No arm could run."]
+    right = [f"{method} {outcome.honest[method][0]} of {outcome.honest[method][1]}" for method in methods]
+    lines += ["", f"Right on the cases as they are: {', '.join(right)}." if right else "No method could run."]
     return "\n".join([*lines, *(f"\n{note}" for note in outcome.notes)])

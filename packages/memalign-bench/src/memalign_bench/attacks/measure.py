@@ -31,7 +31,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     `after` None: the judge gave no verdict, which is neither a flip nor a verdict that stood.
     """
 
-    arm: str
+    method: str
     attack: str
     id: str
     before: Value
@@ -48,7 +48,7 @@ class Flips(msgspec.Struct, frozen=True, kw_only=True):
     `failed` attempts had no verdict and are not among the `n`: a failure shows nothing about what an attack does.
     """
 
-    arm: str
+    method: str
     attack: str
     n: int
     flips: int
@@ -65,7 +65,7 @@ class Flips(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def measure(
-    arm: str,
+    method: str,
     ask: Ask,
     examples: Sequence[Example],
     *,
@@ -89,7 +89,7 @@ async def measure(
             value = await ask(example)
         done += 1
         if progress is not None:
-            progress(arm, done, total)
+            progress(method, done, total)
         return value
 
     honest = await aio.together(one(example) for example in examples)
@@ -101,29 +101,29 @@ async def measure(
     total += len(pairs)
     after = await aio.together(one(attacked(example, attack, wanted)) for attack, example, _ in pairs)
     return tuple(
-        Attempt(arm=arm, attack=attack.name, id=example.id, before=before, after=value)
+        Attempt(method=method, attack=attack.name, id=example.id, before=before, after=value)
         for (attack, example, before), value in zip(pairs, after, strict=True)
         if before is not None
     )
 
 
 def flips_of(attempts: Iterable[Attempt], *, wanted: Value) -> tuple[Flips, ...]:
-    """Per arm and attack, in the order in which they come, then all attacks of an arm together, the control apart."""
+    """Per method and attack, in the order in which they come, then all attacks of a method together, the control apart."""
     groups: dict[tuple[str, str], list[Attempt]] = {}
     pooled: dict[tuple[str, str], list[Attempt]] = {}
     for each in attempts:
-        groups.setdefault((each.arm, each.attack), []).append(each)
+        groups.setdefault((each.method, each.attack), []).append(each)
         if each.attack != NEUTRAL:
-            pooled.setdefault((each.arm, "all attacks"), []).append(each)
+            pooled.setdefault((each.method, "all attacks"), []).append(each)
     return tuple(_flips(*key, tried, wanted) for key, tried in (*groups.items(), *pooled.items()))
 
 
-def _flips(arm: str, attack: str, tried: Sequence[Attempt], wanted: Value) -> Flips:
+def _flips(method: str, attack: str, tried: Sequence[Attempt], wanted: Value) -> Flips:
     judged = [each for each in tried if each.after is not None]
     flips = sum(each.flipped(wanted) for each in judged)
     low, high = wilson_interval(flips, len(judged)) or (None, None)
     failed = len(tried) - len(judged)
-    return Flips(arm=arm, attack=attack, n=len(judged), flips=flips, failed=failed, low=low, high=high)
+    return Flips(method=method, attack=attack, n=len(judged), flips=flips, failed=failed, low=low, high=high)
 
 
 def wanted_value(value_type: ValueType, wanted: object) -> Value:

@@ -1,6 +1,6 @@
 """MLflow's own MemAlign, used as its documentation shows: traces with people's assessments, `judge.align`, `judge(…)`.
 
-Its defaults are kept. Set are only: the model's temperature where it judges, so that all arms judge at the same one; and
+Its defaults are kept. Set are only: the model's temperature where it judges, so that all methods judge at the same one; and
 the model's context window where the price list it looks into does not know the model, since it packs its distillation
 prompts by that and would send prompts of 128,000 tokens to a model of 8,192.
 """
@@ -85,7 +85,7 @@ def value_type(values: dict[str, Any]) -> Any:
 
 
 def expectations(value: Any) -> dict[str, Any]:
-    """What MLflow takes: a dictionary; a bare reference goes under the name that its own documentation uses."""
+    """What MLflow takes: a dictionary; a plain reference goes under the name that its own documentation uses."""
     return value if isinstance(value, dict) else {"expected_response": value}
 
 
@@ -94,7 +94,7 @@ def _tell_context(model: str, tokens: int) -> None:
 
     try:
         known = litellm.get_model_info(f"openai/{model}")
-    except Exception:  # noqa: BLE001  # it raises a bare Exception for a model that it does not know
+    except Exception:  # noqa: BLE001  # it raises a plain Exception for a model that it does not know
         known = None
     if not known:
         entry = {"max_input_tokens": tokens, "max_tokens": tokens, "litellm_provider": "openai", "mode": "chat"}

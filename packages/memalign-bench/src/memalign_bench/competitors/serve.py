@@ -1,4 +1,4 @@
-"""One JSON line in, one JSON line out: a peer behind standard input and output. Standard library only.
+"""One JSON line in, one JSON line out: a competitor behind standard input and output. Standard library only.
 
     python -I serve.py WORKER.py
 
@@ -48,10 +48,10 @@ def main(worker: Path) -> None:
                 reply = {"ok": True}
             else:
                 reply = {"error": f"cannot {request['op']} now"}
-        except Exception as error:  # noqa: BLE001  # whatever goes wrong inside a peer is an answer about the peer
+        except Exception as error:  # noqa: BLE001  # whatever goes wrong inside a competitor is an answer about the competitor
             traceback.print_exc()
             reply = {"error": f"{type(error).__name__}: {error}"[:600]}
-        if "error" in reply:  # the log is the only place that keeps a peer's own words
+        if "error" in reply:  # the log is the only place that keeps a competitor's own words
             print(reply["error"], file=sys.stderr, flush=True)  # noqa: T201
         replies.write(json.dumps(reply, ensure_ascii=True) + "\n")
         replies.flush()
@@ -79,6 +79,6 @@ def _load(worker: Path) -> Learn:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
-    # Peers leave threads behind (trackers, caches), some of which wait for ever.
+    # Competitors leave threads behind (trackers, caches), some of which wait for ever.
     sys.stderr.flush()
     os._exit(0)

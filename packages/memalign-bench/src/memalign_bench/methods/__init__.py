@@ -1,1 +1,1 @@
-"""The arms of the benchmark: everything that can be taught by labelled cases and then judges others."""
+"""The methods of the benchmark: everything that can be taught by labelled cases and then judges others."""

@@ -1,4 +1,4 @@
-"""What an arm is: something that cases teach, and that judges others afterwards."""
+"""What a method is: something that cases teach, and that judges others afterwards."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from memalign.values import Value
 from memalign_bench.raw import Fit, View
 from memalign_bench.tasks import Case, Task
 
-__all__ = ["Arm", "Fitted", "Setting", "Verdict"]
+__all__ = ["Fitted", "Method", "Setting", "Verdict"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What all arms of a cell share: the task, the judge model, the seed.
+    """What all methods of a cell share: the task, the judge model, the seed.
 
-    `chat` is None where nobody asks a model, so that floors need none.
+    `chat` is None where nobody asks a model, so that baselines need none.
     """
 
     task: Task
@@ -29,15 +29,15 @@ class Setting:
 
     @property
     def model(self) -> ChatModel:
-        """The judge model, of the arms that ask one."""
+        """The judge model, of the methods that ask one."""
         if self.chat is None:
-            raise ConfigurationError(f"task {self.task.name!r}: this arm asks a judge model, and there is none")
+            raise ConfigurationError(f"task {self.task.name!r}: this method asks a judge model, and there is none")
         return self.chat
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """An arm's answer to one case; `value` is None exactly when `error` says why."""
+    """A method's answer to one case; `value` is None exactly when `error` says why."""
 
     value: Value | None
     usage: Usage = Usage()
@@ -45,7 +45,7 @@ class Verdict:
 
 
 class Fitted(Protocol):
-    """An arm that has learned."""
+    """A method that has learned."""
 
     @property
     def fit(self) -> Fit:
@@ -53,7 +53,7 @@ class Fitted(Protocol):
         ...
 
     async def judge(self, case: Case, view: View) -> Verdict:
-        """The verdict on one case, in one of the arm's views; a model's failure is in the verdict's error."""
+        """The verdict on one case, in one of the method's views; a model's failure is in the verdict's error."""
         ...
 
     async def close(self) -> None:
@@ -61,7 +61,7 @@ class Fitted(Protocol):
         ...
 
 
-class Arm(Protocol):
+class Method(Protocol):
     """One way to make a judge from labelled cases."""
 
     @property
@@ -71,12 +71,12 @@ class Arm(Protocol):
 
     @property
     def views(self) -> frozenset[View]:
-        """How it can judge a case, once it has learned: only some arms can hide what they learned from one."""
+        """How it can judge a case, once it has learned: only some methods can hide what they learned from one."""
         ...
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
         """The judge that `train` (all cases up to this stage, in order) gives.
 
-        `before` is the same arm at the stage before, for arms that learn more instead of anew.
+        `before` is the same method at the stage before, for methods that learn more instead of anew.
         """
         ...

@@ -1,4 +1,4 @@
-"""Floors: what needs no language model. A judge below them is not yet worth its cost."""
+"""Baselines: what needs no language model. A judge below them is not yet worth its cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["FLOORS", "Floor"]
+__all__ = ["BASELINES", "Baseline"]
 
 NEIGHBOURS = 5
 Labels = Sequence[Value]
@@ -33,8 +33,8 @@ Rule = Callable[["Matrix", Labels], Predict]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Floor:
-    """An arm that fits a rule to features of the cases; learning and judging take milliseconds and no model."""
+class Baseline:
+    """A method that fits a rule to features of the cases; learning and judging take milliseconds and no model."""
 
     name: str
     features: Callable[[Sequence[Case], ValueType], Any]
@@ -50,8 +50,8 @@ class Floor:
         labels = [case.label for case in train]
         predict = self.rule(learned, labels)
         fit = Fit(id=f"{self.name}-{len(train)}", seconds=time.perf_counter() - started)
-        return _FittedFloor(
-            floor=self,
+        return _FittedBaseline(
+            baseline=self,
             value_type=value_type,
             predict=predict,
             learned=learned,
@@ -62,8 +62,8 @@ class Floor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FittedFloor:
-    floor: Floor
+class _FittedBaseline:
+    baseline: Baseline
     value_type: ValueType
     predict: Predict
     learned: Any
@@ -78,8 +78,8 @@ class _FittedFloor:
             kept = [n for n, name in enumerate(self.ids) if name != case.id]
             if not kept:
                 return Verdict(value=None, error="without this case nothing was taught")
-            predict = self.floor.rule(self.learned[kept], [self.labels[n] for n in kept])
-        return Verdict(value=predict((await self.floor.features([case], self.value_type))[0]))
+            predict = self.baseline.rule(self.learned[kept], [self.labels[n] for n in kept])
+        return Verdict(value=predict((await self.baseline.features([case], self.value_type))[0]))
 
     async def close(self) -> None:
         """Nothing is held."""
@@ -136,7 +136,7 @@ def _regression(features: Matrix, labels: Labels) -> Predict:
         from sklearn.preprocessing import StandardScaler
     except ImportError as error:
         raise ConfigurationError(
-            f'the regression floors need scikit-learn: pip install "memalign[bench]" ({error})'
+            f'the regression baselines need scikit-learn: pip install "memalign[bench]" ({error})'
         ) from error
     order = sorted(set(labels), key=str)
     if len(order) < 2:
@@ -147,12 +147,12 @@ def _regression(features: Matrix, labels: Labels) -> Predict:
     return lambda point: order[int(model.predict(scaler.transform(point.reshape(1, -1)))[0])]
 
 
-FLOORS = {
-    floor.name: floor
-    for floor in (
-        Floor(name="majority", features=_nothing, rule=_majority),
-        Floor(name="neighbours-vote", features=_embeddings, rule=_neighbours),
-        Floor(name="regression-embeddings", features=_embeddings, rule=_regression),
-        Floor(name="regression-features", features=_plain, rule=_regression),
+BASELINES = {
+    baseline.name: baseline
+    for baseline in (
+        Baseline(name="majority", features=_nothing, rule=_majority),
+        Baseline(name="neighbours-vote", features=_embeddings, rule=_neighbours),
+        Baseline(name="regression-embeddings", features=_embeddings, rule=_regression),
+        Baseline(name="regression-features", features=_plain, rule=_regression),
     )
 }

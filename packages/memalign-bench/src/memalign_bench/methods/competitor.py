@@ -1,4 +1,4 @@
-"""Arms that are other people's: MLflow's MemAlign and DSPy's optimizers, each in a process of another environment.
+"""Methods that are other people's: MLflow's MemAlign and DSPy's optimizers, each in a process of another environment.
 
 They get the same judge model through an endpoint on this machine, the same rows and the same instructions, and keep
 their own defaults. `benchmarks/competitors/` has their environment's requirements.
@@ -32,10 +32,10 @@ from memalign_bench.raw import Fit, View
 from memalign_bench.spending import Gate
 from memalign_bench.tasks import Case, Task
 
-__all__ = ["DEFAULT_WORKERS", "PEERS", "SETUP", "PeerArm", "peer_environment", "workers_for"]
+__all__ = ["COMPETITORS", "DEFAULT_WORKERS", "SETUP", "Competitor", "competitor_environment", "workers_for"]
 
 SETUP = "python -m venv .competitors && .competitors/bin/python -m pip install -r packages/memalign-bench/benchmarks/competitors/requirements.txt"
-"""What makes the peers' environment."""
+"""What makes the competitors' environment."""
 
 WORKERS = {
     "mlflow": ("mlflow_worker.py", "memalign"),
@@ -43,18 +43,18 @@ WORKERS = {
     "simba": ("dspy_worker.py", "simba"),
     "gepa": ("dspy_worker.py", "gepa"),
 }
-PEERS = tuple(WORKERS)
+COMPETITORS = tuple(WORKERS)
 DEFAULT_WORKERS = 8  # MLflow's and DSPy's own
 _LINE = 1 << 26  # bytes of one reply at most
 
 
 @dataclass(frozen=True, kw_only=True)
-class PeerArm:
-    """A peer, by `name`: mlflow, miprov2, simba or gepa.
+class Competitor:
+    """A competitor, by `name`: mlflow, miprov2, simba or gepa.
 
-    `python` is the interpreter of the peers' environment. `folder` takes its logs and the memo of its model calls, which
+    `python` is the interpreter of the competitors' environment. `folder` takes its logs and the memo of its model calls, which
     hold judged texts. `prices` give the cost. `model` and `embedding` stand in for the setting's judge model and the
-    in-process embedder. Times are in seconds. `worker` is another worker script in place of the peer's. `paid` is told
+    in-process embedder. Times are in seconds. `worker` is another worker script in place of the competitor's. `paid` is told
     the usage of every call that was made, and not of those that were remembered; each goes through the `gate`.
     """
 
@@ -74,7 +74,7 @@ class PeerArm:
     views: ClassVar[frozenset[View]] = frozenset({"unseen", "seen"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
-        """The peer's judge after `train`, learned anew at each stage; without cases its unaligned one.
+        """The competitor's judge after `train`, learned anew at each stage; without cases its unaligned one.
 
         Raises ConfigurationError when its environment is not there, ModelUnavailable when it fails or takes too long,
         StoppedError when the run stopped before it had learned.
@@ -100,7 +100,9 @@ class PeerArm:
                     paid=self.paid,
                 )
             )
-            home = stack.enter_context(tempfile.TemporaryDirectory(prefix="memalign-peer-", ignore_cleanup_errors=True))
+            home = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="memalign-competitor-", ignore_cleanup_errors=True)
+            )
             workers = workers_for(setting.model.limits)
             worker = _Worker(
                 name=self.name,
@@ -110,7 +112,7 @@ class PeerArm:
                     str(Path(competitors.__file__).with_name("serve.py")),
                     str(script_path),
                 ),
-                environment=peer_environment(home, endpoint.base_url, workers),
+                environment=competitor_environment(home, endpoint.base_url, workers),
                 folder=Path(home),
                 log=log,
             )
@@ -139,7 +141,7 @@ class PeerArm:
             if "error" in reply:
                 raise self._failure(reply["error"], log)
             fit = _fit(reply, endpoint.take(), workers)
-            return _FittedPeer(
+            return _FittedCompetitor(
                 task=task, fit=fit, worker=worker, endpoint=endpoint, timeout=self.judge_timeout, stack=stack.pop_all()
             )
 
@@ -152,7 +154,7 @@ class PeerArm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FittedPeer:
+class _FittedCompetitor:
     task: Task
     fit: Fit
     worker: _Worker
@@ -162,7 +164,7 @@ class _FittedPeer:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def judge(self, case: Case, view: View) -> Verdict:
-        """The peer's verdict, the same way in every view. Raises StoppedError when the run stopped in its midst."""
+        """The competitor's verdict, the same way in every view. Raises StoppedError when the run stopped in its midst."""
         del view
         async with self.lock:
             try:
@@ -296,27 +298,27 @@ class _EndedError(Exception):
 
 
 def workers_for(limits: Limits) -> int:
-    """How many calls a peer makes at once while it learns: its own default, or what the model takes."""
+    """How many calls a competitor makes at once while it learns: its own default, or what the model takes."""
     return min(DEFAULT_WORKERS, limits.concurrency)
 
 
 def _without_words(error: str) -> str:
-    """The kind of a failure: a peer's message quotes the model, and with it what was judged; the log has all of it."""
+    """The kind of a failure: a competitor's message quotes the model, and with it what was judged; the log has all of it."""
     kind = error.partition(":")[0].strip()
     return f"{kind if kind.isidentifier() else 'it failed'} (its log has the words)"
 
 
 def _served_name(name: str) -> str:
-    """The model's name as peers see it: without provider, and for a file without its folder."""
+    """The model's name as competitors see it: without provider, and for a file without its folder."""
     model = parse_name(name)[1]
     return Path(model).name if model.endswith(".gguf") else model
 
 
 def _defaults(model: RawModel, setting: Setting) -> dict[str, Any]:
-    """What requests get that do not say: as the other arms, temperature 0."""
+    """What requests get that do not say: as the other methods, temperature 0."""
     if not model.name.startswith("local:"):
         return dict(DEFAULTS)
-    # Peers set no limit, since providers do. Without one, a small model that repeats itself fills its whole context.
+    # Competitors set no limit, since providers do. Without one, a small model that repeats itself fills its whole context.
     return {**DEFAULTS, "max_tokens": setting.model.limits.context_tokens // 4}
 
 
@@ -362,15 +364,15 @@ def _fit(reply: dict[str, Any], usage: Usage, workers: int) -> Fit:
         cached=usage.cached_tokens,
         tokens_out=usage.output_tokens,
         cost=usage.cost,
-        # The peer's own clock, without the start of its process, as if nothing had been remembered: remembered calls
+        # The competitor's own clock, without the start of its process, as if nothing had been remembered: remembered calls
         # would have shared its threads.
         seconds=round(reply.get("seconds", 0.0) + remembered / workers, 2),
         counts=reply.get("counts", {}),
     )
 
 
-def peer_environment(home: str, base_url: str, workers: int) -> dict[str, str]:
-    """What a peer's process sees: nothing of ours but the path, no key, no proxy, no network but the endpoint."""
+def competitor_environment(home: str, base_url: str, workers: int) -> dict[str, str]:
+    """What a competitor's process sees: nothing of ours but the path, no key, no proxy, no network but the endpoint."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "SYSTEMROOT") if name in os.environ}
     return {
         **kept,

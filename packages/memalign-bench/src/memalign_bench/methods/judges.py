@@ -1,4 +1,4 @@
-"""Arms that are judges of ours: the unaligned one, few-shot ones, and memalign whole and in parts."""
+"""Methods that are judges of ours: the unaligned one, few-shot ones, and memalign whole and in parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memalign_bench.methods.base import Fitted, Setting, Verdict
 from memalign_bench.raw import Fit, View
 from memalign_bench.tasks import Case
 
-__all__ = ["JUDGES", "JudgeArm"]
+__all__ = ["JUDGES", "JudgeMethod"]
 
 replace = msgspec.structs.replace
 
@@ -74,13 +74,13 @@ def _all_stages(limits: Limits) -> frozenset[str]:
 
 
 def _fitting(parameters: tuple[tuple[str, Any], ...], value_type: ValueType) -> dict[str, Any]:
-    """Those of the parameters that a judge of this type takes: the others' arm is the plain one there."""
+    """Those of the parameters that a judge of this type takes: the others' method is the plain one there."""
     needed = {"calibrate": ("bool", "choice"), "verdict": ("bool", "choice", "int", "float")}
     return {name: value for name, value in parameters if value_type.kind in needed[name]}
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeArm:
+class JudgeMethod:
     """A judge aligned with some stages on some of the feedback, showing `k` cases (None: as the judge itself has it).
 
     `parameters` are the judge's; with `calibrate` among them its verdict is the calibrated value, where there is one.
@@ -141,7 +141,7 @@ class JudgeArm:
 class _FittedJudge:
     judge_: Judge
     fit: Fit
-    calibrated: bool  # asked for by the arm: some judges have a calibrated value beside every verdict unasked
+    calibrated: bool  # asked for by the method: some judges have a calibrated value beside every verdict unasked
 
     async def judge(self, case: Case, view: View) -> Verdict:
         """The verdict; for `left-out` by a judge from whose memory the case, and all exposed to it, is hidden."""
@@ -161,29 +161,32 @@ class _FittedJudge:
 DIRECT, CALIBRATED = (("verdict", "direct"),), (("calibrate", True),)
 
 JUDGES = {
-    arm.name: arm
-    for arm in (
+    method.name: method
+    for method in (
         # Taught none of the cases: a judge without memory. To it all cases are unmet: one view of a case says it all.
-        JudgeArm(name="bare", chosen=_nothing, views=frozenset({"unseen", "seen"})),
-        JudgeArm(name="bare-direct", chosen=_nothing, parameters=DIRECT, views=frozenset({"unseen", "seen"})),
-        JudgeArm(name="static", chosen=_balanced),
-        JudgeArm(name="nearest"),
-        JudgeArm(name="nearest-1", k=1),
-        JudgeArm(name="nearest-5", k=5),
-        JudgeArm(name="nearest-labels", said=_label_only),
-        JudgeArm(name="guidelines", stages=default_stages, k=0),
+        JudgeMethod(name="zero-shot", chosen=_nothing, views=frozenset({"unseen", "seen"})),
+        JudgeMethod(name="zero-shot-direct", chosen=_nothing, parameters=DIRECT, views=frozenset({"unseen", "seen"})),
+        JudgeMethod(name="static", chosen=_balanced),
+        JudgeMethod(name="nearest"),
+        JudgeMethod(name="nearest-1", k=1),
+        JudgeMethod(name="nearest-5", k=5),
+        JudgeMethod(name="nearest-labels", said=_label_only),
+        JudgeMethod(name="guidelines", stages=default_stages, k=0),
         *(
-            JudgeArm(name=f"guidelines-without-{stage}", stages=_without(stage), k=0)
+            JudgeMethod(name=f"guidelines-without-{stage.replace('_', '-')}", stages=_without(stage), k=0)
             for stage in sorted(STAGES - {"distil"})
         ),
-        JudgeArm(name="examples", stages=_without("distil")),
-        JudgeArm(name="memalign", stages=default_stages),
-        JudgeArm(name="memalign-direct", stages=default_stages, parameters=DIRECT),
-        JudgeArm(name="memalign-calibrated", stages=default_stages, parameters=CALIBRATED),
-        JudgeArm(name="memalign-all-stages", stages=_all_stages),
-        JudgeArm(name="memalign-labels", stages=default_stages, said=_label_only),
-        JudgeArm(name="memalign-comments", stages=default_stages, said=_comment_only),
-        *(JudgeArm(name=f"memalign-without-{stage}", stages=_without(stage)) for stage in sorted(STAGES)),
+        JudgeMethod(name="examples", stages=_without("distil")),
+        JudgeMethod(name="memalign", stages=default_stages),
+        JudgeMethod(name="memalign-direct", stages=default_stages, parameters=DIRECT),
+        JudgeMethod(name="memalign-calibrated", stages=default_stages, parameters=CALIBRATED),
+        JudgeMethod(name="memalign-all-stages", stages=_all_stages),
+        JudgeMethod(name="memalign-labels", stages=default_stages, said=_label_only),
+        JudgeMethod(name="memalign-comments", stages=default_stages, said=_comment_only),
+        *(
+            JudgeMethod(name=f"memalign-without-{stage.replace('_', '-')}", stages=_without(stage))
+            for stage in sorted(STAGES)
+        ),
     )
 }
 """`nearest` shows the nearest cases, without pre-alignment verdicts and guidelines; `examples` the misjudged of them first."""

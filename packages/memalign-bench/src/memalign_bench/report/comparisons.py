@@ -1,19 +1,19 @@
-"""The parts of a report that set arms side by side: the primary comparison, floors, ablations, kinds of feedback, models."""
+"""The parts of a report that set methods side by side: the primary comparison, baselines, ablations, kinds of feedback, models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memalign_bench.config import BARE
+from memalign_bench.config import ZERO_SHOT
 from memalign_bench.report.facts import TaskFacts
 from memalign_bench.report.measures import agreement
 from memalign_bench.report.primary import (
     FIXED_WORDS,
     PRIMARY_AGAINST,
-    PRIMARY_ARM,
+    PRIMARY_METHOD,
     PRIMARY_STAGE,
     Contrast,
-    best_floor,
+    best_baseline,
     contrast,
     headline_stage,
     primary,
@@ -23,11 +23,11 @@ from memalign_bench.report.tables import Section, Table, plain, points, quality
 
 __all__ = [
     "MEMORIES",
-    "ablation_arms",
+    "ablation_methods",
     "ablation_section",
-    "feedback_arms",
+    "baselines_section",
+    "feedback_methods",
     "feedback_section",
-    "floors_section",
     "models_section",
     "primary_section",
 ]
@@ -57,10 +57,10 @@ def _paired(one: Contrast) -> tuple[str, ...]:
 def primary_section(results: Results) -> Section:
     """The primary comparison for each model, and the same by task."""
     words = [
-        f"Fixed beforehand, word for word: “{FIXED_WORDS}”",
+        f"Fixed beforehand, word for word: “{FIXED_WORDS}” What was called bare is zero-shot today.",
         (
             "Exact match, on numbers too (their CCC is in the tables by task). Cases are paired by task, seed and id; only "
-            "those with a verdict in both arms count, and how many are left out is said. The interval is the 95 % percentile "
+            "those with a verdict in both methods count, and how many are left out is said. The interval is the 95 % percentile "
             "bootstrap of the difference over groups of cases, each task weighing by its cases. Ahead: the interval is above "
             "0. Behind: it is below 0. Not worse by 5 points: its lower bound is above \N{MINUS SIGN}5. Tied: nothing is "
             "shown. Because a bootstrap is too sure of few cases, the first two also need McNemar's exact p below 0.05, and "
@@ -75,7 +75,7 @@ def primary_section(results: Results) -> Section:
             continue
         rows = [
             (
-                f"{one.arm} against {one.against}",
+                f"{one.method} against {one.against}",
                 str(one.stage),
                 *_paired(one),
                 points(one.mean_over_tasks),
@@ -87,10 +87,11 @@ def primary_section(results: Results) -> Section:
         title = "Primary comparison" if all(one.stage == PRIMARY_STAGE for one in found.values()) else "Comparison"
         tables.append(Table(title=f"{title}, {plain(model)}, unseen", columns=columns, rows=tuple(rows), remark=True))
         by_task = [
-            (plain(task.name), f"{one.arm} against {one.against}", str(one.stage), *_paired(one), one.word)
+            (plain(task.name), f"{one.method} against {one.against}", str(one.stage), *_paired(one), one.word)
             for against in found
             for task in results.tasks(model)
-            if (one := contrast(results, model, [task], PRIMARY_ARM, against, stage=found[against].stage)) is not None
+            if (one := contrast(results, model, [task], PRIMARY_METHOD, against, stage=found[against].stage))
+            is not None
         ]
         columns = ("task", "comparison", "stage", *_PAIRED, "verdict")
         tables.append(
@@ -107,9 +108,9 @@ def primary_section(results: Results) -> Section:
 
 def _caveats(results: Results, model: str, against: str, one: Contrast | None) -> list[str]:
     """What is missing of the comparison, in words."""
-    name = f"{plain(model)}, {PRIMARY_ARM} against {against}"
+    name = f"{plain(model)}, {PRIMARY_METHOD} against {against}"
     if one is None:
-        lacking = [arm for arm in (PRIMARY_ARM, against) if arm not in results.arms(model)]
+        lacking = [method for method in (PRIMARY_METHOD, against) if method not in results.methods(model)]
         why = f"nothing of {' and '.join(lacking)} is judged" if lacking else "no case has a verdict in both"
         if not any(task.matchable for task in results.tasks(model)):
             why = "verdicts that may be any fraction have no exact match"
@@ -120,35 +121,35 @@ def _caveats(results: Results, model: str, against: str, one: Contrast | None) -
             f"{name}: this is not the primary comparison, which is at {PRIMARY_STAGE} rows; both have at most stage "
             f"{one.stage}."
         )
-    for arm in (PRIMARY_ARM, against):
-        lines = results.lines(model, one.tasks, arm, one.stage)
+    for method in (PRIMARY_METHOD, against):
+        lines = results.lines(model, one.tasks, method, one.stage)
         asked, known = sum(1 for _ in lines), len(results.known(model, one.tasks))
         if asked < known:
-            said.append(f"{plain(model)}, {arm}: {asked} of {known} cases judged so far, on {', '.join(one.tasks)}.")
+            said.append(f"{plain(model)}, {method}: {asked} of {known} cases judged so far, on {', '.join(one.tasks)}.")
     if left := [task.name for task in results.tasks(model) if task.name not in one.tasks]:
         said.append(f"{name}: without {plain(', '.join(left), 300)}, where not both have verdicts that can be matched.")
     return said
 
 
-def floors_section(results: Results) -> Section:
-    """Each judge arm against the best floor of its task: below it, a judge is not yet worth its cost there."""
+def baselines_section(results: Results) -> Section:
+    """Each judge method against the best baseline of its task: below it, a judge is not yet worth its cost there."""
     tables = []
     for model in results.models:
         stage = headline_stage(results, model)
         rows = []
         for task in results.tasks(model):
-            floor = best_floor(results, model, task, stage)
-            if floor is None:
+            baseline = best_baseline(results, model, task, stage)
+            if baseline is None:
                 continue
-            for arm in results.arms(model):
-                one = contrast(results, model, [task], arm, floor[0], stage=stage)
+            for method in results.methods(model):
+                one = contrast(results, model, [task], method, baseline[0], stage=stage)
                 if one is not None:
-                    rows.append((plain(task.name), floor[0], plain(arm), *_paired(one), _precedence(one)))
+                    rows.append((plain(task.name), baseline[0], plain(method), *_paired(one), _precedence(one)))
         if rows:
             tables.append(
                 Table(
-                    title=f"Judges against the best floor of the task, {plain(model)}, stage {stage}, unseen",
-                    columns=("task", "best floor", "arm", *_PAIRED, "the judge is"),
+                    title=f"Judges against the best baseline of the task, {plain(model)}, stage {stage}, unseen",
+                    columns=("task", "best baseline", "method", *_PAIRED, "the judge is"),
                     rows=tuple(rows),
                     names=3,
                     remark=True,
@@ -156,12 +157,14 @@ def floors_section(results: Results) -> Section:
             )
     words = (
         (
-            "Floors need no language model: the majority label, the vote of the nearest cases, and logistic regressions on "
+            "Baselines need no language model: the majority label, the vote of the nearest cases, and logistic regressions on "
             "embeddings and on two plain features, all taught with the same cases. A judge below the best of them is not yet "
-            "worth its cost there. The best floor is chosen on the very cases of the comparison, which favours it a little."
+            "worth its cost there. The best baseline is chosen on the very cases of the comparison, which favours it a little."
         ),
     )
-    return Section(id="floors", title="Against floors without a language model", words=words, tables=tuple(tables))
+    return Section(
+        id="baselines", title="Against baselines without a language model", words=words, tables=tuple(tables)
+    )
 
 
 def _precedence(one: Contrast) -> str:
@@ -170,54 +173,56 @@ def _precedence(one: Contrast) -> str:
     return "below: not yet worth its cost there" if one.word == "behind" else "not told apart"
 
 
-def ablation_arms(results: Results, model: str) -> tuple[str, ...]:
-    """The arms that are memalign with something taken away."""
-    return tuple(arm for arm in results.arms(model) if arm in MEMORIES or arm.startswith("memalign-without-"))
+def ablation_methods(results: Results, model: str) -> tuple[str, ...]:
+    """The methods that are memalign with something taken away."""
+    return tuple(
+        method for method in results.methods(model) if method in MEMORIES or method.startswith("memalign-without-")
+    )
 
 
 def ablation_section(results: Results) -> Section:
     """What each memory and each stage of the pipeline is worth."""
     words = (
         (
-            "Each arm against memalign on the same cases, pooled over the tasks that both judged; below 0 means that what "
+            "Each method against memalign on the same cases, pooled over the tasks that both judged; below 0 means that what "
             "was taken away helps. “guidelines” shows no examples, “examples” has no guidelines, “nearest” shows the "
             "nearest cases without having looked where the judge stumbles."
         ),
     )
-    tables = _against_memalign(results, {model: ablation_arms(results, model) for model in results.models})
+    tables = _against_memalign(results, {model: ablation_methods(results, model) for model in results.models})
     return Section(id="ablation", title="Ablations", words=words, tables=tables, figures=("ablation",))
 
 
-def feedback_arms(results: Results, model: str) -> tuple[str, ...]:
-    """The arms that one kind of feedback taught, in the order of a report."""
-    return tuple(arm for arm in KINDS if arm in results.arms(model))
+def feedback_methods(results: Results, model: str) -> tuple[str, ...]:
+    """The methods that one kind of feedback taught, in the order of a report."""
+    return tuple(method for method in KINDS if method in results.methods(model))
 
 
 def feedback_section(results: Results) -> Section:
     """Labels alone, comments alone, both."""
-    arms = {model: feedback_arms(results, model) for model in results.models}
+    methods = {model: feedback_methods(results, model) for model in results.models}
     words = ("The same pipeline taught with people's labels only, or with their comments only, against both.",)
     return Section(
         id="feedback",
         title="Labels, comments, both",
         words=words,
-        tables=_against_memalign(results, arms),
+        tables=_against_memalign(results, methods),
         figures=("feedback",),
     )
 
 
-def _against_memalign(results: Results, arms: dict[str, tuple[str, ...]]) -> tuple[Table, ...]:
+def _against_memalign(results: Results, methods: dict[str, tuple[str, ...]]) -> tuple[Table, ...]:
     tables = []
-    for model, names in arms.items():
+    for model, names in methods.items():
         stage = headline_stage(results, model)
         rows = [
-            (plain(arm), view, plain(", ".join(one.tasks), 200), *_paired(one), one.word)
+            (plain(method), view, plain(", ".join(one.tasks), 200), *_paired(one), one.word)
             for view in VIEWS
-            for arm in names
-            if (one := contrast(results, model, results.tasks(model), arm, PRIMARY_ARM, stage=stage, view=view))
+            for method in names
+            if (one := contrast(results, model, results.tasks(model), method, PRIMARY_METHOD, stage=stage, view=view))
         ]
         if rows:
-            columns = ("arm", "view", "tasks", *_PAIRED, "verdict")
+            columns = ("method", "view", "tasks", *_PAIRED, "verdict")
             title = f"Against memalign, {plain(model)}, stage {stage}"
             tables.append(Table(title=title, columns=columns, rows=tuple(rows), names=3, remark=True))
     return tuple(tables)
@@ -233,23 +238,25 @@ def models_section(results: Results) -> Section:
     rows = []
     for model in models:
         stage = headline_stage(results, model)
-        for arm in results.arms(model):
-            found = agreement(results, model, tasks, arm, stage)
+        for method in results.methods(model):
+            found = agreement(results, model, tasks, method, stage)
             if found.n:
-                against = None if arm == BARE else contrast(results, model, tasks, arm, BARE, stage=stage)
+                against = (
+                    None if method == ZERO_SHOT else contrast(results, model, tasks, method, ZERO_SHOT, stage=stage)
+                )
                 gain = (points(against.difference), against.word) if against is not None else ("", "")
-                rows.append((plain(arm), plain(model), str(stage), str(found.n), quality(found.exact_match), *gain))
+                rows.append((plain(method), plain(model), str(stage), str(found.n), quality(found.exact_match), *gain))
     if len(models) < 2 or not tasks:
         rows = []
-    order = {arm: place for place, arm in enumerate(dict.fromkeys(row[0] for row in rows))}
+    order = {method: place for place, method in enumerate(dict.fromkeys(row[0] for row in rows))}
     table = Table(
         title=f"Exact match, unseen, pooled over {plain(', '.join(task.name for task in tasks), 300)}",
-        columns=("arm", "model", "stage", "n", "exact match", "against its bare judge, points", "verdict"),
+        columns=("method", "model", "stage", "n", "exact match", "against its zero-shot judge, points", "verdict"),
         rows=tuple(sorted(rows, key=lambda row: order[row[0]])),
         names=3,
         remark=True,
     )
     words = (
-        "Models are not compared with each other here: each arm is compared with the bare judge of its own model.",
+        "Models are not compared with each other here: each method is compared with the zero-shot judge of its own model.",
     )
     return Section(id="models", title="Several judge models", words=words, tables=(table,) if rows else ())

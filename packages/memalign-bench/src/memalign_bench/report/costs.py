@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from memalign_bench.config import BARE
-from memalign_bench.methods.baselines import FLOORS
+from memalign_bench.config import ZERO_SHOT
+from memalign_bench.methods.baselines import BASELINES
 from memalign_bench.methods.judges import JUDGES
 from memalign_bench.report.measures import agreement, judging, learning
 from memalign_bench.report.primary import contrast, headline_stage
-from memalign_bench.report.results import Results, arm_order
+from memalign_bench.report.results import Results, method_order
 from memalign_bench.report.tables import ABSENT, Section, Table, amount, dollars, plain, points, quality, seconds
 
 __all__ = [
@@ -23,9 +23,9 @@ __all__ = [
 ]
 
 
-def learns_more(arm: str) -> bool:
-    """Whether the arm, at a stage, learns only what is new since the stage before."""
-    return arm in JUDGES and arm not in (BARE, "static")
+def learns_more(method: str) -> bool:
+    """Whether the method, at a stage, learns only what is new since the stage before."""
+    return method in JUDGES and method not in (ZERO_SHOT, "static")
 
 
 def cost_section(results: Results) -> Section:
@@ -36,15 +36,15 @@ def cost_section(results: Results) -> Section:
         every = results.tasks(model)
         tasks = [task for task in every if task.matchable] or every  # what fractions take is worth knowing too
         rows = []
-        for arm in (*FLOORS, *results.arms(model)):
-            took = judging(results, model, [task.name for task in tasks], arm, stage)
+        for method in (*BASELINES, *results.methods(model)):
+            took = judging(results, model, [task.name for task in tasks], method, stage)
             if not took.n:
                 continue
-            found = agreement(results, model, tasks, arm, stage)
-            against = None if arm == BARE else contrast(results, model, tasks, arm, BARE, stage=stage)
+            found = agreement(results, model, tasks, method, stage)
+            against = None if method == ZERO_SHOT else contrast(results, model, tasks, method, ZERO_SHOT, stage=stage)
             cached = ABSENT if took.cached_share is None else f"{took.cached_share * 100:.0f} %"
             rows.append((
-                plain(arm), str(found.n), quality(found.exact_match),
+                plain(method), str(found.n), quality(found.exact_match),
                 ABSENT if against is None else f"{points(against.difference)} n={against.n}",
                 amount(took.tokens_in), cached, amount(took.tokens_out),
                 seconds(took.seconds_median), seconds(took.seconds_p95), dollars(took.cost_per_1000),
@@ -53,15 +53,15 @@ def cost_section(results: Results) -> Section:
             tables.append(
                 Table(
                     title=f"Judging, {plain(model)}, stage {stage}, unseen, pooled over {plain(', '.join(t.name for t in tasks), 300)}",
-                    columns=("arm", "n", "exact match", "against bare, points", "prompt tokens", "of them cached",
+                    columns=("method", "n", "exact match", "against zero-shot, points", "prompt tokens", "of them cached",
                              "answer tokens", "seconds, median", "95th percentile", "cost of 1,000"),
                     rows=tuple(rows),
                 )
             )  # fmt: skip
     words = (
         (
-            "Seconds are the model's for one case. Tokens and seconds are of a judgment, failed ones included. Arms that "
-            "judged other cases are not comparable by their own exact match; the difference to bare, and the figures, are "
+            "Seconds are the model's for one case. Tokens and seconds are of a judgment, failed ones included. Methods that "
+            "judged other cases are not comparable by their own exact match; the difference to zero-shot, and the figures, are "
             "over common cases."
         ),
     )
@@ -80,24 +80,24 @@ def teaching_section(results: Results) -> Section:
     for model in results.models:
         names = [task.name for task in results.tasks(model)]
         rows = []
-        for arm in (*FLOORS, *results.arms(model)):
-            own = sorted({cell.stage for cell in results.fits if (cell.model, cell.arm) == (model, arm)})
+        for method in (*BASELINES, *results.methods(model)):
+            own = sorted({cell.stage for cell in results.fits if (cell.model, cell.method) == (model, method)})
             for before, stage in pairwise([0, *[stage for stage in own if stage]]):
-                took = learning(results.fits_of(model, names, arm, stage))
+                took = learning(results.fits_of(model, names, method, stage))
                 if took is None:
                     continue
-                span = f"{before}→{stage}" if learns_more(arm) else f"0→{stage}"
+                span = f"{before}→{stage}" if learns_more(method) else f"0→{stage}"
                 counts = ", ".join(f"{plain(name)} {amount(round(n, 1))}" for name, n in took.counts.items())
                 spread = f"{seconds(took.quickest)} to {seconds(took.slowest)}"
                 rows.append((
-                    plain(arm), span, str(took.n), seconds(took.seconds), spread, amount(took.calls),
+                    plain(method), span, str(took.n), seconds(took.seconds), spread, amount(took.calls),
                     amount(took.tokens_in), amount(took.tokens_out), dollars(took.cost), counts or ABSENT,
                 ))  # fmt: skip
         if rows:
             tables.append(
                 Table(
                     title=f"Learning, {plain(model)}: means over tasks and seeds",
-                    columns=("arm", "cases learned", "runs", "seconds", "quickest and slowest", "calls", "prompt tokens",
+                    columns=("method", "cases learned", "runs", "seconds", "quickest and slowest", "calls", "prompt tokens",
                              "answer tokens", "cost", "what came out"),
                     rows=tuple(rows),
                     names=2,
@@ -106,7 +106,7 @@ def teaching_section(results: Results) -> Section:
             )  # fmt: skip
     words = (
         (
-            "Seconds are those of an unaided run: calls that a rerun remembered count with what they once took. Arms that "
+            "Seconds are those of an unaided run: calls that a rerun remembered count with what they once took. Methods that "
             "learn only what is new are shown from the stage before."
         ),
     )
@@ -114,15 +114,17 @@ def teaching_section(results: Results) -> Section:
 
 
 def totals_section(results: Results) -> Section:
-    """What everything in the folder took together, by model and arm."""
+    """What everything in the folder took together, by model and method."""
     rows = []
-    pairs = sorted({(cell.model, cell.arm) for cell in results.cells}, key=lambda pair: (pair[0], arm_order(pair[1])))
-    for model, arm in pairs:
-        mine = [cell for cell in results.cells if (cell.model, cell.arm) == (model, arm)]
+    pairs = sorted(
+        {(cell.model, cell.method) for cell in results.cells}, key=lambda pair: (pair[0], method_order(pair[1]))
+    )
+    for model, method in pairs:
+        mine = [cell for cell in results.cells if (cell.model, cell.method) == (model, method)]
         spent = [line for cell in mine for line in results.cells[cell]]
         fits = [results.fits[cell] for cell in mine if cell in results.fits]
         rows.append((
-            plain(model), plain(arm), amount(len(spent)), amount(sum(line.calls for line in spent)),
+            plain(model), plain(method), amount(len(spent)), amount(sum(line.calls for line in spent)),
             amount(sum(line.tokens_in for line in spent)), amount(sum(line.tokens_out for line in spent)),
             _hours(sum(line.seconds for line in spent)), _sum([line.cost for line in spent]),
             amount(sum(fit.calls for fit in fits)), _hours(sum(fit.seconds for fit in fits)),
@@ -130,14 +132,14 @@ def totals_section(results: Results) -> Section:
         ))  # fmt: skip
     table = Table(
         title="Everything in this folder",
-        columns=("model", "arm", "judgments", "calls", "prompt tokens", "answer tokens", "model time", "cost",
+        columns=("model", "method", "judgments", "calls", "prompt tokens", "answer tokens", "model time", "cost",
                  "calls to learn", "time to learn", "cost to learn"),
         rows=tuple(rows),
         names=2,
     )  # fmt: skip
     words = (
         (
-            "Calls that several arms ask alike, such as those of memalign and its guidelines to learn, are made once and "
+            "Calls that several methods ask alike, such as those of memalign and its guidelines to learn, are made once and "
             "count for each of them: the run itself took less."
         ),
     )
@@ -189,7 +191,7 @@ def limits_section(results: Results) -> Section:
         "With fewer than 15 groups, bootstrap intervals tend to be too narrow; the number of groups is given.",
         "People's labels are taken as right. Where people disagree with each other, no judge can reach 1.",
         "Seconds are those of the machine and the load that the run had.",
-        "Public data may have been in a model's training; arms of one model share that advantage, models do not.",
+        "Public data may have been in a model's training; methods of one model share that advantage, models do not.",
     )
     return Section(
         id="limits",

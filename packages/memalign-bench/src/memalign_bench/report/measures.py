@@ -1,4 +1,4 @@
-"""What a benchmark measures of one arm: agreement with people, what it cost, whether what was right stays right.
+"""What a benchmark measures of one method: agreement with people, what it cost, whether what was right stays right.
 
 Every figure has its n and, where the data give one, a 95 % interval from resampled groups of cases (`memalign.metrics`).
 The seeds of a task are pooled; a case that several of them drew is one piece of evidence, because groups are resampled
@@ -50,10 +50,10 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """An arm's agreement with people on one or more tasks, at one stage and in one view.
+    """A method's agreement with people on one or more tasks, at one stage and in one view.
 
     `n` judgments have a verdict, and every figure is over these; they are of `cases` different cases in `groups`
-    groups. `errors` were asked and gave none: they are not wrong. `known` is how many some arm of the model was asked
+    groups. `errors` were asked and gave none: they are not wrong. `known` is how many some method of the model was asked
     about, so that `known - n` are missing here. Exact match is given for values that can be matched (not for float).
     `people` and `judge` are the shares of each label, for one task with labels that can be listed.
     """
@@ -102,8 +102,8 @@ class Judging:
 class Learning:
     """What learning took: means over `n` runs (tasks and seeds), and the seconds of the quickest and the slowest.
 
-    An arm that learns more, instead of anew, took this much since the stage before. Cost is in US dollars, None when it
-    is not known of one. `counts` are means of the arm's own facts, such as guidelines.
+    A method that learns more, instead of anew, took this much since the stage before. Cost is in US dollars, None when it
+    is not known of one. `counts` are means of the method's own facts, such as guidelines.
     """
 
     n: int
@@ -119,7 +119,7 @@ class Learning:
 
 @dataclass(frozen=True, kw_only=True)
 class Flips:
-    """How verdicts changed from one stage to the next, pooled over an arm's stages, seeds and the tasks given.
+    """How verdicts changed from one stage to the next, pooled over a method's stages, seeds and the tasks given.
 
     Of `n` cases judged at both, `broken` were right before and wrong now (negative flips), `fixed` the other way round.
     `rate` is broken over n, as in Yan et al. 2021 (positive-congruent training): 0 is best.
@@ -133,24 +133,24 @@ class Flips:
 
 
 def agreement(
-    results: Results, model: str, tasks: Sequence[TaskFacts], arm: str, stage: int, *, view: View = "unseen"
+    results: Results, model: str, tasks: Sequence[TaskFacts], method: str, stage: int, *, view: View = "unseen"
 ) -> Agreement:
-    """How far the arm agrees with people, pooled over the tasks."""
-    key = ("agreement", model, tuple(task.name for task in tasks), arm, stage, view)
-    return results.once(key, lambda: _agreement(results, model, tasks, arm, stage, view=view))
+    """How far the method agrees with people, pooled over the tasks."""
+    key = ("agreement", model, tuple(task.name for task in tasks), method, stage, view)
+    return results.once(key, lambda: _agreement(results, model, tasks, method, stage, view=view))
 
 
 def _agreement(
-    results: Results, model: str, tasks: Sequence[TaskFacts], arm: str, stage: int, *, view: View
+    results: Results, model: str, tasks: Sequence[TaskFacts], method: str, stage: int, *, view: View
 ) -> Agreement:
     names = [task.name for task in tasks]
-    found = list(results.judged(model, names, arm, stage, view=view).values())
+    found = list(results.judged(model, names, method, stage, view=view).values())
     matchable = {task.name for task in tasks if task.matchable}
     matched = [judged for judged in found if judged.task in matchable]
     people, judge = _shares(tasks[0], found) if len(tasks) == 1 else ({}, {})
     return Agreement(
         n=len(found),
-        errors=sum(line.value is None for _, line in results.lines(model, names, arm, stage, view=view)),
+        errors=sum(line.value is None for _, line in results.lines(model, names, method, stage, view=view)),
         known=len(results.known(model, names, view=view, stage=stage)),
         cases=len({(judged.task, judged.line.id) for judged in found}),
         groups=len({judged.cluster for judged in found}),
@@ -162,10 +162,10 @@ def _agreement(
 
 
 def corrected(
-    results: Results, model: str, task: TaskFacts, arm: str, stage: int, *, view: View = "unseen"
+    results: Results, model: str, task: TaskFacts, method: str, stage: int, *, view: View = "unseen"
 ) -> Corrected:
-    """Balanced accuracy, kappa and CCC of the arm on one task."""
-    found = list(results.judged(model, [task.name], arm, stage, view=view).values())
+    """Balanced accuracy, kappa and CCC of the method on one task."""
+    found = list(results.judged(model, [task.name], method, stage, view=view).values())
     kind, nothing = task.value_type, Estimate(value=None)
     named = not kind.numeric and kind.closed
     weighted = partial(cohen_kappa, weights="quadratic") if kind.kind == "int" else cohen_kappa
@@ -190,10 +190,10 @@ def share(right: Sequence[bool], clusters: Sequence[object]) -> Estimate:
 
 
 def judging(
-    results: Results, model: str, tasks: Iterable[str], arm: str, stage: int, *, view: View = "unseen"
+    results: Results, model: str, tasks: Iterable[str], method: str, stage: int, *, view: View = "unseen"
 ) -> Judging:
     """What judging took over the tasks."""
-    return judging_of([line for _, line in results.lines(model, tasks, arm, stage, view=view)])
+    return judging_of([line for _, line in results.lines(model, tasks, method, stage, view=view)])
 
 
 def judging_of(lines: Sequence[Line]) -> Judging:
@@ -240,9 +240,9 @@ def learning(fits: Sequence[Fit]) -> Learning | None:
     )
 
 
-def flips(results: Results, model: str, tasks: Sequence[TaskFacts], arm: str) -> Flips | None:
-    """How the arm's verdicts on unseen cases changed from stage to stage; None when no case has them at two stages."""
-    by_stage = _by_stage(results, model, tasks, arm, "unseen")
+def flips(results: Results, model: str, tasks: Sequence[TaskFacts], method: str) -> Flips | None:
+    """How the method's verdicts on unseen cases changed from stage to stage; None when no case has them at two stages."""
+    by_stage = _by_stage(results, model, tasks, method, "unseen")
     changes = [
         (before[key], after[key]) for before, after in pairwise(by_stage.values()) for key in before if key in after
     ]
@@ -259,7 +259,7 @@ def flips(results: Results, model: str, tasks: Sequence[TaskFacts], arm: str) ->
 
 
 def curve_area(
-    results: Results, model: str, tasks: Sequence[TaskFacts], arm: str, *, view: View = "unseen"
+    results: Results, model: str, tasks: Sequence[TaskFacts], method: str, *, view: View = "unseen"
 ) -> tuple[Estimate, int] | None:
     """The area under the learning curve, in [0, 1], and the number of cases it is over; None with fewer than two stages.
 
@@ -271,7 +271,7 @@ def curve_area(
     so that a judge that is right in all cases from the first stage on has 1, and one that is at p throughout has p. Only
     cases with a verdict at every stage count: a curve whose cases change shows the cases, not the learning.
     """
-    by_stage = _by_stage(results, model, tasks, arm, view)
+    by_stage = _by_stage(results, model, tasks, method, view)
     if len(by_stage) < 2:
         return None
     first, *others = by_stage.values()
@@ -288,12 +288,13 @@ def curve_area(
 
 
 def _by_stage(
-    results: Results, model: str, tasks: Sequence[TaskFacts], arm: str, view: View
+    results: Results, model: str, tasks: Sequence[TaskFacts], method: str, view: View
 ) -> dict[int, dict[Key, Judged]]:
-    """The arm's verdicts on the tasks that can be matched, at each stage that has any; other tasks may have more stages."""
+    """The method's verdicts on the tasks that can be matched, at each stage that has any; other tasks may have more stages."""
     names = [task.name for task in tasks if task.matchable]
     found = {
-        stage: results.judged(model, names, arm, stage, view=view) for stage in results.stages(model, arm, view=view)
+        stage: results.judged(model, names, method, stage, view=view)
+        for stage in results.stages(model, method, view=view)
     }
     return {stage: judged for stage, judged in found.items() if judged}
 

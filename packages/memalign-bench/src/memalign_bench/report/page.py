@@ -9,8 +9,8 @@ from memalign.errors import InputError
 from memalign_bench.prices import Prices
 from memalign_bench.report.comparisons import (
     ablation_section,
+    baselines_section,
     feedback_section,
-    floors_section,
     models_section,
     primary_section,
 )
@@ -32,10 +32,10 @@ from memalign_bench.report.quality import (
     quality_section,
     run_section,
 )
-from memalign_bench.report.results import load_results
+from memalign_bench.report.results import Results, load_results
 from memalign_bench.report.tables import Section, markdown
 
-__all__ = ["PARTS", "TITLE", "write_report"]
+__all__ = ["PARTS", "TITLE", "sections_of", "write_report"]
 
 TITLE = "memalign: benchmark report"
 
@@ -43,7 +43,7 @@ PARTS = (
     primary_section,
     missing_section,
     quality_section,
-    floors_section,
+    baselines_section,
     label_section,
     learning_section,
     flips_section,
@@ -69,7 +69,7 @@ def write_report(folder: Path, out: Path, *, prices: Prices | None = None) -> Pa
     `tasks.json` and for what cannot be written, ConfigurationError when matplotlib is not installed.
     """
     results = load_results(folder, prices=prices)
-    sections = [section for part in PARTS if not (section := part(results)).empty or section.id == "primary"]
+    sections = sections_of(results)
     page = out / "report.html"
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -82,6 +82,11 @@ def write_report(folder: Path, out: Path, *, prices: Prices | None = None) -> Pa
             f"{where} cannot be written: {error.strerror}; move away what stands there, or report where you may write"
         ) from None
     return page
+
+
+def sections_of(results: Results) -> list[Section]:
+    """The parts of the report that have anything to show, and the primary comparison always."""
+    return [section for part in PARTS if not (section := part(results)).empty or section.id == "primary"]
 
 
 def _rendered(sections: list[Section], drawings: tuple[Drawing, ...]) -> str:

@@ -6,9 +6,9 @@ As it was fixed, word for word:
     paired, clustered by group, pooled over the tasks, non-inferiority margin five points. Everything else is
     descriptive, with intervals; "ahead / tied / behind" only where the interval allows it.
 
-What the words mean here. The measure is exact match, on numbers too (their CCC is reported beside it); a task whose
+“Bare” is the method that is called zero-shot today. The measure is exact match, on numbers too (their CCC is reported beside it); a task whose
 values may be any fraction has no exact match and is left out. Cases are paired by task, seed and id, and only those with
-a verdict in both arms count; how many are left out is said. The interval is the 95 % percentile bootstrap of the
+a verdict in both methods count; how many are left out is said. The interval is the 95 % percentile bootstrap of the
 difference, resampling groups over all tasks (a group of several seeds is one), so that each task weighs by its cases; the
 mean over tasks with equal weights is shown beside it. With several judge models there is one comparison for each.
 
@@ -16,7 +16,7 @@ The verdict is one of four: *ahead*: the interval is above 0. *behind*: it is be
 bound is above -0.05. *tied*: nothing is shown. Because a bootstrap is too sure of few cases, the first two also need
 McNemar's exact p below 0.05, and the third 60 different cases (by the rule of three, fewer cannot rule out a loss of five
 points even when none is lost). These conditions only ever make a claim weaker. Where no verdict differs there is nothing
-to resample; two arms that say the same of 60 cases in 60 groups are not worse by 5 points than each other.
+to resample; two methods that say the same of 60 cases in 60 groups are not worse by 5 points than each other.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from memalign.metrics import Estimate, balanced_accuracy, exact_match, mcnemar_exact, paired_bootstrap
-from memalign_bench.config import BARE
-from memalign_bench.methods.baselines import FLOORS
+from memalign_bench.config import ZERO_SHOT
+from memalign_bench.methods.baselines import BASELINES
 from memalign_bench.raw import View
 from memalign_bench.report.facts import TaskFacts
 from memalign_bench.report.measures import share
@@ -40,7 +40,7 @@ __all__ = [
     "PRIMARY_STAGE",
     "Contrast",
     "Verdict",
-    "best_floor",
+    "best_baseline",
     "contrast",
     "headline_stage",
     "primary",
@@ -53,8 +53,8 @@ FIXED_WORDS = (
 )
 MARGIN = 0.05
 PRIMARY_STAGE = 50
-PRIMARY_ARM = "memalign"
-PRIMARY_AGAINST = (BARE, "mlflow")
+PRIMARY_METHOD = "memalign"
+PRIMARY_AGAINST = (ZERO_SHOT, "mlflow")
 ENOUGH_CASES = round(3 / MARGIN)
 ALPHA = 0.05
 
@@ -63,15 +63,15 @@ Verdict = Literal["ahead", "not worse by 5 points", "tied", "behind"]
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """One arm against another on the cases where both gave a verdict; positive differences are for `arm`.
+    """One method against another on the cases where both gave a verdict; positive differences are for `method`.
 
     `n` judgments are paired, of `cases` different cases in `groups` groups of `tasks`. `left_out` were asked of either,
-    or of any arm of these tasks, and lack a verdict in one of the two. `fixed` are those that only `arm` got right,
+    or of any method of these tasks, and lack a verdict in one of the two. `fixed` are those that only `method` got right,
     `broken` those that only `against` did. `difference` is in exact match, each task weighing by its cases;
     `mean_over_tasks` gives each task the same weight.
     """
 
-    arm: str
+    method: str
     against: str
     stage: int
     view: View
@@ -95,7 +95,7 @@ class Contrast:
 
     @property
     def verdict(self) -> Verdict:
-        """What may be said of `arm`; the module's docstring has the rule."""
+        """What may be said of `method`; the module's docstring has the rule."""
         low, high = self.difference.low, self.difference.high
         if low is None or high is None:  # no case tells the two apart
             alike = self.fixed == self.broken == 0 and min(self.cases, self.groups) >= ENOUGH_CASES
@@ -115,20 +115,20 @@ def contrast(
     results: Results,
     model: str,
     tasks: Sequence[TaskFacts],
-    arm: str,
+    method: str,
     against: str,
     *,
     stage: int,
     view: View = "unseen",
     among: frozenset[Key] | None = None,
 ) -> Contrast | None:
-    """`arm` against `against` at the stage, on the tasks that both judged; None when no case has a verdict in both.
+    """`method` against `against` at the stage, on the tasks that both judged; None when no case has a verdict in both.
 
     With `among` only these cases count.
     """
-    key = ("contrast", model, tuple(task.name for task in tasks), arm, against, stage, view, among)
+    key = ("contrast", model, tuple(task.name for task in tasks), method, against, stage, view, among)
     return results.once(
-        key, lambda: _contrast(results, model, tasks, arm, against, stage=stage, view=view, among=among)
+        key, lambda: _contrast(results, model, tasks, method, against, stage=stage, view=view, among=among)
     )
 
 
@@ -136,7 +136,7 @@ def _contrast(
     results: Results,
     model: str,
     tasks: Sequence[TaskFacts],
-    arm: str,
+    method: str,
     against: str,
     *,
     stage: int,
@@ -144,7 +144,7 @@ def _contrast(
     among: frozenset[Key] | None,
 ) -> Contrast | None:
     names = [task.name for task in tasks if task.matchable]
-    left = results.judged(model, names, arm, stage, view=view)
+    left = results.judged(model, names, method, stage, view=view)
     right = results.judged(model, names, against, stage, view=view)
     pairs = [(left[key], right[key]) for key in left if key in right and (among is None or key in among)]
     if not pairs:
@@ -160,7 +160,7 @@ def _contrast(
     truth = [True] * len(pairs)
     difference = paired_bootstrap(exact_match, theirs, mine, truth, groups=groups)
     return Contrast(
-        arm=arm,
+        method=method,
         against=against,
         stage=stage,
         view=view,
@@ -191,16 +191,16 @@ def _mean_over_tasks(pairs: Sequence[tuple[Judged, Judged]], groups: Sequence[st
     return paired_bootstrap(balanced_accuracy, theirs, mine, tasks, groups=groups)
 
 
-def headline_stage(results: Results, model: str, arm: str = PRIMARY_ARM, against: str | None = None) -> int:
-    """The stage at which arms are compared: 50 where the arm (and the other) has it, else the largest that they have.
+def headline_stage(results: Results, model: str, method: str = PRIMARY_METHOD, against: str | None = None) -> int:
+    """The stage at which methods are compared: 50 where the method (and the other) has it, else the largest that they have.
 
-    Without the arm it is the largest of any arm; 0 when only the bare judge was asked.
+    Without the method it is the largest of any method; 0 when only the zero-shot judge was asked.
     """
-    arms = [name for name in (arm, against) if name is not None and name != BARE]
-    stages = [set(results.stages(model, name)) for name in arms if name in results.arms(model)]
+    methods = [name for name in (method, against) if name is not None and name != ZERO_SHOT]
+    stages = [set(results.stages(model, name)) for name in methods if name in results.methods(model)]
     common = set.intersection(*stages) if stages else set()
     if not common:
-        common = {stage for name in results.arms(model) for stage in results.stages(model, name)}
+        common = {stage for name in results.methods(model) for stage in results.stages(model, name)}
     return PRIMARY_STAGE if PRIMARY_STAGE in common else max(common, default=0)
 
 
@@ -214,23 +214,23 @@ def primary(results: Results, model: str) -> tuple[Contrast, ...]:
             results,
             model,
             results.tasks(model),
-            PRIMARY_ARM,
+            PRIMARY_METHOD,
             against,
-            stage=headline_stage(results, model, PRIMARY_ARM, against),
+            stage=headline_stage(results, model, PRIMARY_METHOD, against),
         )
         for against in PRIMARY_AGAINST
     )
     return tuple(one for one in found if one is not None)
 
 
-def best_floor(results: Results, model: str, task: TaskFacts, stage: int) -> tuple[str, Estimate] | None:
-    """The floor with the highest exact match on the task, and that figure; None when no floor judged it.
+def best_baseline(results: Results, model: str, task: TaskFacts, stage: int) -> tuple[str, Estimate] | None:
+    """The baseline with the highest exact match on the task, and that figure; None when no baseline judged it.
 
     It is chosen on the very cases that it is then compared on, which favours it a little: the judge must clear it.
     """
     found: list[tuple[str, Estimate]] = []
-    for floor in FLOORS:
-        verdicts = list(results.judged(model, [task.name], floor, stage).values())
+    for baseline in BASELINES:
+        verdicts = list(results.judged(model, [task.name], baseline, stage).values())
         if task.matchable and verdicts:
-            found.append((floor, share([one.right for one in verdicts], [one.cluster for one in verdicts])))
+            found.append((baseline, share([one.right for one in verdicts], [one.cluster for one in verdicts])))
     return max(found, key=lambda one: one[1].value or 0.0, default=None)

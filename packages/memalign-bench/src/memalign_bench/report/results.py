@@ -1,4 +1,4 @@
-"""The raw judgments of a folder, as a report asks for them: which arm said what of which case."""
+"""The raw judgments of a folder, as a report asks for them: which method said what of which case."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from memalign.errors import InputError
-from memalign.evaluation.result import same_value
+from memalign.evaluation import same_value
 from memalign.types import Usage
-from memalign_bench.config import ARMS, BARE
-from memalign_bench.methods.baselines import FLOORS
+from memalign_bench.config import METHODS, ZERO_SHOT
+from memalign_bench.methods.baselines import BASELINES
 from memalign_bench.methods.judges import JUDGES
 from memalign_bench.prices import Prices
 from memalign_bench.raw import Cell, Fit, Line, RawFolder, View, model_folder
 from memalign_bench.report.facts import Facts, TaskFacts, read_facts
 
-__all__ = ["VIEWS", "Judged", "Key", "Results", "arm_order", "load_results"]
+__all__ = ["VIEWS", "Judged", "Key", "Results", "load_results", "method_order"]
 
 VIEWS: tuple[View, ...] = ("unseen", "seen", "left-out")
 Key = tuple[str, int, str]
-"""Task, seed and case: what two arms must have in common to be compared."""
+"""Task, seed and case: what two methods must have in common to be compared."""
 T = TypeVar("T")
 Spent = TypeVar("Spent", Line, Fit)
 
@@ -38,7 +38,7 @@ class Judged:
 
     @property
     def key(self) -> Key:
-        """What two arms must have in common to be compared."""
+        """What two methods must have in common to be compared."""
         return self.task, self.seed, self.line.id
 
     @property
@@ -56,9 +56,9 @@ class Judged:
 class Results:
     """Every cell of a raw folder, with the facts of its tasks.
 
-    Two cells stand in for others. The bare judge learns nothing, so that its lines at stage 0 hold for every stage; and
-    at stage 0 every judge of ours that comes to its verdict as the bare one does is the bare one, which is where its
-    learning curve starts. Floors hold for every model.
+    Two cells stand in for others. The zero-shot judge learns nothing, so that its lines at stage 0 hold for every stage; and
+    at stage 0 every judge of ours that comes to its verdict as the zero-shot one does is the zero-shot one, which is where its
+    learning curve starts. Baselines hold for every model.
     """
 
     facts: Facts
@@ -75,69 +75,69 @@ class Results:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The judge models: those of which something other than a floor was judged."""
-        return tuple(dict.fromkeys(cell.model for cell in self.cells if cell.arm not in FLOORS))
+        """The judge models: those of which something other than a baseline was judged."""
+        return tuple(dict.fromkeys(cell.model for cell in self.cells if cell.method not in BASELINES))
 
     def tasks(self, model: str) -> tuple[TaskFacts, ...]:
         """The tasks that the model judged, in the order of their names."""
         names = {cell.task for cell in self.cells if cell.model == model}
         return tuple(self.facts.tasks[name] for name in sorted(names))
 
-    def arms(self, model: str) -> tuple[str, ...]:
-        """The model's arms that are judges, in the order of a report."""
-        names = {cell.arm for cell in self.cells if cell.model == model and cell.arm not in FLOORS}
-        return tuple(sorted(names, key=arm_order))
+    def methods(self, model: str) -> tuple[str, ...]:
+        """The model's methods that are judges, in the order of a report."""
+        names = {cell.method for cell in self.cells if cell.model == model and cell.method not in BASELINES}
+        return tuple(sorted(names, key=method_order))
 
-    def stages(self, model: str, arm: str, *, view: View = "unseen") -> tuple[int, ...]:
-        """The stages at which the arm judged anything in the view, and 0 where the bare judge stands in for it."""
+    def stages(self, model: str, method: str, *, view: View = "unseen") -> tuple[int, ...]:
+        """The stages at which the method judged anything in the view, and 0 where the zero-shot judge stands in for it."""
         own = {
             cell.stage
             for cell, lines in self.cells.items()
-            if (cell.model, cell.arm) == (model, arm) and any(line.view == view for line in lines)
+            if (cell.model, cell.method) == (model, method) and any(line.view == view for line in lines)
         }
-        starts = _begins_bare(arm) and own and view == "unseen" and BARE in self.arms(model)
+        starts = _starts_zero_shot(method) and own and view == "unseen" and ZERO_SHOT in self.methods(model)
         return tuple(sorted(own | {0} if starts else own))
 
     def seeds(self, model: str, task: str) -> tuple[int, ...]:
         """The seeds of which the model judged the task."""
         return tuple(sorted({cell.seed for cell in self.cells if (cell.model, cell.task) == (model, task)}))
 
-    def cell(self, model: str, task: str, seed: int, arm: str, stage: int) -> Cell | None:
-        """The cell that holds the arm's verdicts at the stage, be it one that stands in for it."""
-        exact = Cell(model=model, task=task, seed=seed, arm=arm, stage=stage)
+    def cell(self, model: str, task: str, seed: int, method: str, stage: int) -> Cell | None:
+        """The cell that holds the method's verdicts at the stage, be it one that stands in for it."""
+        exact = Cell(model=model, task=task, seed=seed, method=method, stage=stage)
         if exact in self.cells:
             return exact
-        if arm == BARE or (stage == 0 and _begins_bare(arm)):
-            bare = Cell(model=model, task=task, seed=seed, arm=BARE, stage=0)
-            return bare if bare in self.cells else None
-        if arm in FLOORS:
-            alike = (Cell(model=name, task=task, seed=seed, arm=arm, stage=stage) for name in self._all_models())
+        if method == ZERO_SHOT or (stage == 0 and _starts_zero_shot(method)):
+            zero_shot = Cell(model=model, task=task, seed=seed, method=ZERO_SHOT, stage=0)
+            return zero_shot if zero_shot in self.cells else None
+        if method in BASELINES:
+            alike = (Cell(model=name, task=task, seed=seed, method=method, stage=stage) for name in self._all_models())
             return max((cell for cell in alike if cell in self.cells), key=lambda c: len(self.cells[c]), default=None)
         return None
 
     def lines(
-        self, model: str, tasks: Iterable[str], arm: str, stage: int, *, view: View = "unseen"
+        self, model: str, tasks: Iterable[str], method: str, stage: int, *, view: View = "unseen"
     ) -> Iterator[tuple[Cell, Line]]:
-        """The arm's lines at the stage over the tasks and all their seeds, failed ones too."""
+        """The method's lines at the stage over the tasks and all their seeds, failed ones too."""
         for task in tasks:
             for seed in self.seeds(model, task):
-                cell = self.cell(model, task, seed, arm, stage)
+                cell = self.cell(model, task, seed, method, stage)
                 if cell is not None:
                     yield from ((cell, line) for line in self.cells[cell] if line.view == view)
 
     def judged(
-        self, model: str, tasks: Iterable[str], arm: str, stage: int, *, view: View = "unseen"
+        self, model: str, tasks: Iterable[str], method: str, stage: int, *, view: View = "unseen"
     ) -> dict[Key, Judged]:
-        """The arm's verdicts at the stage, by task, seed and case; failed judgments are not among them."""
+        """The method's verdicts at the stage, by task, seed and case; failed judgments are not among them."""
         found = (
             Judged(task=cell.task, seed=cell.seed, line=line)
-            for cell, line in self.lines(model, tasks, arm, stage, view=view)
+            for cell, line in self.lines(model, tasks, method, stage, view=view)
             if line.value is not None
         )
         return {judged.key: judged for judged in found}
 
     def known(self, model: str, tasks: Iterable[str], *, view: View = "unseen", stage: int | None = None) -> set[Key]:
-        """Every case that any arm of the model was asked about in the view; `stage` for views whose cases grow with it."""
+        """Every case that any method of the model was asked about in the view; `stage` for views whose cases grow with it."""
         wanted = set(tasks)
         return {
             (cell.task, cell.seed, line.id)
@@ -147,13 +147,13 @@ class Results:
             if line.view == view
         }
 
-    def fits_of(self, model: str, tasks: Iterable[str], arm: str, stage: int) -> list[Fit]:
+    def fits_of(self, model: str, tasks: Iterable[str], method: str, stage: int) -> list[Fit]:
         """What learning took at the stage, one for each task and seed."""
         wanted = set(tasks)
         return [
             fit
             for cell, fit in self.fits.items()
-            if (cell.model, cell.arm, cell.stage) == (model, arm, stage) and cell.task in wanted
+            if (cell.model, cell.method, cell.stage) == (model, method, stage) and cell.task in wanted
         ]
 
     def _all_models(self) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def load_results(folder: Path, *, prices: Prices | None = None) -> Results:
     """Everything in a raw folder; with `prices` all costs are by them, whatever was asked for when the calls were made.
 
     Raises InputError when it holds no judgments, a task that `tasks.json` does not describe, a case with two labels, or
-    arms that different cases taught: they would then not have been measured against the same thing.
+    methods that different cases taught: they would then not have been measured against the same thing.
     """
     facts = read_facts(folder)
     names = {model_folder(model): model for model in facts.models}
@@ -178,25 +178,25 @@ def load_results(folder: Path, *, prices: Prices | None = None) -> Results:
         raise InputError(
             f"{folder / 'tasks.json'} says nothing about task {strange[0]!r}; `memalign bench run` with that task adds it"
         )
-    _check_labels(folder, cells)
+    _check_labels(raw, cells)
     # A state that learned is worth showing before it has judged anything, so fits of empty cells would count too; but
     # only cells with lines are listed, and learning without judging is no result.
     fits = {cell: fit for cell in cells if (fit := raw.fit(cell)) is not None}
-    _check_taught(folder, fits)
+    _check_taught(raw, fits)
     if prices is not None:
         cells = {cell: tuple(_priced(line, prices) for line in lines) for cell, lines in cells.items()}
         fits = {cell: _priced(fit, prices) for cell, fit in fits.items()}
     return Results(facts=facts, cells=cells, fits=fits)
 
 
-def arm_order(arm: str) -> tuple[int, str]:
-    """Where a report lists the arm: floors, judges, other optimizers; names that it does not know come last."""
-    return (ARMS.index(arm), "") if arm in ARMS else (len(ARMS), arm)
+def method_order(method: str) -> tuple[int, str]:
+    """Where a report lists the method: baselines, judges, other optimizers; names that it does not know come last."""
+    return (METHODS.index(method), "") if method in METHODS else (len(METHODS), method)
 
 
-def _begins_bare(arm: str) -> bool:
-    """Whether the arm without anything learned is the bare judge: not where it comes to its verdict in another way."""
-    return arm in JUDGES and "verdict" not in dict(JUDGES[arm].parameters)
+def _starts_zero_shot(method: str) -> bool:
+    """Whether the method without anything learned is the zero-shot judge: not where it comes to its verdict in another way."""
+    return method in JUDGES and "verdict" not in dict(JUDGES[method].parameters)
 
 
 def _priced(spent: Spent, prices: Prices) -> Spent:
@@ -211,20 +211,20 @@ def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
     return tuple(sorted(lines, key=lambda line: (line.id, line.view)))
 
 
-def _check_labels(folder: Path, cells: Mapping[Cell, tuple[Line, ...]]) -> None:
+def _check_labels(raw: RawFolder, cells: Mapping[Cell, tuple[Line, ...]]) -> None:
     labels: dict[tuple[str, str], tuple[Line, Cell]] = {}
     for cell, lines in cells.items():
         for line in lines:
             first, where = labels.setdefault((cell.task, line.id), (line, cell))
             if not same_value(first.label, line.label) or first.group != line.group:
                 raise InputError(
-                    f"{line.id!r} has label {line.label!r} and group {line.group!r} in {folder / cell.path}, but "
-                    f"{first.label!r} and {first.group!r} in {folder / where.path}: the two were not measured against "
+                    f"{line.id!r} has label {line.label!r} and group {line.group!r} in {raw.path(cell)}, but "
+                    f"{first.label!r} and {first.group!r} in {raw.path(where)}: the two were not measured against "
                     "the same data; delete the older file and run again"
                 )
 
 
-def _check_taught(folder: Path, fits: Mapping[Cell, Fit]) -> None:
+def _check_taught(raw: RawFolder, fits: Mapping[Cell, Fit]) -> None:
     teachers: dict[tuple[str, int, int], tuple[Fit, Cell]] = {}
     for cell, fit in fits.items():
         if cell.stage == 0 or not fit.taught:
@@ -232,6 +232,6 @@ def _check_taught(folder: Path, fits: Mapping[Cell, Fit]) -> None:
         first, where = teachers.setdefault((cell.task, cell.seed, cell.stage), (fit, cell))
         if first.taught != fit.taught:
             raise InputError(
-                f"{folder / cell.path} was taught by other cases than {folder / where.path}: the data or `train` changed "
-                "between them; `memalign bench run` judges anew what is older of the arms in its configuration, others are to be deleted"
+                f"{raw.path(cell)} was taught by other cases than {raw.path(where)}: the data or `train` changed "
+                "between them; `memalign bench run` judges anew what is older of the methods in its configuration, others are to be deleted"
             )

@@ -141,7 +141,7 @@ def _escaped(text: str) -> str:
     shown = " ".join(text.split()).replace("\\", "\\\\").replace("<", "&lt;")
     for mark in "|`*":
         shown = shown.replace(mark, f"\\{mark}")
-    return shown.replace("](", "]\\(")  # no link; brackets of intervals stay bare
+    return shown.replace("](", "]\\(")  # no link; brackets of intervals stay
 
 
 def _signed(value: float) -> str:

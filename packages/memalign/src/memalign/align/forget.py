@@ -50,6 +50,7 @@ def forget(
         memory,
         locks=locks,
         examples=memory.examples if cases else None,
+        current_judge=memory.current_judge if cases else None,
         guidelines=tuple(unbarred(guideline, locks) for guideline in memory.guidelines),
         shards=tuple(shard for shard in shards if shard.keys),
         tombstones=tuple(stones[key] for key in sorted(stones)),

@@ -119,7 +119,8 @@ class AlignResult:
     `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
     `conflicts` are labels of people that differ on one content; `rule_conflicts` guidelines that contradict each other.
     `impact` is what changed on past cases, None where that was not checked; `locks` what became of each locked case.
-    `notes` say what else waits for the next align. `version` is the one that a registry committed, None outside one.
+    `notes` say what else waits for the next align. A registry says as which `version` it keeps the judge, made from which
+    `parent`: the same where nothing was committed, None outside a registry.
     """
 
     judge: Judge
@@ -136,6 +137,7 @@ class AlignResult:
     seconds: float = 0.0
     changed: bool = True
     version: int | None = None
+    parent: int | None = None
 
     @property
     def pending(self) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ import msgspec
 
 from memalign.memory import Annotation, Case, Memory
 
-__all__ = ["LessonState", "change_annotations", "mark_examples", "with_states"]
+__all__ = ["LessonState", "change_annotations", "with_states"]
 
 replace = msgspec.structs.replace
 
@@ -46,16 +46,3 @@ def change_annotations(memory: Memory, changed: Iterable[Annotation]) -> Memory:
         return replace(case, annotations=tuple(news.get(each.key, each) for each in case.annotations))
 
     return replace(memory, cases=tuple(map(of, memory.cases)))
-
-
-def mark_examples(memory: Memory) -> Memory:
-    """`memory` as older formats have it, with `example_only` where it is so: learned, and no guideline carries it."""
-    carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
-    return change_annotations(
-        memory,
-        (
-            replace(annotation, example_only=True)
-            for annotation in memory.annotations()
-            if annotation.state == "learned" and not annotation.example_only and annotation.key not in carried
-        ),
-    )

@@ -18,7 +18,7 @@ from typing import BinaryIO, NamedTuple, Self, overload
 import msgspec
 
 from memalign.errors import InputError
-from memalign.io.atomic import atomic_write, is_device, target_of
+from memalign.io.atomic import atomic_write, is_device, part_of, target_of
 from memalign.io.examples import Index, mark_of
 from memalign.io.file_lock import lock_file
 from memalign.types import Example, Judgment, json_line
@@ -83,16 +83,15 @@ class JudgmentWriter:
         self._begins = array("q", [-1]) * len(self._index)  # where the line of each example begins
         self._others: dict[int, int] = {}  # the same of other ids, by their mark
         self._failed: set[int] = set()  # the marks of ids whose line had an error
-        # Both beside the file: it is replaced at times. Two runs would take each other's lines away.
+        # Beside the file, which is replaced at times. Two runs would take each other's lines away.
         self._beside = self._path.parent / f".{self._path.name}.lock"
-        self._fresh = self._path.parent / f".{self._path.name}.fresh"
         try:
             lock = lock_file(self._beside)
             if lock is None:
                 raise InputError(f"{path} is being written by another run; wait for it, or name another output file")
             self._lock = lock
             try:
-                self._fresh.unlink(missing_ok=True)  # a run that was killed may have left it
+                part_of(self._path).unlink(missing_ok=True)  # a run that was killed may have left it
                 if self._path.exists():
                     self._take_up()
                 self._file = self._path.open("ab")
@@ -200,8 +199,7 @@ class JudgmentWriter:
     def _rewrite(self) -> None:
         """Only the lines that count, those of examples first and in their order."""
         begins, others, at = array("q", self._begins), dict(self._others), 0
-        # Under one name, which the lock guards: what a run leaves that is killed here, the next one takes away.
-        with atomic_write(self._path, beside=self._fresh) as new, self._path.open("rb") as old:
+        with atomic_write(self._path) as new, self._path.open("rb") as old:
             for place, begin in enumerate(begins):
                 if begin >= 0:
                     begins[place], at = at, at + _copy(old, begin, new)

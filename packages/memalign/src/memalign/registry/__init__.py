@@ -4,7 +4,7 @@ from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
 from memalign.registry.lineage import Lineage, Step
 from memalign.registry.receipt import Receipt, RedactedVersion
-from memalign.registry.registry import Registry
+from memalign.registry.registry import Registry, Saved
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Receipt",
     "RedactedVersion",
     "Registry",
+    "Saved",
     "SettingChange",
     "Step",
     "VersionInfo",

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.states import mark_examples
 from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.judge import Judge
@@ -141,7 +140,7 @@ def _judge(document: Mapping[str, Any]) -> Judge:
         embedding_model=settings["embedding_model"],
         retrieval_k=settings["retrieval_k"],
         parameters=settings["parameters"],
-        memory=mark_examples(msgspec.convert(document["memory"], Memory)),
+        memory=msgspec.convert(document["memory"], Memory),
     )
 
 

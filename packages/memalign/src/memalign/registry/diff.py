@@ -40,8 +40,8 @@ class FeedbackChange:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that differ, where the feedback is in both versions."""
-        return _differing(self.before, self.after)
+        """The fields that differ, where the feedback is in both versions; `example_only` goes with the state."""
+        return tuple(name for name in _differing(self.before, self.after) if name != "example_only")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,8 @@ def _row(kind: str, key: str, body: bytes) -> dict[str, Any]:
 
 def _value(kind: str, value: dict[str, Any]) -> dict[str, Any]:
     if kind == "voice":
+        # What was learned with a reason was kept as an example: no guideline carries it.
+        value["example_only"] = value["state"] == "learned" and value["reason"] != ""
         value["reason"] = _reason(value["reason"])
     return _renamed(value, _FIELDS.get(kind, {}))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,22 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "Saved"]
 
 FeedbackSource = str | Path | Iterable[Feedback | Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A judge as a registry keeps it now: its version, and the version and judge that it was made from.
+
+    Both versions are the same where nothing changed.
+    """
+
+    judge: Judge
+    version: int
+    parent: int
+    before: Judge
 
 
 class Registry:
@@ -109,8 +123,8 @@ class Registry:
         """What changed from version `a` to version `b`."""
         return compare(self.load(name, a), self.load(name, b), versions=(a, b))
 
-    def rollback(self, name: str, to: int) -> Judge:
-        """Make the content of version `to` the next version, and return it.
+    def rollback(self, name: str, to: int) -> Saved:
+        """Make the content of version `to` the next version.
 
         May bring back feedback that was unaligned since; never what was erased, for no version holds it.
         """
@@ -118,11 +132,12 @@ class Registry:
         with self._database.write() as connection:
             judge, latest = versions.find(connection, name)
             before, after = (versions.read(connection, judge, number, name=name) for number in (latest, to))
-            number = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
-            after[number] = max(before[number], after[number], key=int)
+            key = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
+            after[key] = max(before[key], after[key], key=int)
             restored = judge_of(name, after, models=self._models)
+            number = latest
             if before != after:
-                versions.add_version(
+                number = versions.add_version(
                     connection,
                     judge,
                     parent=latest,
@@ -132,7 +147,8 @@ class Registry:
                     action="rollback",
                     line=f"back to version {to}",
                 )
-        return restored
+        replaced = judge_of(name, before, models=self._models)
+        return Saved(judge=restored, version=number, parent=latest, before=replaced)
 
     def ledger(self, name: str, version: int | None = None) -> tuple[LedgerEntry, ...]:
         """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
@@ -219,19 +235,19 @@ class Registry:
         *,
         note: str | None = None,
         attempts: int = 5,
-    ) -> Judge:
-        """Commit `function(latest)` as the next version, again with the new head when somebody was quicker; returns it."""
+    ) -> Saved:
+        """Commit `function(latest)` as the next version, again with the newest when somebody was quicker."""
         for _ in range(attempts):
             latest, judge = self._load(name, None)
             changed = function(judge)
             try:
-                self._commit(changed, action=action, note=note, parent=latest)
+                number = self._commit(changed, action=action, note=note, parent=latest)
             except VersionConflict:
                 continue
-            return changed
+            return Saved(judge=changed, version=number, parent=latest, before=judge)
         raise _conflict(name, attempts)
 
-    def lock(self, name: str, *ids: str, unlock: bool = False) -> Judge:
+    def lock(self, name: str, *ids: str, unlock: bool = False) -> Saved:
         """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
@@ -248,15 +264,15 @@ class Registry:
             # In a thread: waiting for a lock must not stop the loop on which everybody's judgments run.
             latest, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge)
-            if not result.changed and settings_of(result.judge) == settings_of(judge):
-                return result
-            try:
-                await asyncio.to_thread(
-                    self._commit, result.judge, action=action, parent=latest, allow_erased=allow_erased
-                )
-            except VersionConflict:
-                continue
-            return result
+            number = latest
+            if result.changed or settings_of(result.judge) != settings_of(judge):
+                try:
+                    number = await asyncio.to_thread(
+                        self._commit, result.judge, action=action, parent=latest, allow_erased=allow_erased
+                    )
+                except VersionConflict:
+                    continue
+            return replace(result, version=number, parent=latest)
         raise _conflict(name, attempts)
 
     # -- erasing -------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.states import mark_examples
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
@@ -54,7 +53,6 @@ _STATE = (
     "authority",
     "policy",
     "guideline_tokens",
-    "current_judge",
     "examples",
     "locks",
     "embedding_model",
@@ -98,6 +96,8 @@ class Codec:
     def memory_contents(self, memory: Memory, before: Contents | None = None) -> Contents:
         """The rows of a memory alone; see `contents`."""
         contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
+        if memory.current_judge is not None:  # as in memories of before
+            contents["memory", "current_judge"] = encoded(memory.current_judge)
         for case in memory.cases:
             contents["case", _key(case.id)] = self.encode(case.example)
             for annotation in case.annotations:
@@ -163,7 +163,7 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
         )
         for name, example in sorted(of("case").items())
     )
-    memory = Memory(
+    return Memory(
         cases=tuple(cases),
         guidelines=tuple(sorted(of("guideline").values(), key=lambda guideline: guideline.number)),
         shards=tuple(Shard(keys=keys) for _, keys in sorted(of("shard").items())),
@@ -178,7 +178,6 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
         examples=state.get("examples"),
         embedding_model=state.get("embedding_model"),
     )
-    return mark_examples(memory)
 
 
 def _values(kind: str, bodies: dict[str, bytes]) -> dict[str, Any]:

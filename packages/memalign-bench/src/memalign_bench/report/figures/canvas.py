@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memalign.errors import ConfigurationError
 from memalign.metrics import Estimate
-from memalign_bench.config import BARE, PEERS
-from memalign_bench.report.primary import PRIMARY_ARM
+from memalign_bench.config import COMPETITORS, ZERO_SHOT
+from memalign_bench.report.primary import PRIMARY_METHOD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ COLOURS = (
 GREY = "#8a8f98"
 DASHES = ("-", "--", "-.", ":")
 MARKS = ("o", "s", "^")
-MOST_ARMS = 7
+MOST_METHODS = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,22 +158,25 @@ def _in_words(value: float, place: float | None) -> str:
     return f"{value:,.10g}"
 
 
-def mark_of(arms: Sequence[str], arm: str) -> str:
-    """Colours come round again after seven arms: then the mark is another."""
-    others = [name for name in arms if name not in {BARE, PRIMARY_ARM}]
-    return "o" if arm not in others else MARKS[others.index(arm) // (len(COLOURS) - 1) % len(MARKS)]
+def mark_of(methods: Sequence[str], method: str) -> str:
+    """Colours come round again after seven methods: then the mark is another."""
+    others = [name for name in methods if name not in {ZERO_SHOT, PRIMARY_METHOD}]
+    return "o" if method not in others else MARKS[others.index(method) // (len(COLOURS) - 1) % len(MARKS)]
 
 
-def colour_of(arms: Sequence[str], arm: str) -> str:
-    """The same colour for an arm in every figure: memalign's and bare's are fixed."""
-    if arm in {BARE, PRIMARY_ARM}:
-        return GREY if arm == BARE else COLOURS[0]
-    others = [name for name in arms if name not in {BARE, PRIMARY_ARM}]
-    return COLOURS[1 + others.index(arm) % (len(COLOURS) - 1)]
+def colour_of(methods: Sequence[str], method: str) -> str:
+    """The same colour for a method in every figure: memalign's and zero-shot's are fixed."""
+    if method in {ZERO_SHOT, PRIMARY_METHOD}:
+        return GREY if method == ZERO_SHOT else COLOURS[0]
+    others = [name for name in methods if name not in {ZERO_SHOT, PRIMARY_METHOD}]
+    return COLOURS[1 + others.index(method) % (len(COLOURS) - 1)]
 
 
-def foremost(arms: Sequence[str]) -> list[str]:
-    """As many arms as a figure of lines can bear, in their own order: memalign and other optimizers before its variants."""
-    ranked = sorted(arms, key=lambda arm: (arm != PRIMARY_ARM, arm not in PEERS, arm.startswith("memalign-")))
-    kept = set(ranked[:MOST_ARMS])
-    return [arm for arm in arms if arm in kept]
+def foremost(methods: Sequence[str]) -> list[str]:
+    """As many methods as a figure of lines can bear, in their own order: memalign and other optimizers before its variants."""
+    ranked = sorted(
+        methods,
+        key=lambda method: (method != PRIMARY_METHOD, method not in COMPETITORS, method.startswith("memalign-")),
+    )
+    kept = set(ranked[:MOST_METHODS])
+    return [method for method in methods if method in kept]

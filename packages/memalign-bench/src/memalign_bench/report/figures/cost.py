@@ -14,30 +14,32 @@ __all__ = ["against_figure"]
 
 
 def against_figure(pick: Callable[[Judging], float | None], axis_name: str) -> Callable[[Results, str], Drawn | None]:
-    """A figure of quality against something that a judgment takes, on the cases that all arms of it judged."""
+    """A figure of quality against something that a judgment takes, on the cases that all methods of it judged."""
 
     def make(results: Results, model: str) -> Drawn | None:
         stage = headline_stage(results, model)
         tasks = [task.name for task in results.tasks(model) if task.matchable]
-        judged = {arm: results.judged(model, tasks, arm, stage) for arm in results.arms(model)}
+        judged = {method: results.judged(model, tasks, method, stage) for method in results.methods(model)}
         most = max(map(len, judged.values()), default=0)
-        full = {arm: found for arm, found in judged.items() if found and len(found) * 2 >= most}
+        full = {method: found for method, found in judged.items() if found and len(found) * 2 >= most}
         common = sorted(set.intersection(*(set(found) for found in full.values()))) if full else []
-        # On the same cases as the quality: another arm's may be longer.
-        taken = {arm: pick(judging_of([found[key].line for key in common])) for arm, found in full.items()}
-        shown = {arm: value for arm, value in taken.items() if value}  # nothing and not known have no place on the axis
+        # On the same cases as the quality: another method's may be longer.
+        taken = {method: pick(judging_of([found[key].line for key in common])) for method, found in full.items()}
+        shown = {
+            method: value for method, value in taken.items() if value
+        }  # nothing and not known have no place on the axis
         if len(shown) < 2 or not common:
             return None
         figure, (axis,) = grid(1, height=3.4, columns=1)
-        for arm, value in shown.items():
-            cases = [full[arm][key] for key in common]
+        for method, value in shown.items():
+            cases = [full[method][key] for key in common]
             found = share([case.right for case in cases], [case.cluster for case in cases])
             middle = found.value or 0.0
-            colour = colour_of(results.arms(model), arm)
+            colour = colour_of(results.methods(model), method)
             if found.low is not None and found.high is not None:
                 axis.plot([value, value], [found.low, found.high], color=colour, linewidth=1.2)
-            mark = mark_of(results.arms(model), arm)
-            axis.plot([value], [middle], mark, color=colour, markersize=5, label=plain(arm, 30))
+            mark = mark_of(results.methods(model), method)
+            axis.plot([value], [middle], mark, color=colour, markersize=5, label=plain(method, 30))
         if max(shown.values()) > 3 * min(shown.values()):
             logarithmic(axis, "x", list(shown.values()))
         else:
@@ -45,9 +47,9 @@ def against_figure(pick: Callable[[Judging], float | None], axis_name: str) -> C
         axis.set_xlabel(axis_name)
         axis.set_ylabel("exact match, unseen")
         figure.legend(*axis.get_legend_handles_labels(), loc="outside right upper")
-        few = [arm for arm, found in judged.items() if arm not in full]
+        few = [method for method, found in judged.items() if method not in full]
         without = f" Without {', '.join(few)}, which judged less than half of the cases." if few else ""
-        caption = f"Stage {stage}, the {len(common)} cases that all arms shown judged, 95 % intervals.{without}"
+        caption = f"Stage {stage}, the {len(common)} cases that all methods shown judged, 95 % intervals.{without}"
         return Drawn(figure=figure, caption=caption)
 
     return make

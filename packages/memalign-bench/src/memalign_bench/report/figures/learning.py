@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from memalign_bench.config import BARE, PEERS
+from memalign_bench.config import COMPETITORS, ZERO_SHOT
 from memalign_bench.raw import View
 from memalign_bench.report.costs import learns_more
 from memalign_bench.report.facts import TaskFacts
 from memalign_bench.report.figures.canvas import Drawn, colour_of, foremost, grid, logarithmic
 from memalign_bench.report.measures import Agreement, Judging, agreement, judging, learning
-from memalign_bench.report.primary import PRIMARY_ARM
+from memalign_bench.report.primary import PRIMARY_METHOD
 from memalign_bench.report.quality import by_category
 from memalign_bench.report.results import Results
 from memalign_bench.report.tables import plain
@@ -23,11 +23,13 @@ LINES: Mapping[View, str] = {"unseen": "-", "seen": ":", "left-out": "--"}
 
 def learning_figure(results: Results, model: str) -> Drawn | None:
     """Curves of exact match by category and view, and the prompt tokens of a judgment beside them."""
-    arms = foremost([arm for arm in results.arms(model) if arm != BARE and len(results.stages(model, arm)) > 1])
+    methods = foremost(
+        [method for method in results.methods(model) if method != ZERO_SHOT and len(results.stages(model, method)) > 1]
+    )
     categories = {
         name: tasks
         for name, tasks in by_category(results.tasks(model)).items()
-        if any(len(_curve(results, model, tasks, arm, "unseen")) > 1 for arm in arms)
+        if any(len(_curve(results, model, tasks, method, "unseen")) > 1 for method in methods)
     }
     if not categories:
         return None
@@ -35,21 +37,21 @@ def learning_figure(results: Results, model: str) -> Drawn | None:
     for row, (category, tasks) in enumerate(categories.items()):
         right, read = axes[2 * row], axes[2 * row + 1]
         ticks: set[int] = set()
-        for arm in arms:
-            colour = colour_of(results.arms(model), arm)
+        for method in methods:
+            colour = colour_of(results.methods(model), method)
             for view, dash in LINES.items():
-                if view != "unseen" and arm not in {PRIMARY_ARM, *PEERS}:
+                if view != "unseen" and method not in {PRIMARY_METHOD, *COMPETITORS}:
                     continue
-                curve = _curve(results, model, tasks, arm, view)
+                curve = _curve(results, model, tasks, method, view)
                 if len(curve) < 2:
                     continue
                 ticks |= set(curve)
                 x = [math.log2(1 + stage) for stage in curve]
-                label = plain(arm, 30) if view == "unseen" else f"{plain(arm, 30)}, {view}"
+                label = plain(method, 30) if view == "unseen" else f"{plain(method, 30)}, {view}"
                 y = [found.exact_match.value or 0.0 for found, _ in curve.values()]
                 right.plot(x, y, dash, color=colour, marker="o", markersize=3, label=label)
                 if view == "unseen":
-                    if arm == PRIMARY_ARM:
+                    if method == PRIMARY_METHOD:
                         bounds = [found.exact_match for found, _ in curve.values()]
                         low = [one.low if one.low is not None else one.value or 0.0 for one in bounds]
                         high = [one.high if one.high is not None else one.value or 0.0 for one in bounds]
@@ -77,24 +79,24 @@ def teaching_figure(results: Results, model: str) -> Drawn | None:
     """Seconds and tokens that learning took up to each stage."""
     names = [task.name for task in results.tasks(model)]
     curves: dict[str, list[tuple[int, float, float]]] = {}
-    for arm in foremost([arm for arm in results.arms(model) if arm != BARE]):
+    for method in foremost([method for method in results.methods(model) if method != ZERO_SHOT]):
         so_far = [0.0, 0.0]
-        for stage in sorted({cell.stage for cell in results.fits if (cell.model, cell.arm) == (model, arm)}):
-            took = learning(results.fits_of(model, names, arm, stage))
+        for stage in sorted({cell.stage for cell in results.fits if (cell.model, cell.method) == (model, method)}):
+            took = learning(results.fits_of(model, names, method, stage))
             if took is None or not stage:
                 continue
             now = [took.seconds, took.tokens_in + took.tokens_out]
-            so_far = [a + b for a, b in zip(so_far, now, strict=True)] if learns_more(arm) else now
-            curves.setdefault(arm, []).append((stage, so_far[0], so_far[1]))
-    curves = {arm: points for arm, points in curves.items() if any(tokens for _, _, tokens in points)}
+            so_far = [a + b for a, b in zip(so_far, now, strict=True)] if learns_more(method) else now
+            curves.setdefault(method, []).append((stage, so_far[0], so_far[1]))
+    curves = {method: points for method, points in curves.items() if any(tokens for _, _, tokens in points)}
     if not any(len(points) > 1 for points in curves.values()):
         return None
     figure, axes = grid(2, height=2.8, columns=2)
-    for arm, points in curves.items():
-        colour = colour_of(results.arms(model), arm)
+    for method, points in curves.items():
+        colour = colour_of(results.methods(model), method)
         for axis, column in zip(axes, (1, 2), strict=True):
             axis.plot([point[0] for point in points], [point[column] for point in points], "-o", color=colour,
-                      markersize=3, label=plain(arm, 30))  # fmt: skip
+                      markersize=3, label=plain(method, 30))  # fmt: skip
     stages = sorted({point[0] for points in curves.values() for point in points})
     for axis, column, name in zip(axes, (1, 2), ("seconds to learn", "tokens to learn"), strict=True):
         logarithmic(axis, "y", [point[column] for points in curves.values() for point in points if point[column]])
@@ -103,19 +105,19 @@ def teaching_figure(results: Results, model: str) -> Drawn | None:
         axis.set_xlabel("cases learned")
         axis.set_ylabel(name)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    caption = "What learning took up to each stage, mean over tasks and seeds; of arms that learn only what is new, all stages so far together."
+    caption = "What learning took up to each stage, mean over tasks and seeds; of methods that learn only what is new, all stages so far together."
     return Drawn(figure=figure, caption=caption)
 
 
 def _curve(
-    results: Results, model: str, tasks: Sequence[TaskFacts], arm: str, view: View
+    results: Results, model: str, tasks: Sequence[TaskFacts], method: str, view: View
 ) -> dict[int, tuple[Agreement, Judging]]:
     names = [task.name for task in tasks]
     found = {
         stage: (
-            agreement(results, model, tasks, arm, stage, view=view),
-            judging(results, model, names, arm, stage, view=view),
+            agreement(results, model, tasks, method, stage, view=view),
+            judging(results, model, names, method, stage, view=view),
         )
-        for stage in results.stages(model, arm, view=view)
+        for stage in results.stages(model, method, view=view)
     }
     return {stage: pair for stage, pair in found.items() if pair[0].n}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memalign.metrics import Estimate
-from memalign_bench.methods.baselines import FLOORS
-from memalign_bench.report.comparisons import ablation_arms, feedback_arms
+from memalign_bench.methods.baselines import BASELINES
+from memalign_bench.report.comparisons import ablation_methods, feedback_methods
 from memalign_bench.report.facts import TaskFacts
 from memalign_bench.report.figures.canvas import COLOURS, DASHES, GREY, Drawn, colour_of, dot, grid
 from memalign_bench.report.measures import Agreement, agreement
-from memalign_bench.report.primary import PRIMARY_ARM, contrast, headline_stage
+from memalign_bench.report.primary import PRIMARY_METHOD, contrast, headline_stage
 from memalign_bench.report.results import Results
 from memalign_bench.report.tables import plain
 
@@ -20,25 +20,25 @@ MOST_LABELS = 8
 
 
 def quality_figure(results: Results, model: str) -> Drawn | None:
-    """Exact match of every judge with its interval, and the floors as lines, a panel for each task."""
+    """Exact match of every judge with its interval, and the baselines as lines, a panel for each task."""
     stage = headline_stage(results, model)
-    arms = results.arms(model)
+    methods = results.methods(model)
     panels: list[tuple[TaskFacts, dict[str, Agreement], dict[str, Estimate]]] = []
     for task in results.tasks(model):
-        judges = {arm: found for arm in arms if (found := agreement(results, model, [task], arm, stage)).n}
+        judges = {method: found for method in methods if (found := agreement(results, model, [task], method, stage)).n}
         if not task.matchable or not judges:
             continue
-        floors = {arm: agreement(results, model, [task], arm, stage).exact_match for arm in FLOORS}
-        panels.append((task, judges, {arm: one for arm, one in floors.items() if one.value is not None}))
+        baselines = {method: agreement(results, model, [task], method, stage).exact_match for method in BASELINES}
+        panels.append((task, judges, {method: one for method, one in baselines.items() if one.value is not None}))
     if not panels:
         return None
     figure, axes = grid(len(panels), height=0.9 + 0.27 * max(len(judges) for _, judges, _ in panels), columns=2)
-    for axis, (task, judges, floors) in zip(axes, panels, strict=True):
-        for dash, (arm, floor) in zip(DASHES, floors.items(), strict=False):
-            axis.axvline(floor.value or 0.0, color=GREY, linestyle=dash, linewidth=1.1, label=arm)
-        for place, (arm, one) in enumerate(judges.items()):
-            dot(axis, one.exact_match, place, colour=colour_of(arms, arm), partial=one.n + one.errors < one.known)
-        names = [f"{plain(arm, 30)} ({one.n})" for arm, one in judges.items()]
+    for axis, (task, judges, baselines) in zip(axes, panels, strict=True):
+        for dash, (method, baseline) in zip(DASHES, baselines.items(), strict=False):
+            axis.axvline(baseline.value or 0.0, color=GREY, linestyle=dash, linewidth=1.1, label=method)
+        for place, (method, one) in enumerate(judges.items()):
+            dot(axis, one.exact_match, place, colour=colour_of(methods, method), partial=one.n + one.errors < one.known)
+        names = [f"{plain(method, 30)} ({one.n})" for method, one in judges.items()]
         axis.set_yticks(range(len(names)), names)
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.set_xlim(0, 1)
@@ -49,20 +49,20 @@ def quality_figure(results: Results, model: str) -> Drawn | None:
         figure.legend(handles, labels, loc="outside lower center", ncols=4)
     caption = (
         f"Exact match on unseen cases at stage {stage}, 95 % intervals, n in parentheses; hollow where not all cases are "
-        "judged yet. Lines are floors without a language model."
+        "judged yet. Lines are baselines without a language model."
     )
     return Drawn(figure=figure, caption=caption)
 
 
 def labels_figure(results: Results, model: str) -> Drawn | None:
-    """The shares of labels among people and among each arm's verdicts, a panel for each task."""
+    """The shares of labels among people and among each method's verdicts, a panel for each task."""
     stage = headline_stage(results, model)
     panels: list[tuple[TaskFacts, dict[str, Agreement]]] = []
     for task in results.tasks(model):
         if not 2 <= len(task.value_type.labels) <= MOST_LABELS:
             continue
-        found = {arm: agreement(results, model, [task], arm, stage) for arm in results.arms(model)}
-        there = {arm: one for arm, one in found.items() if one.n}
+        found = {method: agreement(results, model, [task], method, stage) for method in results.methods(model)}
+        there = {method: one for method, one in found.items() if one.n}
         if there:
             panels.append((task, there))
     if not panels:
@@ -70,7 +70,7 @@ def labels_figure(results: Results, model: str) -> Drawn | None:
     figure, axes = grid(len(panels), height=1.2 + 0.24 * max(len(found) + 1 for _, found in panels), columns=2)
     for axis, (task, found) in zip(axes, panels, strict=True):
         widest = max(found.values(), key=lambda one: one.n)
-        rows = [("people", widest.people), *((plain(arm, 30), one.judge) for arm, one in found.items())]
+        rows = [("people", widest.people), *((plain(method, 30), one.judge) for method, one in found.items())]
         for place, label in enumerate(widest.people):
             left = [sum(list(shares.values())[:place]) for _, shares in rows]
             axis.barh(
@@ -89,18 +89,22 @@ def labels_figure(results: Results, model: str) -> Drawn | None:
 
 def ablation_figure(results: Results, model: str) -> Drawn | None:
     """What memalign loses or gains where a part of it is taken away."""
-    return _beside_memalign(results, model, ablation_arms(results, model), "left of 0, what was taken away helps")
+    return _beside_memalign(results, model, ablation_methods(results, model), "left of 0, what was taken away helps")
 
 
 def feedback_figure(results: Results, model: str) -> Drawn | None:
     """What memalign loses or gains where it is taught by labels alone, or by comments alone."""
-    return _beside_memalign(results, model, feedback_arms(results, model), "left of 0, both together teach more")
+    return _beside_memalign(results, model, feedback_methods(results, model), "left of 0, both together teach more")
 
 
-def _beside_memalign(results: Results, model: str, arms: Sequence[str], reading: str) -> Drawn | None:
+def _beside_memalign(results: Results, model: str, methods: Sequence[str], reading: str) -> Drawn | None:
     stage = headline_stage(results, model)
     tasks = results.tasks(model)
-    found = [one for arm in arms if (one := contrast(results, model, tasks, arm, PRIMARY_ARM, stage=stage)) is not None]
+    found = [
+        one
+        for method in methods
+        if (one := contrast(results, model, tasks, method, PRIMARY_METHOD, stage=stage)) is not None
+    ]
     if not found:
         return None
     figure, (axis,) = grid(1, height=1.0 + 0.27 * len(found), columns=1)
@@ -112,7 +116,7 @@ def _beside_memalign(results: Results, model: str, arms: Sequence[str], reading:
         )
         value, low, high = scaled
         dot(axis, Estimate(value=value, low=low, high=high), place, colour=COLOURS[0])
-    axis.set_yticks(range(len(found)), [f"{plain(one.arm, 40)} ({one.n})" for one in found])
+    axis.set_yticks(range(len(found)), [f"{plain(one.method, 40)} ({one.n})" for one in found])
     axis.set_ylim(len(found) - 0.5, -0.5)
     axis.set_xlabel("exact match minus memalign's, points")
     caption = f"Unseen cases at stage {stage}, paired, 95 % intervals, n in parentheses; {reading}."
