@@ -22,7 +22,7 @@ def items(count: int) -> list[dict[str, Any]]:
     return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
 
 
-def test_a_price_that_nobody_knows_stops_a_run_with_a_ceiling(
+def test_a_price_that_nobody_knows_stops_a_run_with_a_spend_limit(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
     many = jsonl(tmp_path / "many.jsonl", items(30))
@@ -34,14 +34,14 @@ def test_a_price_that_nobody_knows_stops_a_run_with_a_ceiling(
     assert memalign("judge", tone, many, "-o", "out.jsonl").out.startswith("29 judged into out.jsonl, 1 there already")
 
 
-@pytest.mark.parametrize("ceiling", ["0", "-2", "nan"])
-def test_a_ceiling_is_a_number_of_dollars(memalign: Run, tone: str, held_out: Path, ceiling: str) -> None:
-    wrong = memalign("judge", tone, held_out, "--max-cost", ceiling)
+@pytest.mark.parametrize("limit", ["0", "-2", "nan"])
+def test_a_spend_limit_is_a_number_of_dollars(memalign: Run, tone: str, held_out: Path, limit: str) -> None:
+    wrong = memalign("judge", tone, held_out, "--max-cost", limit)
     assert wrong.code == 2
     assert "dollars above 0" in wrong.err
 
 
-def test_a_run_that_reaches_its_ceiling_says_how_to_go_on(
+def test_a_run_that_reaches_its_spend_limit_says_how_to_go_on(
     memalign: Run, tone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memalign.models.provider_chat._cost", lambda *_: 0.01)  # this server has no price
@@ -50,7 +50,7 @@ def test_a_run_that_reaches_its_ceiling_says_how_to_go_on(
     stopped = memalign(*arguments, "--json")
     assert stopped.code == 1
     assert (stopped.json["n"], stopped.json["failed"], stopped.json["not_judged"]) == (30, 0, 20)
-    assert "20 not judged: one more would pass the ceiling of $0.1 ($0.1 spent); run it again" in stopped.err
+    assert "20 not judged: one more would pass the limit of $0.1 ($0.1 spent); run it again" in stopped.err
     again = memalign(*arguments)
     assert again.code == 1
     assert again.out.startswith("10 judged into out.jsonl, 10 there already, 10 not judged, 10 calls")

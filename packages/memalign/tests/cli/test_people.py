@@ -16,9 +16,10 @@ from memalign.cli.guideline_words import by_people, precedence_words, why_it_cou
 from memalign.cli.output import Output
 from memalign.memory import Memory, Relation
 from memalign.memory.precedence import ADMISSION, LOCK, replacing
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 from tests.cli.conftest import FEEDBACK, RULE, Run, jsonl
 from tests.support.endpoint import Endpoint, refusal
+from tests.support.keys import keys
 from tests.support.registry import case, judge, memory_of
 
 replace = msgspec.structs.replace
@@ -254,7 +255,9 @@ def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFix
 def test_a_report_shows_both_sides_of_a_contradiction_and_why_one_counts(capsys: pytest.CaptureFixture[str]) -> None:
     made = judge(pair(MEMORY))
     conflict = RuleConflict(guideline_ids=("G1", "G2"), kept=("G1",))
-    annotations = Conflict(ids=("t-1",), annotations={"t-1@ana": True, "t-1@ben": False}, label=True)
+    annotations = Conflict(
+        ids=("t-1",), annotations={FeedbackKey("t-1", "ana"): True, FeedbackKey("t-1", "ben"): False}, label=True
+    )
     _, said = told(capsys, AlignResult(judge=made, rule_conflicts=(conflict,), conflicts=(annotations,)))
     assert "G1 and G2 contradict each other; G1 counts: nothing else tells them apart, and it is the older one" in said
     assert "G1 rule number 1 G2 rule number 2" in said
@@ -270,7 +273,7 @@ def test_the_reason_why_one_counts_is_the_rule_that_decided() -> None:
     assert why_it_counts(MEMORY, replace(two, pinned=True, status_by="cleo"), one) == "it is pinned by cleo"
     assert why_it_counts(MEMORY, replace(two, origin="cleo"), one) == "cleo wrote it"
     assert "ben supports it" in why_it_counts(replace(MEMORY, authority=("ben",)), two, one)
-    more = replace(two, supported_by=("t-2@ben", "t-3@ben"))
+    more = replace(two, supported_by=keys("t-2@ben", "t-3@ben"))
     assert "2 pieces of feedback support it, 1 support the other" in why_it_counts(MEMORY, more, one)
     late = replace(
         MEMORY.cases[1], annotations=(replace(MEMORY.cases[1].annotations[0], created_at="2026-01-01T00:00:00"),)

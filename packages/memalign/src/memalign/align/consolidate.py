@@ -23,7 +23,7 @@ from memalign.memory.precedence import ADMISSION, left_out, revised, with_relati
 from memalign.models import resolve_embedding
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import render_relate
-from memalign.types import Guideline, Usage, guideline_number
+from memalign.types import FeedbackKey, Guideline, Usage, guideline_number
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
@@ -106,7 +106,7 @@ def _credited(memory: Memory) -> Memory:
     its rule was left out because it made verdicts worse.
     """
     by_id = {guideline.id: guideline for guideline in memory.guidelines}
-    carried: dict[str, list[Guideline]] = {}
+    carried: dict[FeedbackKey, list[Guideline]] = {}
     for guideline in memory.guidelines:
         for key in guideline.supported_by:
             carried.setdefault(key, []).append(guideline)

@@ -17,7 +17,7 @@ from memalign.memory.precedence import replacing, with_relations
 from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatReply
 from memalign.prompts.language import Language, language_of
-from memalign.types import Guideline, Usage
+from memalign.types import FeedbackKey, Guideline, Usage
 from memalign.values import ValueType
 
 __all__ = ["ONE_RULE", "Delta", "Outcome", "apply_outcome", "deltas_of", "deltas_schema", "refused_rules", "rule_of"]
@@ -33,7 +33,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
     action: str
     text: str = ""
-    feedback: tuple[str, ...] = ()
+    feedback: tuple[FeedbackKey, ...] = ()
     guideline: str | None = None
 
 
@@ -41,9 +41,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What one call about the `waiting` of a shard's feedback gave: deltas, and why there are none for some."""
 
     shard: Shard
-    waiting: tuple[str, ...]
+    waiting: tuple[FeedbackKey, ...]
     deltas: tuple[Delta, ...] = ()
-    faults: dict[str, str] = {}
+    faults: dict[FeedbackKey, str] = {}
     usage: Usage = Usage()
 
     def failed(self, why: str, usage: Usage) -> Outcome:
@@ -54,7 +54,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         """The outcome of a call with an answer."""
         return replace(self, deltas=deltas, usage=usage)
 
-    def amended(self, second: Outcome, keys: Collection[str]) -> Outcome:
+    def amended(self, second: Outcome, keys: Collection[FeedbackKey]) -> Outcome:
         """This outcome with what a second call gave for `keys`."""
         chosen = frozenset(keys)
         old = [delta for delta in self.deltas if not chosen.issuperset(delta.feedback)]
@@ -140,8 +140,8 @@ def deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[s
     }
 
 
-def deltas_of(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
-    """The model's changes with labels turned into keys; a label it invented stays as it is, and is rejected later."""
+def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey]) -> tuple[Delta, ...]:
+    """The model's changes with labels turned into keys; a label that it invented becomes the key of nothing."""
     deltas = []
     changes = reply.data.get("changes")
     for change in changes if isinstance(changes, list) else ():
@@ -152,7 +152,7 @@ def deltas_of(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
             Delta(
                 action=str(change.get("action")),
                 text=tidy(str(change.get("text") or "")),
-                feedback=tuple(labels.get(str(label), str(label)) for label in named)
+                feedback=tuple(labels.get(str(label), FeedbackKey(str(label), "")) for label in named)
                 if isinstance(named, list)
                 else (),
                 guideline=str(change.get("guideline")) if change.get("guideline") else None,
@@ -169,15 +169,15 @@ REFUSED_TWICE = (
 NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
 
 
-def apply_outcome(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[str, LessonState]]:
+def apply_outcome(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[FeedbackKey, LessonState]]:
     """Carry out the deltas of one call, each checked first, and say what becomes of its annotations.
 
     Every rule from a comment is kept. `known` is the memory before the first call, with the same cases.
     """
     own = _with_own_rule(outcome, known)
-    taken: dict[str, LessonState] = {}
-    refused: dict[str, str] = {}
-    impossible: dict[str, str] = {}
+    taken: dict[FeedbackKey, LessonState] = {}
+    refused: dict[FeedbackKey, str] = {}
+    impossible: dict[FeedbackKey, str] = {}
     for delta in outcome.deltas:
         keys = tuple(sorted(key for key in set(delta.feedback) if key in outcome.waiting))
         if delta.action == "SUPPORT":
@@ -192,7 +192,7 @@ def apply_outcome(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memo
             for key in keys:
                 taken[key] = _stronger(state, taken.get(key))
 
-    def ended(key: str) -> LessonState:
+    def ended(key: FeedbackKey) -> LessonState:
         fault = refused.get(key) or impossible.get(key)
         if key in taken and not taken[key].example_only:
             also = f"learned without one more rule from it: {fault}" if fault else taken[key].reason
@@ -208,7 +208,7 @@ def apply_outcome(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memo
     return memory, {key: ended(key) for key in outcome.waiting}
 
 
-def refused_rules(outcome: Outcome, memory: Memory) -> dict[str, str]:
+def refused_rules(outcome: Outcome, memory: Memory) -> dict[FeedbackKey, str]:
     """The waiting feedback of which only rules came that may not enter a prompt, and why not."""
     own = _with_own_rule(outcome, memory)
     return {
@@ -220,7 +220,7 @@ def refused_rules(outcome: Outcome, memory: Memory) -> dict[str, str]:
     }
 
 
-def _with_own_rule(outcome: Outcome, memory: Memory) -> frozenset[str]:
+def _with_own_rule(outcome: Outcome, memory: Memory) -> frozenset[FeedbackKey]:
     """The feedback from which a rule was written that may enter a prompt."""
     return frozenset(
         key
@@ -261,7 +261,7 @@ def _refused(shard: Shard, delta: Delta, known: Memory) -> str | None:
     return guideline_fault(delta.text, [embedding_text(case.example) for case in cases if case])
 
 
-def _carry_out(memory: Memory, shard: Shard, delta: Delta, keys: tuple[str, ...]) -> tuple[Memory, LessonState]:
+def _carry_out(memory: Memory, shard: Shard, delta: Delta, keys: tuple[FeedbackKey, ...]) -> tuple[Memory, LessonState]:
     if delta.action == "NOOP":
         # Not in the model's words: they were written with other people's feedback in view.
         reason = "kept as an example: the model drew no rule from it"

@@ -19,7 +19,7 @@ from memalign.judge import Judge, Progress
 from memalign.memory import Annotation, Case, Memory
 from memalign.memory.retrieval import stumbled
 from memalign.models.base import ChatModel
-from memalign.types import Usage
+from memalign.types import FeedbackKey, Usage
 
 __all__ = ["distil", "has_lesson"]
 
@@ -63,7 +63,7 @@ async def distil(
 
     outcomes = await aio.together(one(call) for call in calls)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
-    learned, states = memory, dict[str, LessonState]()
+    learned, states = memory, dict[FeedbackKey, LessonState]()
     for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
         learned, told = apply_outcome(learned, outcome, memory)
         states |= told
@@ -77,7 +77,7 @@ def has_lesson(judge: Judge, memory: Memory, case: Case, annotation: Annotation)
     return bool(annotation.rationale) or stumbled(memory, case, judge.value_type, judge.base_fingerprint)
 
 
-def _learn_examples(judge: Judge, memory: Memory, ready: Collection[str]) -> Memory:
+def _learn_examples(judge: Judge, memory: Memory, ready: Collection[FeedbackKey]) -> Memory:
     """Pending annotations without a lesson are learned: their example is all there is to learn."""
 
     def state(case: Case) -> LessonState:
@@ -96,7 +96,7 @@ def _learn_examples(judge: Judge, memory: Memory, ready: Collection[str]) -> Mem
     )
 
 
-def _calls(judge: Judge, memory: Memory, model: ChatModel, waiting: Collection[str]) -> list[DistilCall]:
+def _calls(judge: Judge, memory: Memory, model: ChatModel, waiting: Collection[FeedbackKey]) -> list[DistilCall]:
     """The calls that ask about all that waits, in the order of the shards."""
     written = ShardGuidelines(memory)
     calls: list[DistilCall] = []

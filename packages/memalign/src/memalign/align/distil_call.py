@@ -14,7 +14,7 @@ from memalign.models.base import ChatModel, ChatReply, ChatRequest
 from memalign.prompts import DistilRecord, render_distil, render_distil_one
 from memalign.prompts.fit_records import FeedbackRecord, fit_records
 from memalign.prompts.tokens import estimate_tokens
-from memalign.types import Guideline, Usage
+from memalign.types import FeedbackKey, Guideline, Usage
 
 __all__ = ["DistilCall"]
 
@@ -36,7 +36,7 @@ class DistilCall:
     memory: Memory
     model: ChatModel
     shard: Shard
-    waiting: tuple[str, ...]
+    waiting: tuple[FeedbackKey, ...]
     guidelines: tuple[Guideline, ...]
     known: bool = True
 
@@ -87,7 +87,7 @@ class DistilCall:
         return len(self.shard.keys) == 1 and not self.guidelines and self.model.limits.brief
 
     @cached_property
-    def _labels(self) -> dict[str, str]:
+    def _labels(self) -> dict[str, FeedbackKey]:
         return {f"F{n}": key for n, key in enumerate(self.shard.keys, start=1)}
 
     @cached_property
@@ -115,7 +115,7 @@ class DistilCall:
         chosen = {*self.waiting, *(carried if self.known else ())}
         return tuple(self._record(label, key) for label, key in self._labels.items() if key in chosen)
 
-    def _record(self, label: str, key: str) -> FeedbackRecord:
+    def _record(self, label: str, key: FeedbackKey) -> FeedbackRecord:
         annotation, case = self._annotation(key)
         before, content = case.pre_alignment, case.example.content
         return FeedbackRecord(
@@ -127,7 +127,7 @@ class DistilCall:
             judge_rationale=None if before is None else before.rationale,
         )
 
-    def _annotation(self, key: str) -> tuple[Annotation, Case]:
+    def _annotation(self, key: FeedbackKey) -> tuple[Annotation, Case]:
         annotation = self.memory.annotation(key)
         case = self.memory.case(annotation.id) if annotation else None
         if annotation is None or case is None:  # shards hold live keys only; anything else is a defect of ours

@@ -14,7 +14,7 @@ from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory
-from memalign.types import Example, Feedback
+from memalign.types import Example, Feedback, FeedbackKey
 
 __all__ = ["NO_ROWS", "add_annotations", "checked_rows", "refreshed", "settle", "sort_rows"]
 
@@ -65,9 +65,9 @@ def checked_rows(
     )
 
 
-def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[str, Literal["new", "changed", "unchanged"]]:
+def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, Literal["new", "changed", "unchanged"]]:
     """Key → new, changed or unchanged, for every row."""
-    status: dict[str, Literal["new", "changed", "unchanged"]] = {}
+    status: dict[FeedbackKey, Literal["new", "changed", "unchanged"]] = {}
     for row in rows:
         known = memory.annotation(row.key)
         status[row.key] = "new" if known is None else "unchanged" if known.says(row) else "changed"
@@ -127,7 +127,7 @@ def settle(memory: Memory) -> Memory:
     An annotation that counts again becomes pending; one that counts no longer loses its guidelines. Comments without a label
     are never disputed.
     """
-    silenced, restored = set(), set()
+    silenced, restored = set[FeedbackKey](), set[FeedbackKey]()
     # An annotation whose label counts is disputed all the same when its rule lost against another: not for labels to settle.
     carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
     for case in memory.cases:

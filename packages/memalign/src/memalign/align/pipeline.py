@@ -30,7 +30,7 @@ from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve, resolve_embedding
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
-from memalign.types import Feedback
+from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["STAGES", "MemAlign", "default_stages"]
 
@@ -125,11 +125,11 @@ class MemAlign:
         return run.result(learned)
 
     async def unalign(
-        self, judge: Judge, *selectors: str, source: str | None = None, progress: Progress | None = None
+        self, judge: Judge, *selectors: str | FeedbackKey, source: str | None = None, progress: Progress | None = None
     ) -> AlignResult:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
-        `selectors` are ids (all annotations) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
+        `selectors` are ids (all annotations on a case) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
         forgetting needs no model: when none answers, the survivors' lessons are pending.
         """
         run = Run(given=judge, progress=progress)
@@ -223,6 +223,6 @@ class MemAlign:
         return judge.replace(**changes) if changes else judge
 
 
-def _without(memory: Memory, keys: Collection[str]) -> Memory:
+def _without(memory: Memory, keys: Collection[FeedbackKey]) -> Memory:
     """`memory` without the feedback of `keys` and all that came from it."""
     return consolidate(settle(forget(memory, keys)))

@@ -16,7 +16,7 @@ from memalign.judge.calibrator import calibrates, calibrator_worth
 from memalign.memory import Memory
 from memalign.memory.directive_check import directive_in
 from memalign.models import resolve
-from memalign.types import Guideline, Usage, guideline_number
+from memalign.types import FeedbackKey, Guideline, Usage, guideline_number
 
 __all__ = ["Run", "calibrator_note", "conflicts", "rule_conflicts"]
 
@@ -28,8 +28,8 @@ class Run:
     given: Judge
     progress: Progress | None = None
     file: FeedbackFile = NO_ROWS
-    status: Mapping[str, Literal["new", "changed", "unchanged"]] = field(default_factory=dict)
-    removed: Sequence[str] = ()
+    status: Mapping[FeedbackKey, Literal["new", "changed", "unchanged"]] = field(default_factory=dict)
+    removed: Sequence[FeedbackKey] = ()
     learned: bool = False
     usage: Usage = field(default_factory=Usage)
     impact: Impact | None = None
@@ -62,7 +62,7 @@ class Run:
         good = (
             RowReport(
                 line=line,
-                key=row.key,
+                key=str(row.key),
                 status=self.status[row.key],
                 state=ledger[row.key].state,
                 reason=ledger[row.key].reason,
@@ -77,7 +77,7 @@ def _directives(written: Sequence[Guideline], judge: Judge) -> list[str]:
     """New guidelines in force that are orders rather than rules: a person should look, and nothing is dropped."""
     flagged = [(g, why) for g in written if g.status != "retired" and (why := directive_in(g.text, judge.value_type))]
     return [
-        f"look at {g.id} (from {', '.join(g.supported_by)}): {why}; keep it, reword it or retire it"
+        f"look at {g.id} (from {', '.join(map(str, g.supported_by))}): {why}; keep it, reword it or retire it"
         for g, why in flagged
     ]
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from memalign.memory import Memory, Shard
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["ShardGuidelines", "assign_shards", "shard_guidelines"]
 
 
-def assign_shards(memory: Memory, keys: Sequence[str], size: int) -> Memory:
+def assign_shards(memory: Memory, keys: Sequence[FeedbackKey], size: int) -> Memory:
     """`memory` with every key of `keys` in a shard: the most similar one with room, else a new one.
 
     Keys are placed in canonical order, so the order within a batch does not matter. A key keeps its shard.
@@ -42,7 +42,7 @@ class _Shards:
             if size > 1 and len(keys) < size
         }
 
-    def place(self, key: str) -> None:
+    def place(self, key: FeedbackKey) -> None:
         """Put the key into the shard with room whose cases are the most similar to its own on average, else a new one."""
         import numpy as np
 
@@ -80,7 +80,7 @@ class ShardGuidelines:
 
     def __init__(self, memory: Memory) -> None:
         self._ids = {guideline.id: guideline for guideline in memory.guidelines}
-        self._keys: dict[str, list[str]] = {}
+        self._keys: dict[FeedbackKey, list[str]] = {}
         for guideline in memory.guidelines:
             for key in guideline.exposed_to:
                 self._keys.setdefault(key, []).append(guideline.id)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from memalign.memory import Annotation, Case, Memory
+from memalign.types import FeedbackKey
 
 __all__ = ["LessonState", "change_annotations", "with_states"]
 
@@ -22,7 +23,7 @@ class LessonState(NamedTuple):
     example_only: bool = False
 
 
-def with_states(memory: Memory, states: Mapping[str, LessonState]) -> Memory:
+def with_states(memory: Memory, states: Mapping[FeedbackKey, LessonState]) -> Memory:
     """`memory` with the states that `states` gives to some keys."""
     return change_annotations(
         memory,

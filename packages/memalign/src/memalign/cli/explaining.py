@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from memalign.cli.common import DONE, Name, Session, Version, read_input
@@ -39,7 +40,7 @@ def explain(
     from memalign import aio
     from memalign.io import read_judgments
     from memalign.judge.trace_reading import with_tool_calls
-    from memalign.judge.trace_tools import tool_calls_in
+    from memalign.judge.trace_tools import tool_calls_of
     from memalign.judge.verdict import swapped, swapped_names
 
     found = read_judgments(out)
@@ -54,13 +55,15 @@ def explain(
     number, judge = _judge_of(session.registry(), name, found.judge, version, out)
     if judgment.error is not None:
         raise InputError(f"{example_id!r} was not judged: {judgment.error}")
-    # The notes name what the judge read in a long trace; reading it again gives the same.
-    prepared = with_tool_calls(judge, example, aio.run(judge.prepare(example)), tool_calls_in(judgment.notes))
-    prompts = [prepared]
+    # The tool calls that read a long trace show the same again.
+    calls = tool_calls_of(judgment)
+    judgment = msgspec.structs.replace(judgment, trace_tool_calls=calls)
+    prepared = aio.run(judge.prepare(example))
+    prompts = [with_tool_calls(judge, example, prepared, [call for call in calls if not call.swapped])]
     if judge.parameters.get("swap"):
         turned = swapped(example, swapped_names(judge, example))
-        tool_calls = tool_calls_in(judgment.notes, swapped=True)
-        prompts.append(with_tool_calls(judge, turned, aio.run(judge.prepare(turned)), tool_calls))
+        prepared = aio.run(judge.prepare(turned))
+        prompts.append(with_tool_calls(judge, turned, prepared, [call for call in calls if call.swapped]))
     data = _data(name, number, example_id, judge, judgment, prompts)
     session.give(data, *_parts(judge, judgment, data))
     return DONE
@@ -132,6 +135,8 @@ def _prompt(prepared: Prepared) -> dict[str, Any]:
 
 
 def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
+    from memalign.prompts.trace_tools_prompts import tool_call_text
+
     verdict: list[tuple[object, object]] = [("value", value_text(judgment.value))]
     verdict += [("rationale", judgment.rationale)] if judgment.rationale else []
     verdict += [("confidence", f"{judgment.confidence:.2f}")] if judgment.confidence is not None else []
@@ -143,6 +148,7 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         ("model", judgment.model),
         ("usage", usage_text(judgment.usage)),
         ("seconds", seconds or "unknown"),
+        *(("tool call, swapped" if c.swapped else "tool call", tool_call_text(c)) for c in judgment.trace_tool_calls),
         *(("note", note) for note in judgment.notes),
     ]
     parts: list[Any] = [facts(verdict)]

@@ -16,6 +16,7 @@ from memalign.errors import UnknownKey
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
+    from memalign.types import FeedbackKey
 
 Keys = Annotated[
     list[str] | None,
@@ -59,7 +60,7 @@ def unalign(
     """
     from memalign.align import MemAlign
 
-    chosen = tuple(keys or ())
+    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if dry_run or matching is not None:
         number, judge = session.judge(name)
         fields = None if matching is None else judge.memory.matching(matching, source=source)
@@ -102,19 +103,17 @@ def erase(
 
     registry = session.registry()
     before = latest_of(registry, name)
-    chosen = tuple(keys or ())
+    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
     if matching is not None:
         found = registry.matching(name, matching)
-        fields = {key: names for key, names in found.items() if source in (None, key.rpartition("@")[2])}
+        fields = {key: names for key, names in found.items() if source in (None, key.source)}
         chosen, source = _narrowed(name, fields, chosen, source), None
         going = registry.erase(name, chosen, dry_run=True)
         places = {key: fields.get(key, ()) for key in going.keys}
         also = _also(registry.load(name, before), matching, gone=going.guidelines)
         lines = [*_places(places), str(going), *also]
         if dry_run:
-            session.give(
-                {**going.to_dict(), "places": {str(key): list(found) for key, found in places.items()}}, *lines
-            )
+            session.give({**going.to_dict(), "places": places}, *lines)
             return DONE
         question = f"Erase {_pieces(going.keys)} from every version of {name}, for good?"
         if not _agreed(session, lines, question, yes=yes):
@@ -130,20 +129,24 @@ def erase(
 
 
 def _narrowed(
-    name: str, places: Mapping[str, tuple[str, ...]], keys: tuple[str, ...], source: str | None
-) -> tuple[str, ...]:
+    name: str, places: Mapping[FeedbackKey, tuple[str, ...]], keys: tuple[str | FeedbackKey, ...], source: str | None
+) -> tuple[FeedbackKey, ...]:
     """The keys that hold the text, of those that were named. Raises UnknownKey, without the text."""
     of = f" of source {source!r}" if source is not None else ""
     if not places:
         raise UnknownKey(f"no feedback of {name!r}{of} holds this text")
-    for key in keys:
-        if not any(key in (each, each.rpartition("@")[0]) for each in places):
-            raise UnknownKey(f"feedback {key!r}{of} does not hold this text")
-    return tuple(each for each in places if not keys or each in keys or each.rpartition("@")[0] in keys)
+    from memalign.types import select_keys
+
+    chosen = select_keys(places, keys)
+    for selector, found in chosen.items():
+        if not found:
+            raise UnknownKey(f"feedback {str(selector)!r}{of} does not hold this text")
+    named = {key for found in chosen.values() for key in found}
+    return tuple(key for key in places if not keys or key in named)
 
 
 def _preview(
-    judge: Judge, keys: tuple[str, ...], places: Mapping[str, tuple[str, ...]] | None
+    judge: Judge, keys: tuple[FeedbackKey, ...], places: Mapping[FeedbackKey, tuple[str, ...]] | None
 ) -> tuple[dict[str, Any], list[str]]:
     """What withdrawing these keys would take along, found without a model: JSON values, and lines for people."""
     from memalign.align.consolidate import consolidate
@@ -178,12 +181,12 @@ def _preview(
     return data, lines
 
 
-def _pending(judge: Judge, key: str) -> bool:
+def _pending(judge: Judge, key: FeedbackKey) -> bool:
     annotation = judge.memory.annotation(key)
     return annotation is not None and annotation.state == "pending"
 
 
-def _places(keys: Mapping[str, tuple[str, ...]]) -> list[str]:
+def _places(keys: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:
     """A line a piece of feedback, with the fields in which a text was found."""
     lines = [f"to forget: {key}" + (f"  (in {', '.join(fields)})" if fields else "") for key, fields in keys.items()]
     more = len(lines) - _LIMIT
@@ -212,5 +215,5 @@ def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> 
     return False
 
 
-def _pieces(keys: tuple[str, ...]) -> str:
+def _pieces(keys: tuple[FeedbackKey, ...]) -> str:
     return f"{counted(len(keys), 'piece')} of feedback"

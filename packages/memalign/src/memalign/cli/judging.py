@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -179,12 +179,9 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     return table(("id", "value", "rationale"), rows)
 
 
-def _not_judged(judgments: Sequence[Judgment]) -> list[str]:
+def _not_judged(judgments: Iterable[Judgment]) -> list[str]:
     """For each item that the run stopped before, why."""
-    from memalign.judge.batch import NOT_JUDGED
-
-    errors = (judgment.error or "" for judgment in judgments)
-    return [error.removeprefix(NOT_JUDGED) for error in errors if error.startswith(NOT_JUDGED)]
+    return [(judgment.error or "").removeprefix("NotJudged: ") for judgment in judgments if judgment.not_judged]
 
 
 def _fields(judgment: Judgment) -> dict[str, Any]:
@@ -202,11 +199,9 @@ def _loaded(registry: Registry, name: str) -> Judge:
 
 
 def _case_table(card: Scorecard) -> Any:
-    from memalign.judge.batch import NOT_JUDGED
-
     def cell(judgment: Judgment) -> str:
         if judgment.error is not None:
-            return "" if judgment.error.startswith(NOT_JUDGED) else "error"
+            return "" if judgment.not_judged else "error"
         return value_text(judgment.value)
 
     rows = [(row.id, *(cell(judgment) for judgment in row.judgments.values())) for row in card]
@@ -232,15 +227,14 @@ def _verdicts(totals: Totals) -> str:
 def _say_failures(session: Session, card: Scorecard) -> int:
     """Name what failed, one line for each judge and reason."""
     from memalign.cli.progress import FailureReasons
-    from memalign.judge.batch import NOT_JUDGED
 
     found: defaultdict[str, FailureReasons] = defaultdict(FailureReasons)
     left: list[str] = []
-    for name, example_id, error in card.failures():
-        if error.startswith(NOT_JUDGED):
-            left.append(error.removeprefix(NOT_JUDGED))
-        else:
-            found[name].add(example_id, error.replace(f"{example_id}: ", ""))
+    for row in card:
+        left += _not_judged(row.judgments.values())
+        for name, judgment in row.judgments.items():
+            if judgment.error is not None and not judgment.not_judged:
+                found[name].add(row.id, judgment.error.replace(f"{row.id}: ", ""))
     for name, reasons in found.items():
         for line in reasons.lines():
             session.say(line.replace("failed: ", f"failed: {name} on ", 1))

@@ -76,7 +76,9 @@ def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON document on stdout."""
     import msgspec
 
-    builtins = msgspec.to_builtins(data)
+    from memalign.types import as_json
+
+    builtins = msgspec.to_builtins(as_json(data))
     text = json.dumps(builtins, ensure_ascii=False, indent=2)
     try:
         text.encode(sys.stdout.encoding or "utf-8")

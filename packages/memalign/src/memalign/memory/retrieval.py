@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Hit", "Neighbourhood", "embedding_text", "stumbled"]
+__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "stumbled"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -38,7 +38,7 @@ CHOICE = 30
 for they teach a house's ways."""
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
+class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     """A retrieved case: its cosine similarity to the item in [-1, 1], why it ranks where it does, and its effective label.
 
     Similarities of two items do not compare: one may be of embeddings, the other of words.
@@ -99,10 +99,12 @@ class Neighbourhood:
         self._vector = vector
         self._value_type = value_type
         self._seen: list[int] = []  # places of cases, the nearest first
-        self._hits: list[Hit] = []  # those that were asked for so far, one of each content, and where more come from
+        self._hits: list[
+            Retrieved
+        ] = []  # those that were asked for so far, one of each content, and where more come from
         self._more = self._distinct()
 
-    def hits(self, k: int) -> tuple[Hit, ...]:
+    def hits(self, k: int) -> tuple[Retrieved, ...]:
         """Up to `k` cases, the most useful first.
 
         An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge
@@ -123,7 +125,7 @@ class Neighbourhood:
             return tuple(hits[:k])
         return self._with_each_label(hits[:k], hits[k:])
 
-    def _distinct(self) -> Iterator[Hit]:
+    def _distinct(self) -> Iterator[Retrieved]:
         """An identical case, then the nearest; of cases of identical content the first."""
         seen: set[str] = set()
         for duplicate in self._memory.duplicates(self._example)[:1]:
@@ -134,7 +136,7 @@ class Neighbourhood:
                 seen.add(case.example.content_hash)
                 yield self._hit(case, similarity)
 
-    def _with_each_label(self, chosen: list[Hit], others: list[Hit]) -> tuple[Hit, ...]:
+    def _with_each_label(self, chosen: list[Retrieved], others: list[Retrieved]) -> tuple[Retrieved, ...]:
         labels = [hit.label for hit in chosen]
         for other in others:
             label = other.label
@@ -146,14 +148,14 @@ class Neighbourhood:
             chosen[spare[-1]], labels[spare[-1]] = other, label
         return tuple(sorted(chosen, key=_rank))
 
-    def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Hit:
+    def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
         # The same cases are near to item after item, and a memory never changes.
         known: dict[Any, tuple[bool, Value | None]] = self._memory.__dict__.setdefault("_stumbled", {})
         key = (case.id, self._value_type.spec, self._judge)
         if key not in known:
             known[key] = stumbled(self._memory, case, self._value_type, self._judge), self._memory.label(case)
         misjudged, label = known[key]
-        return Hit(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
+        return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
 
     def _nearest(self) -> Iterator[tuple[Case, float]]:
         """Cases from the nearest on, of equal similarity the lower id first."""
@@ -201,7 +203,7 @@ class Neighbourhood:
         return products
 
 
-def _rank(hit: Hit) -> tuple[bool, bool, float, str]:
+def _rank(hit: Retrieved) -> tuple[bool, bool, float, str]:
     return (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id)
 
 
