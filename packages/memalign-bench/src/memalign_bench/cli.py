@@ -18,7 +18,7 @@ from memalign.cli.common import (
     interruptible,
 )
 from memalign.cli.output import Output, table
-from memalign_bench.attack_command import attack
+from memalign_bench.attacks.attack_cli import attack
 from memalign_bench.old_names import flags_of_today
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from memalign_bench.estimate import Estimate
     from memalign_bench.tasks import Task
 
-app = typer.Typer(no_args_is_help=True, help="Does a judge learn, how fast, at what cost, against everyone.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Does a judge learn, how fast, at what cost, against everyone."
+)
 
 _NOTES = 20
 
@@ -142,7 +144,7 @@ def report(
     registry: UnusedRegistryUrl = DEFAULT_REGISTRY,  # noqa: ARG001  # every command takes it
     json_output: JsonOutput = False,
 ) -> int:
-    """Write a run's report beside its configuration: one HTML page, its figures as SVG and PNG, its tables as Markdown.
+    """Write a run's report beside its configuration: one HTML page, its figures as SVG, its tables as Markdown.
 
     It needs the raw judgments only: no data, no model, no network.
     """

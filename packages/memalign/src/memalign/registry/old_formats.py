@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from memalign.judge.parameters import FIRST_NAMES
 from memalign.registry import schema
-from memalign.registry.store import encoded
+from memalign.registry.judge_rows import encoded
 from memalign.types import FeedbackKey
 
 __all__ = ["bundle_from_1", "migrate_from_1"]
@@ -75,14 +75,14 @@ def _value(kind: str, value: Any) -> Any:
     match kind:
         case "voice":
             # What was learned with a reason was kept as an example: no guideline carries it.
-            value["example_only"] = value["state"] == "learned" and value["reason"] != ""
-            value["reason"] = _reason(value["reason"])
+            example_only = value["state"] == "learned" and value["reason"] != ""
+            value = value | {"reason": _reason(value["reason"]), "example_only": example_only}
         case "shard":
             return _keys(value)
         case "tombstone":
             return value | {"key": FeedbackKey.from_old(value["key"])}
         case "guideline":
-            value |= {name: _keys(value[name]) for name in ("supported_by", "exposed_to")}
+            value = value | {name: _keys(value[name]) for name in ("supported_by", "exposed_to")}
     return _renamed(value, _FIELDS.get(kind, {}))
 
 
