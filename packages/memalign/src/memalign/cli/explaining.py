@@ -30,7 +30,7 @@ def explain(
     ],
     version: Version = None,
 ) -> int:
-    """Show what one judgment was made of: guidelines, similar cases, cost, and the very prompt, byte for byte.
+    """Show the very prompt of one judgment, byte for byte, its guidelines and its cost.
 
     It finds the version that judged by its fingerprint. It asks no judge model. Where the judge finds similar cases by
     a provider's embedding model, it asks that one. A terminal gets escapes for control characters; --json has the
