@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from memalign.cli.common import DONE, Name, Session, Version, read_input
@@ -36,6 +35,8 @@ def explain(
     a provider's embedding model, it asks that one. A terminal gets escapes for control characters; --json has the
     prompt as it was sent.
     """
+    import msgspec
+
     from memalign import aio
     from memalign.io import read_judgments
     from memalign.judge.trace_reading import with_tool_calls
