@@ -293,7 +293,6 @@ def test_a_sentence_is_counted_without_code_tables_and_lists_of_links() -> None:
     assert [[words(each) for each in sentences(said)] for said in prose(text)] == [[4, 1]]
 
 
-@pytest.mark.skipif("methods" not in Config.__struct_fields__, reason="the benchmark still has its older words")
 def test_the_files_of_a_benchmark_on_its_page_are_files_of_a_benchmark(tmp_path: Path) -> None:
     page = (DOCS / "how-to/benchmark.md").read_text("utf-8")
     tasks, run = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

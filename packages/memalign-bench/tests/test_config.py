@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from bench_support.world import CONFIG
 from memalign.errors import InputError
-from memalign_bench.config import load_config
+from memalign_bench.config import METHODS, Config, load_config
 
 
 def test_the_zero_shot_judge_has_stage_nought_and_all_others_the_rest(config: Path) -> None:
@@ -63,3 +64,13 @@ def test_a_wrong_configuration_says_what_is_wrong(config: Path, old: str, new: s
 def test_a_configuration_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no file"):
         load_config(tmp_path / "nothing.toml")
+
+
+def test_the_readme_names_every_key_and_every_method(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    named = set(re.findall(r"`\[?([\w-]+)\]?`", readme))
+    assert {name for name in Config.__struct_fields__ if name != "folder"} <= named
+    assert {name for name in METHODS if "-without-" not in name} <= named
+    run = re.findall(r"^```toml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)[0]
+    (tmp_path / "run.toml").write_text(run, "utf-8")
+    assert load_config(tmp_path / "run.toml").seeds_for("replies") == (0, 1, 2)

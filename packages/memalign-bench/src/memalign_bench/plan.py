@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from memalign.errors import InputError
-from memalign.evaluation.result import same_value
+from memalign.evaluation import same_value
 from memalign_bench.config import Config, views_of
 from memalign_bench.raw import Cell, Line, RawFolder, View
 from memalign_bench.tasks import Case, Split, Task, taught_digest

@@ -5,28 +5,33 @@ All are frozen; "changing" one makes a new one (`msgspec.structs.replace`). Cont
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from memalign.errors import InputError
+from memalign.errors import InputError, UnknownKey
 from memalign.values import Value
 
 __all__ = [
     "CONTENT_FIELDS",
     "Example",
     "Feedback",
+    "FeedbackKey",
     "Guideline",
     "Judgment",
     "LedgerState",
+    "ToolCall",
     "Usage",
+    "as_json",
     "canonical_json",
-    "feedback_key",
     "guideline_number",
     "json_line",
+    "select_keys",
 ]
 
 CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
@@ -63,9 +68,97 @@ def json_line(value: object) -> bytes:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode() + b"\n"
 
 
-def feedback_key(example_id: str, source: str) -> str:
-    """The key of one person's feedback on one case, `t-17@ana`."""
-    return f"{example_id}@{source}"
+class FeedbackKey(NamedTuple):
+    """Whose feedback on which case: the identity of a piece of feedback. JSON keeps it as a list of the two.
+
+    `str` gives the one written form, for commands and messages: `t-17@ana`, and `t-17@ana@example.org` for the feedback
+    of ana@example.org. An id that holds an `@`, or begins with a double quote, is quoted as in JSON: `"mail@x"@ana`.
+    """
+
+    id: str
+    source: str
+
+    def __str__(self) -> str:
+        written = _written_id(self.id)
+        return f"{written}@{self.source}" if self.source else written
+
+    @classmethod
+    def parse(cls, text: str) -> FeedbackKey:
+        """The key of a written form. Raises InputError."""
+        example_id, source = _split(text)
+        if not example_id or not source:
+            raise InputError(f"{text!r} is not the key of a piece of feedback, such as t-17@ana")
+        return cls(example_id, source)
+
+    @classmethod
+    def from_old(cls, text: str) -> FeedbackKey:
+        """The key of the text by which old formats name feedback: a source had no `@` then, and an id no quotes."""
+        return cls(*text.rsplit("@", 1))
+
+
+def _written_id(example_id: str) -> str:
+    quoted = "@" in example_id or example_id.startswith('"')
+    return json.dumps(example_id, ensure_ascii=False) if quoted else example_id
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Id and source of a written key; no source for a written id."""
+    example_id, at, source = text.partition("@")
+    if text.startswith('"'):
+        try:
+            example_id, end = json.JSONDecoder().raw_decode(text)
+        except ValueError:
+            return "", None
+        at, source = text[end : end + 1], text[end + 1 :]
+        if at not in ("", "@"):
+            return "", None
+    return example_id, source if at else None
+
+
+def select_keys(
+    known: Iterable[FeedbackKey], selectors: Iterable[str | FeedbackKey]
+) -> dict[str | FeedbackKey, tuple[FeedbackKey, ...]]:
+    """Those of the `known` keys that each selector names; none for one that names nothing.
+
+    A selector is a key, a written key (`t-17@ana`), or an id (`t-17`, or `"mail@x"` as in written keys), which names all
+    feedback on the case. An id with an `@` may come without quotes. Raises UnknownKey where that names several things.
+    """
+    by_id: dict[str, list[FeedbackKey]] = {}
+    for key in known:
+        by_id.setdefault(key.id, []).append(key)
+    return {selector: _named(by_id, selector) for selector in selectors}
+
+
+def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) -> tuple[FeedbackKey, ...]:
+    if isinstance(selector, FeedbackKey):
+        return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
+    if selector.startswith('"'):
+        readings: list[tuple[str, str | None]] = [_split(selector)]
+    else:
+        ends = [at for at, character in enumerate(selector) if character == "@"]
+        readings = [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
+    found: dict[str, tuple[FeedbackKey, ...]] = {}
+    for example_id, source in readings:
+        if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
+            found[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
+    if len(found) > 1:
+        raise UnknownKey(f"{selector!r} may be {' or '.join(found)}; write it so, with the quotes")
+    return next(iter(found.values()), ())
+
+
+def as_json(value: object) -> Any:
+    """`value` as JSON values for readers: keys of feedback in their written form, values of ours as objects."""
+    if isinstance(value, FeedbackKey):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {as_json(name): as_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [as_json(part) for part in value]
+    if isinstance(value, msgspec.Struct):
+        return {name: as_json(getattr(value, name)) for name in value.__struct_fields__}
+    if dataclasses.is_dataclass(value):
+        return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value
 
 
 def _too_deep(value: object) -> bool:
@@ -146,8 +239,8 @@ class Feedback(_Content, frozen=True, kw_only=True):
         self._check_id()
         if not isinstance(self.source, str) or not self.source.strip():
             raise InputError("source is empty; leave it out for an unknown one")
-        if any(character in self.source for character in "@\n\r\x00"):
-            raise InputError(f"source {self.source!r} must be one line without '@'")
+        if any(character in self.source for character in "\n\r\x00"):
+            raise InputError(f"source {self.source!r} must be one line of text")
         if self.rationale is not None and not isinstance(self.rationale, str):
             raise InputError("rationale must be text")
         if self.value is None and not (self.rationale or "").strip():
@@ -156,9 +249,9 @@ class Feedback(_Content, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "created_at", _utc(self.created_at))
 
     @property
-    def key(self) -> str:
-        """`id@source`, the identity of this piece of feedback."""
-        return feedback_key(self.id, self.source)
+    def key(self) -> FeedbackKey:
+        """The identity of this piece of feedback."""
+        return FeedbackKey(self.id, self.source)
 
     @property
     def example(self) -> Example | None:
@@ -196,8 +289,8 @@ class Guideline(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     text: str
-    supported_by: tuple[str, ...] = ()
-    exposed_to: tuple[str, ...] = ()
+    supported_by: tuple[FeedbackKey, ...] = ()
+    exposed_to: tuple[FeedbackKey, ...] = ()
     origin: str = "distilled"
     status: Literal["active", "demoted", "superseded", "retired"] = "active"
     pinned: bool = False
@@ -244,6 +337,19 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return self if other == 0 else NotImplemented  # so that sum() works
 
 
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge read in a long trace: all that some `spans` hold, where a `text` occurs, or what is below a span.
+
+    `part` is which part of a long answer, from 1. `swapped` marks a call on the item with its sides swapped.
+    """
+
+    tool: Literal["read", "search", "children"]
+    spans: tuple[str, ...] = ()
+    part: int = 1
+    text: str = ""
+    swapped: bool = False
+
+
 class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     """One verdict and its receipt.
 
@@ -251,7 +357,8 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     probability in [0, 1], and `confidence` is that of the value; None where the model gives none and was asked only once.
     `calibrated_value` is what a regression on the memory's own feedback makes of the verdict, with its probabilities; None
     unless the judge was told to calibrate and has thirty cases for it. `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
-    used; `notes` say what was truncated or left out.
+    used; `trace_tool_calls` are what was read in a trace too long to show; `notes`
+    say what was truncated or left out. `not_judged` marks an item that the run stopped before, as `error` says.
     """
 
     value: Value | None = None
@@ -266,8 +373,10 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     memory_hash: str = ""
     model: str = ""
     usage: Usage = Usage()
+    trace_tool_calls: tuple[ToolCall, ...] = ()
     notes: tuple[str, ...] = ()
     error: str | None = None
+    not_judged: bool = False
 
     @property
     def expected(self) -> float | None:

@@ -26,7 +26,7 @@ WITHOUT_TRIAL = frozenset({"pre_alignment", "distil", "consolidate", "budget"})
 
 
 def states(judge: Judge) -> dict[str, str]:
-    return {entry.key: entry.state for entry in judge.memory.ledger()}
+    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
 
 
 def texts(judge: Judge) -> set[str]:

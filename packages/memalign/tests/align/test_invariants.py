@@ -102,7 +102,7 @@ class TestLearning:
         judge, _ = bare(shard_size=way[0], brief=way[1])
         result = learn(judge, rows)
         check_whole(result.judge.memory)
-        assert {entry.key for entry in result.judge.memory.ledger()} == {key_of(row) for row in rows}
+        assert {str(entry.key) for entry in result.judge.memory.ledger()} == {key_of(row) for row in rows}
         assert [report.key for report in result.rows] == [key_of(row) for row in rows]
         assert all(report.status == "new" and report.state for report in result.rows)
 
@@ -250,7 +250,7 @@ class TestForgetting:
         result = aligned.unalign(*keys)
         memory = result.judge.memory
         check_whole(memory)
-        assert set(result.removed) == set(keys)
+        assert set(map(str, result.removed)) == set(keys)
         imp.healed = True
         final = learn(result.judge).judge
         final(inputs="question about it", outputs="another answer, to judge")
@@ -261,7 +261,7 @@ class TestForgetting:
         assert not own_words(gone, kept) & later
         stones = msgspec.json.encode(memory.tombstones).decode()
         assert not words(stones)
-        assert {entry.key for entry in memory.ledger() if entry.state == "withdrawn"} == set(keys)
+        assert {str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"} == set(keys)
 
     @some
     @given(batches(), choices, ways)
@@ -301,8 +301,8 @@ class TestForgetting:
         keys = {key_of(row) for row in gone}
         memory = down.replace(memory=aligned.memory).unalign(*keys).judge.memory
         check_whole(memory)
-        assert keys.isdisjoint(annotation.key for annotation in memory.annotations())
-        assert not any(not keys.isdisjoint(guideline.exposed_to) for guideline in memory.guidelines)
+        assert keys.isdisjoint(str(annotation.key) for annotation in memory.annotations())
+        assert not any(not keys.isdisjoint(map(str, guideline.exposed_to)) for guideline in memory.guidelines)
 
     @some
     @given(batches(), ways)

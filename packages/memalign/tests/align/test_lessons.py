@@ -16,18 +16,19 @@ from memalign.align import AlignResult, edit_guideline, set_policy, write_guidel
 from memalign.errors import InputError, InvalidOutput, InvalidRows, ModelUnavailable, UnknownKey
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
-from memalign.types import Usage
+from memalign.types import FeedbackKey, Usage
+from tests.support.keys import keys
 from tests.support.learning import LEFT, ORDERS, SETTINGS, TAKEN, Imp, bare, learn, own_words, prompts_of, row, words_in
 
 RULE = "Be kind to whoever has waited."
 
 
 def states(judge: Judge) -> dict[str, str]:
-    return {entry.key: entry.state for entry in judge.memory.ledger()}
+    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
 
 
 def reason(judge: Judge, key: str) -> str:
-    return next(entry.reason for entry in judge.memory.ledger() if entry.key == key)
+    return next(entry.reason for entry in judge.memory.ledger() if str(entry.key) == key)
 
 
 class Teacher:
@@ -166,7 +167,11 @@ class TestSeveralPeople:
         # Both were missed for the same reason: two rules of the same text, one behind the other.
         assert states(result.judge) == {"t-1@ana": "learned", "t-1@ben": "merged", "t-1@cleo": "disputed"}
         assert [(c.ids, c.label) for c in result.conflicts] == [(("t-1",), True)]
-        assert result.conflicts[0].annotations == {"t-1@ana": True, "t-1@ben": True, "t-1@cleo": False}
+        assert result.conflicts[0].annotations == {
+            FeedbackKey("t-1", "ana"): True,
+            FeedbackKey("t-1", "ben"): True,
+            FeedbackKey("t-1", "cleo"): False,
+        }
 
     def test_between_equals_the_later_one_decides_in_any_order_and_time_zone(self) -> None:
         early = row(1, "ana", None, value=True, created_at="2026-03-01T12:00:00+02:00")
@@ -182,7 +187,7 @@ class TestSeveralPeople:
         result = learn(judge, [early | {"created_at": "2026-03-03", "ticket": "ZD-9"}])
         assert result.rows[0].status == "unchanged"
         assert states(result.judge)["t-1@ben"] == "disputed"
-        annotation = result.judge.memory.annotation("t-1@ana")
+        annotation = result.judge.memory.annotation(FeedbackKey("t-1", "ana"))
         assert annotation is not None
         assert annotation.meta == {"ticket": "ZD-9"}
         again = learn(result.judge, [row(1, "ana", None, value=True)])
@@ -227,10 +232,10 @@ class TestSeveralPeople:
         others = [row(1, source, "add", value=False) for source in ("ben", "cleo")]
         disputed = learn(judge, others).judge
         assert states(disputed)["t-1@ana"] == "disputed"
-        assert not any("t-1@ana" in g.supported_by for g in disputed.memory.guidelines)
+        assert not any(("t-1", "ana") in g.supported_by for g in disputed.memory.guidelines)
         restored = disputed.unalign("t-1@ben", "t-1@cleo").judge
         assert states(restored)["t-1@ana"] == "learned"
-        assert [g.supported_by for g in restored.memory.semantic] == [("t-1@ana",)]
+        assert [g.supported_by for g in restored.memory.semantic] == [keys("t-1@ana")]
 
     def test_a_comment_without_a_label_is_never_disputed(self) -> None:
         rows = [row(1, "ana", "add"), row(1, "ben", None, value=True), row(1, "cleo", None, value=True)]
@@ -264,14 +269,14 @@ class TestDuplicates:
         aligned = learn(judge, [row(1, "ana", "same"), row(2, "ben", "same")]).judge
         (shown,) = aligned.memory.semantic
         assert shown.id == "G1"
-        assert aligned.memory.sources_of(shown) == ("t-1@ana", "t-2@ben")
+        assert aligned.memory.sources_of(shown) == keys("t-1@ana", "t-2@ben")
         assert states(aligned) == {"t-1@ana": "learned", "t-2@ben": "merged"}
         assert reason(aligned, "t-2@ben") == "G1 already says it"
 
         asked = len(model.requests)
         forgot = aligned.unalign("t-1").judge
         assert len(model.requests) == asked, "promotion asks no model"
-        assert [(g.id, g.supported_by) for g in forgot.memory.semantic] == [("G2", ("t-2@ben",))]
+        assert [(g.id, g.supported_by) for g in forgot.memory.semantic] == [("G2", keys("t-2@ben"))]
         assert states(forgot) == {"t-1@ana": "withdrawn", "t-2@ben": "learned"}
 
     def test_leave_one_out_shows_the_rule_that_stood_behind_the_hidden_one(self) -> None:
@@ -303,14 +308,14 @@ class TestSupportAndRevise:
             rows=self.rows,
         )
         assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
-        assert judge.memory.semantic[0].supported_by == ("t-1@ana", "t-2@ben")
+        assert judge.memory.semantic[0].supported_by == keys("t-1@ana", "t-2@ben")
         forgot = judge.unalign("t-1").judge
-        assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [("Be kind to ben.", ("t-2@ben",))]
+        assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [("Be kind to ben.", keys("t-2@ben"))]
 
     def test_withdrawing_a_supporter_leaves_the_rule_that_never_saw_it(self) -> None:
         judge = taught([change("ADD", "F1", text=RULE)], [change("SUPPORT", "F2", guideline="G1")], rows=self.rows)
         forgot = judge.unalign("t-2").judge
-        assert [(g.id, g.supported_by) for g in forgot.memory.semantic] == [("G1", ("t-1@ana",))]
+        assert [(g.id, g.supported_by) for g in forgot.memory.semantic] == [("G1", keys("t-1@ana"))]
 
     def test_withdrawing_what_revised_a_rule_restores_the_older_text(self) -> None:
         judge = taught(
@@ -318,7 +323,7 @@ class TestSupportAndRevise:
             [change("REVISE", "F2", text="Be kind, unless they shout.", guideline="G1")],
             rows=self.rows,
         )
-        assert [(g.id, g.supported_by) for g in judge.memory.semantic] == [("G2", ("t-1@ana", "t-2@ben"))]
+        assert [(g.id, g.supported_by) for g in judge.memory.semantic] == [("G2", keys("t-1@ana", "t-2@ben"))]
         assert judge.memory.guideline("G1").status == "superseded"
         forgot = judge.unalign("t-2").judge
         assert [(g.id, g.text) for g in forgot.memory.semantic] == [("G1", RULE)]
@@ -332,7 +337,7 @@ class TestSupportAndRevise:
             rows=self.rows,
         )
         forgot = judge.unalign("t-1").judge
-        assert [g.supported_by for g in forgot.memory.guidelines] == [("t-2@ben",)]
+        assert [g.supported_by for g in forgot.memory.guidelines] == [keys("t-2@ben")]
 
     def test_two_revisions_of_one_rule_in_one_answer_are_not_both_taken(self) -> None:
         judge = bare(
@@ -361,7 +366,7 @@ class TestSupportAndRevise:
         judge = learn(judge, self.rows).judge
         assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "learned"}
         forgot = judge.unalign("t-1").judge
-        assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [("Be kind, says ben.", ("t-2@ben",))]
+        assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [("Be kind, says ben.", keys("t-2@ben"))]
 
 
 class TestByHand:
@@ -442,7 +447,7 @@ class TestByHand:
         later = learn(judge, [row(5, "ben", "same")]).judge
         back = edit_guideline(later, "G1", retired=False, by="dora")
         assert [g.id for g in back.memory.semantic] == ["G1"]
-        assert back.memory.sources_of(back.memory.semantic[0]) == ("t-1@ana", "t-5@ben")
+        assert back.memory.sources_of(back.memory.semantic[0]) == keys("t-1@ana", "t-5@ben")
 
     def test_a_model_cannot_revise_or_support_what_was_retired(self) -> None:
         for action in ("REVISE", "SUPPORT"):
@@ -623,7 +628,7 @@ def test_prompts_of_distillation_hold_one_shard_and_nothing_else() -> None:
     shards = [set(shard.keys) for shard in learn(judge, [row(n, "ana", "add") for n in range(6)]).judge.memory.shards]
     assert len(prompts) >= 3
     for asked in prompts:
-        seen = {f"t-{n}@ana" for n in range(6) if f"case{n}" in asked.user}
+        seen = {FeedbackKey(f"t-{n}", "ana") for n in range(6) if f"case{n}" in asked.user}
         assert seen in shards
 
 
@@ -653,7 +658,7 @@ def test_forgetting_needs_no_model_and_no_key(monkeypatch: pytest.MonkeyPatch) -
     aligned = learn(bare(shard_size=3)[0], [row(n, "ana", "add") for n in range(3)]).judge
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     result = aligned.replace(model="openai:gpt-4.1-mini").unalign("t-1")
-    states = {entry.key: entry.state for entry in result.judge.memory.ledger()}
+    states = {str(entry.key): entry.state for entry in result.judge.memory.ledger()}
     assert states == {"t-0@ana": "pending", "t-1@ana": "withdrawn", "t-2@ana": "pending"}
-    assert not any("t-1@ana" in guideline.exposed_to for guideline in result.judge.memory.guidelines)
+    assert not any(("t-1", "ana") in guideline.exposed_to for guideline in result.judge.memory.guidelines)
     assert all("OPENAI_API_KEY" in reason for _, reason in result.pending)

@@ -14,6 +14,7 @@ from memalign.models.base import Limits
 from memalign.prompts.tokens import estimate_tokens
 from memalign.testing import ScriptedChatModel
 from tests.support.invariants import check_memory
+from tests.support.keys import keys
 from tests.support.learning import bare, learn
 from tests.support.world import World, judge_in, rules_in, said
 
@@ -26,11 +27,11 @@ AGAINST = {frozenset((SHORT, LONG)): "contradicts", frozenset((BRIEF, LONG)): "c
 
 
 def states(judge: Judge) -> dict[str, str]:
-    return {entry.key: entry.state for entry in judge.memory.ledger()}
+    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
 
 
 def reason(judge: Judge, key: str) -> str:
-    return next(entry.reason for entry in judge.memory.ledger() if entry.key == key)
+    return next(entry.reason for entry in judge.memory.ledger() if str(entry.key) == key)
 
 
 def texts(judge: Judge) -> list[str]:
@@ -51,7 +52,7 @@ class TestTheSame:
     def test_one_is_shown_and_both_are_kept_with_all_their_sources(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), relations=SAME)
         assert texts(judge) == [SHORT]
-        assert judge.memory.sources_of(judge.memory.semantic[0]) == ("t-1@ana", "t-2@ben")
+        assert judge.memory.sources_of(judge.memory.semantic[0]) == keys("t-1@ana", "t-2@ben")
         assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
         assert reason(judge, "t-2@ben") == "G1 already says it"
 
@@ -119,7 +120,7 @@ class TestTheSame:
         near = said(3, LONG, by="cleo", order="revise") | {"inputs": "question 2 answer 2"}
         result = learn(wide.replace(memory=later.memory), [near])
         prompt = next(r.user for r in model.requests if r.schema_name == "changes")
-        assert ("t-2@ben", "t-3@cleo") in {shard.keys for shard in result.judge.memory.shards}
+        assert keys("t-2@ben", "t-3@cleo") in {shard.keys for shard in result.judge.memory.shards}
         assert "Existing guidelines" not in prompt
         assert states(result.judge)["t-3@cleo"] == "pending"
 
@@ -344,7 +345,7 @@ class TestBudget:
     def test_a_case_calls_for_what_was_demoted(self) -> None:
         judge, model = filled(40)
         lost = judge.memory.demoted[-1]
-        number = lost.supported_by[0].partition("@")[0].removeprefix("t-")
+        number = lost.supported_by[0].id.removeprefix("t-")
         judgment = judge(inputs=f"question {number}", outputs=f"answer {number}")
         assert lost.text in rules_in(model.requests[-1])
         assert lost.text not in model.requests[-1].system, "the prefix is every item's"

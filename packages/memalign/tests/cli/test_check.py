@@ -114,16 +114,16 @@ def test_a_file_of_bad_rows_or_of_comments_has_no_shares(memalign: Run, tmp_path
     assert found.code == 1
     assert [label["share"] for label in found.json["labels"]] == [None, None]
     words = jsonl(tmp_path / "g.jsonl", [row("a", None, "ana", rationale="Too long.")])
-    assert "1 rows on 1 cases; 0 with a value, 1 with a rationale" in memalign("check", words).out
+    assert "1 row on 1 case; 0 with a value, 1 with a rationale" in memalign("check", words).out
 
 
-def test_what_a_reviewer_of_bias_would_ask_is_answered(memalign: Run, tmp_path: Path) -> None:
+def test_a_reviewers_questions_on_bias_are_answered(memalign: Run, tmp_path: Path) -> None:
     few = memalign("check", jsonl(tmp_path / "f.jsonl", [row("a", True, "ana"), row("b", False)]))
-    assert "what a reviewer of bias would ask" in few.out
+    assert "possible bias" in few.out
     assert "cannot say   2 labels: too few to say whether one is missing or rare" in few.out
     many = jsonl(tmp_path / "g.jsonl", [row(f"t-{n}", True, "ana") for n in range(12)])
     assert "look" in memalign("check", many, "--value-type", "bool").out
     told = memalign("check", many, "--value-type", "bool", "--json").json
-    balance = next(each for each in told["findings"] if each["name"] == "label_balance")
+    balance = next(each for each in told["remarks"] if each["name"] == "label_balance")
     assert (balance["level"], balance["figures"]["missing"]) == ("look", ["false"])
     assert told["source_shares"] == {"ana": 1.0}

@@ -22,7 +22,7 @@ def items(count: int) -> list[dict[str, Any]]:
     return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
 
 
-def test_a_price_that_nobody_knows_stops_a_run_with_a_ceiling(
+def test_a_price_that_nobody_knows_stops_a_run_with_a_spend_limit(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
     many = jsonl(tmp_path / "many.jsonl", items(30))
@@ -34,14 +34,14 @@ def test_a_price_that_nobody_knows_stops_a_run_with_a_ceiling(
     assert memalign("judge", tone, many, "-o", "out.jsonl").out.startswith("29 judged into out.jsonl, 1 there already")
 
 
-@pytest.mark.parametrize("ceiling", ["0", "-2", "nan"])
-def test_a_ceiling_is_a_number_of_dollars(memalign: Run, tone: str, held_out: Path, ceiling: str) -> None:
-    wrong = memalign("judge", tone, held_out, "--max-cost", ceiling)
+@pytest.mark.parametrize("limit", ["0", "-2", "nan"])
+def test_a_spend_limit_is_a_number_of_dollars(memalign: Run, tone: str, held_out: Path, limit: str) -> None:
+    wrong = memalign("judge", tone, held_out, "--max-cost", limit)
     assert wrong.code == 2
     assert "dollars above 0" in wrong.err
 
 
-def test_a_run_that_reaches_its_ceiling_says_how_to_go_on(
+def test_a_run_that_reaches_its_spend_limit_says_how_to_go_on(
     memalign: Run, tone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memalign.models.provider_chat._cost", lambda *_: 0.01)  # this server has no price
@@ -50,7 +50,7 @@ def test_a_run_that_reaches_its_ceiling_says_how_to_go_on(
     stopped = memalign(*arguments, "--json")
     assert stopped.code == 1
     assert (stopped.json["n"], stopped.json["failed"], stopped.json["not_judged"]) == (30, 0, 20)
-    assert "20 not judged: one more would pass the ceiling of $0.1 ($0.1 spent); run it again" in stopped.err
+    assert "20 not judged: one more would pass the limit of $0.1 ($0.1 spent); run it again" in stopped.err
     again = memalign(*arguments)
     assert again.code == 1
     assert again.out.startswith("10 judged into out.jsonl, 10 there already, 10 not judged, 10 calls")
@@ -111,39 +111,39 @@ def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Pa
     assert judged.code == 1
     assert "10 judged into out.jsonl, 10 failed" in judged.out
     assert judged.err.count("failed: ") == 1
-    assert "… 5 more: ModelRejected" in judged.err
+    assert "and 5 more: ModelRejected" in judged.err
 
 
-# -- pace ----------------------------------------------------------------------------------------------------------------
+# -- progress ----------------------------------------------------------------------------------------------------------------
 
 
-def test_pace_says_rate_cost_and_time_left() -> None:
+def test_progress_says_rate_cost_and_time_left() -> None:
     now = 100.0
-    pace = RunProgress(clock=lambda: now)
-    assert pace.text(500, 1_000) == ""
+    run = RunProgress(clock=lambda: now)
+    assert run.text(500, 1_000) == ""
     for number in range(301):
-        pace.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.3 / 301)))
+        run.note(f"n-{number}", Judgment(value=True, usage=Usage(calls=1, cost=0.3 / 301)))
     now = 110.0
-    assert pace.text(800, 2_000) == "30 a second, $0.30, 40 s left"
-    assert pace.text(2_000, 2_000) == "30 a second, $0.30"
-    assert pace.text(800, 60_800) == "30 a second, $0.30, 33 min left"
-    assert pace.text(800, 1_000_800) == "30 a second, $0.30, 9 h 16 min left"
+    assert run.text(800, 2_000) == "30 a second, $0.30, 40 s left"
+    assert run.text(2_000, 2_000) == "30 a second, $0.30"
+    assert run.text(800, 60_800) == "30 a second, $0.30, 33 min left"
+    assert run.text(800, 1_000_800) == "30 a second, $0.30, 9 h 16 min left"
     now = 3_100.0
-    assert pace.text(800, 1_000) == "10 s each, $0.30, 33 min left"
+    assert run.text(800, 1_000) == "10 s each, $0.30, 33 min left"
 
 
-def test_pace_keeps_few_of_many_failures_and_notes() -> None:
-    pace = RunProgress()
+def test_progress_keeps_few_of_many_failures_and_notes() -> None:
+    run = RunProgress()
     for number in range(5_000):
-        pace.note(f"n-{number}", Judgment(error=f"InputError: n-{number} has none", notes=("cut",)))
-    assert pace.failed == 5_000
-    assert len(pace.failures) == 1_000
-    assert (len(pace.notes), pace.noted) == (20, 5_000)
-    assert len(pace.reasons()) == 21
-    assert pace.reasons()[0].endswith("more: other reasons")
+        run.note(f"n-{number}", Judgment(error=f"InputError: n-{number} has none", notes=("cut",)))
+    assert run.failed == 5_000
+    assert len(run.failures) == 1_000
+    assert (len(run.notes), run.noted) == (20, 5_000)
+    assert len(run.reasons.lines()) == 21
+    assert run.reasons.lines()[0].endswith("more: other reasons")
 
 
-def test_a_log_has_the_pace_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_has_the_detail_in_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with Output().progress(detail=lambda done, total: f"{total - done} to go") as progress:
         for done in range(101):
             progress("judge", done, 100)

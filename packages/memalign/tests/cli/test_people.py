@@ -1,4 +1,4 @@
-"""What people decide: whose label counts, which cases hold, which guidelines stand; and what a report tells them."""
+"""What people decide: whose label counts, which cases are locked, which guidelines are in force; and reports of it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from memalign.cli.guideline_words import by_people, precedence_words, why_it_cou
 from memalign.cli.output import Output
 from memalign.memory import Memory, Relation
 from memalign.memory.precedence import ADMISSION, LOCK, replacing
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 from tests.cli.conftest import FEEDBACK, RULE, Run, jsonl
 from tests.support.endpoint import Endpoint, refusal
+from tests.support.keys import keys
 from tests.support.registry import case, judge, memory_of
 
 replace = msgspec.structs.replace
@@ -42,7 +43,7 @@ def test_cases_are_locked_listed_and_unlocked(memalign: Run, aligned: str) -> No
     assert locked.code == 0
     assert "t-1           false" in locked.out
     assert "tone is version 3 now" in locked.out
-    assert "tone is so already" in memalign("lock", aligned, "t-1").out
+    assert "nothing changed: tone is still version" in memalign("lock", aligned, "t-1").out
     assert memalign("lock", aligned, "--json").json["locks"] == [
         {"id": "t-1", "label": False},
         {"id": "t-3", "label": True},
@@ -112,12 +113,12 @@ def test_an_authority_changes_which_label_counts_and_the_edit_says_what_that_mov
 
 def test_a_policy_that_leaves_authority_out_says_that_it_decides_nothing(memalign: Run, aligned: str) -> None:
     edited = memalign("edit", aligned, "--policy", "recency", "--authority", "ana")
-    assert "where people differ: recency" in edited.out
+    assert "label policy: recency" in edited.out
     assert "--authority has no effect" in edited.out
-    assert "tone is so already" in memalign("edit", aligned, "--policy", "recency").out
+    assert "nothing changed: tone is still version" in memalign("edit", aligned, "--policy", "recency").out
 
 
-# -- where guidelines stand ------------------------------------------------------------------------------------------
+# -- status of guidelines ---------------------------------------------------------------------------------------------
 
 
 def rule(number: int = 1, **fields: Any) -> Guideline:
@@ -129,7 +130,7 @@ def rule(number: int = 1, **fields: Any) -> Guideline:
     [
         (rule(), ""),
         (rule(pinned=True, status_by="ana"), "pinned by ana"),
-        (rule(status="demoted"), "demoted: over the budget"),
+        (rule(status="demoted"), "demoted: over the token budget"),
         (rule(status="superseded", superseded_by="G2"), "superseded: G2 says the same"),
         (rule(status="superseded", overridden_by="G5"), "superseded: overridden by G5, which contradicts it"),
         (rule(status="retired", status_by="ana"), "retired by ana"),
@@ -157,24 +158,24 @@ def test_what_people_did_is_told_from_what_checks_did() -> None:
     assert by_people(rule(status="retired", status_by="ana")) == "retired by ana"
 
 
-def test_guidelines_are_listed_with_where_they_stand_and_what_to_do(memalign: Run, aligned: str) -> None:
-    def stand(head: Any) -> Any:
-        one, two = head.memory.guidelines
+def test_guidelines_are_listed_with_their_status_and_what_to_do(memalign: Run, aligned: str) -> None:
+    def with_statuses(latest: Any) -> Any:
+        one, two = latest.memory.guidelines
         made = (
             one,
             replace(two, status="retired", status_by=ADMISSION),
             rule(3, status="demoted"),
             rule(4, status="superseded", superseded_by="G1"),
         )
-        return head.replace(memory=replace(head.memory, guidelines=made, next_guideline=5, guideline_tokens=1200))
+        return latest.replace(memory=replace(latest.memory, guidelines=made, next_guideline=5, guideline_tokens=1200))
 
-    Registry().update(aligned, stand)
+    Registry().update(aligned, with_statuses)
     listed = memalign("guideline", aligned).out
     assert "left out by checks: it made verdicts worse" in listed
-    assert "demoted: over the budget of 1,200 tokens; shown where a similar case calls for it" in listed
+    assert "demoted: over the token budget of 1,200. It is used where a similar case needs it" in listed
     assert "memalign guideline tone G2 --restore" in listed
-    assert "superseded: steps in when the other one goes" in listed
-    assert "3 more not in force: memalign guideline tone says why" in memalign("show", aligned).out
+    assert "superseded: it comes back when the other guideline goes" in listed
+    assert "3 more guidelines not in force: memalign guideline tone says why" in memalign("show", aligned).out
     card = memalign("guideline", aligned, "G2").out
     assert "left out by checks" in card
     back = memalign("guideline", aligned, "G2", "--restore", "--by", "cleo")
@@ -182,9 +183,9 @@ def test_guidelines_are_listed_with_where_they_stand_and_what_to_do(memalign: Ru
 
 
 def test_a_pin_says_which_other_guideline_it_puts_out_of_force(memalign: Run, aligned: str) -> None:
-    def contradict(head: Any) -> Any:
+    def contradict(latest: Any) -> Any:
         both = Relation(pair=("G1", "G2"), verdict="contradicts")
-        return head.replace(memory=replace(head.memory, relations=(both,)).settled())
+        return latest.replace(memory=replace(latest.memory, relations=(both,)).settled())
 
     Registry().update(aligned, contradict)
     assert "superseded: overridden by G1" in memalign("guideline", aligned, "G2").out
@@ -221,14 +222,14 @@ def test_a_report_names_the_verdicts_that_changed_and_what_was_taken_back(capsys
     made = judge(replace(MEMORY, guidelines=(*MEMORY.guidelines, left)))
     code, said = told(capsys, AlignResult(judge=made, guidelines=(left,), impact=impact, notes=("2 pairs wait",)))
     assert code == 0
-    assert "24 past cases checked, each with what it taught hidden: fixed 1, broke 1; 2 could not be asked" in said
+    assert "24 past cases checked, each without what it taught: 1 fixed, 1 broken; 2 failed" in said
     assert "t-1 false true false fixed G4" in said
     assert "t-2 true true false broken" in said
-    assert "G4 left out, because they broke more than they fixed" in said
+    assert "G4 left out: they broke more verdicts than they fixed" in said
     assert "memalign guideline helpfulness G4 --restore" in said
     assert "note: 2 pairs wait" in said
     _, quiet = told(capsys, AlignResult(judge=made, impact=Impact(checked=3)))
-    assert "3 past cases checked, each with what it taught hidden: no verdict changed" in quiet
+    assert "3 past cases checked, each without what it taught: no verdict changed" in quiet
 
 
 def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,8 +241,11 @@ def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFix
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=locks))
     assert code == 0
     assert "locked and judged right: t-1" in said
-    assert "locked case t-2 is kept: G7 broke it and is left out; memalign lock helpfulness t-2 --unlock" in said
-    assert "G8 wait: the locked case t-3 could not be checked: down; align again" in said
+    assert (
+        "locked case t-2 is kept: G7 broke it and is left out. To use it anyway: memalign lock helpfulness t-2 --unlock"
+        in said
+    )
+    assert "G8 not used yet: the locked case t-3 could not be checked: down; align again" in said
     broken = LockCheck(id="t-1", kept=False, reason="judged other than False")
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=(broken,)))
     assert code == 1
@@ -251,7 +255,9 @@ def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFix
 def test_a_report_shows_both_sides_of_a_contradiction_and_why_one_counts(capsys: pytest.CaptureFixture[str]) -> None:
     made = judge(pair(MEMORY))
     conflict = RuleConflict(guideline_ids=("G1", "G2"), kept=("G1",))
-    annotations = Conflict(ids=("t-1",), annotations={"t-1@ana": True, "t-1@ben": False}, label=True)
+    annotations = Conflict(
+        ids=("t-1",), annotations={FeedbackKey("t-1", "ana"): True, FeedbackKey("t-1", "ben"): False}, label=True
+    )
     _, said = told(capsys, AlignResult(judge=made, rule_conflicts=(conflict,), conflicts=(annotations,)))
     assert "G1 and G2 contradict each other; G1 counts: nothing else tells them apart, and it is the older one" in said
     assert "G1 rule number 1 G2 rule number 2" in said
@@ -266,9 +272,9 @@ def test_the_reason_why_one_counts_is_the_rule_that_decided() -> None:
     one, two, _ = MEMORY.guidelines
     assert why_it_counts(MEMORY, replace(two, pinned=True, status_by="cleo"), one) == "it is pinned by cleo"
     assert why_it_counts(MEMORY, replace(two, origin="cleo"), one) == "cleo wrote it"
-    assert "ben stands behind it" in why_it_counts(replace(MEMORY, authority=("ben",)), two, one)
-    more = replace(two, supported_by=("t-2@ben", "t-3@ben"))
-    assert "2 pieces of feedback stand behind it, 1 behind the other" in why_it_counts(MEMORY, more, one)
+    assert "ben supports it" in why_it_counts(replace(MEMORY, authority=("ben",)), two, one)
+    more = replace(two, supported_by=keys("t-2@ben", "t-3@ben"))
+    assert "2 pieces of feedback support it, 1 support the other" in why_it_counts(MEMORY, more, one)
     late = replace(
         MEMORY.cases[1], annotations=(replace(MEMORY.cases[1].annotations[0], created_at="2026-01-01T00:00:00"),)
     )
@@ -279,7 +285,7 @@ def test_the_reason_why_one_counts_is_the_rule_that_decided() -> None:
 def test_a_setting_that_went_with_its_guideline_is_flagged(memalign: Run, aligned: str) -> None:
     memalign("guideline", aligned, "G1", "--pin", "--by", "cleo")
     gone = memalign("unalign", aligned, "t-1@ana")
-    assert "G1 (pinned by cleo) went with what it was learned from" in gone.out
+    assert "G1 (pinned by cleo) was forgotten with its feedback" in gone.out
     memalign("rollback", aligned, "3")
     again = memalign("unalign", aligned, "t-1@ana", "--json").json
     assert again["settings_lost"] == [{"id": "G1", "settings": "pinned by cleo"}]
@@ -288,12 +294,12 @@ def test_a_setting_that_went_with_its_guideline_is_flagged(memalign: Run, aligne
 # -- what did it learn from me ---------------------------------------------------------------------------------------
 
 
-def test_one_piece_of_feedback_has_its_whole_story(memalign: Run, disputed: str) -> None:
+def test_one_piece_of_feedback_has_its_history(memalign: Run, disputed: str) -> None:
     mine = memalign("ledger", disputed, "--key", "t-2@ana")
     assert mine.code == 0
     assert "true · Warm." in mine.out
     assert RULE[:30] in mine.out
-    assert "How it got there" in mine.out
+    assert "Its history" in mine.out
     assert "learned, in version 3" in mine.out
     both = memalign("ledger", disputed, "--key", "t-1", "--json").json["feedback"]
     assert [(each["key"], each["state"]) for each in both] == [("t-1@ana", "disputed"), ("t-1@ben", "learned")]
@@ -301,7 +307,7 @@ def test_one_piece_of_feedback_has_its_whole_story(memalign: Run, disputed: str)
     before = memalign("ledger", disputed, "--key", "t-1@ana", "--version", "2", "--json").json["feedback"][0]
     assert before["state"] == "learned"
     assert before["guidelines"][0]["id"] == "G1"
-    assert "teaches as an example of its case" in memalign("ledger", disputed, "--key", "t-3@ben").out
+    assert "it teaches as an example" in memalign("ledger", disputed, "--key", "t-3@ben").out
     memalign("erase", disputed, "t-2")
     assert "erased: erased on" in memalign("ledger", disputed, "--key", "t-2@ana").out
 
@@ -313,9 +319,9 @@ def test_a_dry_run_of_unalign_says_what_would_go_and_does_nothing(memalign: Run,
     memalign("lock", aligned, "t-1")
     dry = memalign("unalign", aligned, "t-1", "--dry-run")
     assert dry.code == 0
-    assert "would go: t-1@ana" in dry.out
-    assert "goes with it: G1" in dry.out
-    assert "to be derived again without it: t-2@ana" in dry.out
+    assert "to forget: t-1@ana" in dry.out
+    assert "forgotten with it: G1" in dry.out
+    assert "to be learned again without it: t-2@ana" in dry.out
     assert "no longer locked: t-1" in dry.out
     told = memalign("unalign", aligned, "--source", "ana", "--dry-run", "--json").json
     assert told["keys"] == ["t-1@ana", "t-2@ana"]
@@ -330,7 +336,7 @@ def test_feedback_is_found_by_what_it_says_shown_and_not_touched_unasked(
 ) -> None:
     refused = memalign(command, aligned, "--matching", "ORDER  is\tLate")
     assert refused.code == 2
-    assert "would go: t-1@ana  (in inputs)" in refused.err
+    assert "to forget: t-1@ana  (in inputs)" in refused.err
     assert "--yes" in refused.err
     dry = memalign(command, aligned, "--matching", "order is late", "--dry-run", "--json")
     assert dry.code == 0

@@ -69,7 +69,7 @@ def test_wrong_use_is_named(memalign: Run, tone: str, held_out: Path) -> None:
     assert "nobody" in missing.err
 
 
-def test_a_ceiling_that_cannot_hold_is_said(memalign: Run, tone: str, safety: str, held_out: Path) -> None:
+def test_a_spend_limit_that_cannot_hold_is_said(memalign: Run, tone: str, safety: str, held_out: Path) -> None:
     stopped = memalign("scorecard", held_out, tone, safety, "--max-cost", "1")
     assert stopped.code == 2
     assert "max_cost cannot hold: what a call of openai:test costs is not known" in stopped.err

@@ -76,17 +76,17 @@ def test_an_evaluation_says_how_many_cases_were_seen(memalign: Run, aligned: str
 
 
 def test_two_judges_are_compared_on_the_same_cases(memalign: Run, aligned: str, held_out: Path) -> None:
-    compared = memalign("evaluate", aligned, held_out, "--against", "bare", "--json")
+    compared = memalign("evaluate", aligned, held_out, "--against", "zero-shot", "--json")
     assert compared.code == 0
     assert compared.json["seen"] == 1
     assert compared.json["base"]["seen"] == 0
     assert compared.json["comparison"]["n"] == 3
     assert compared.json["comparison"]["verdict"] == "tied"
     human = memalign("evaluate", aligned, held_out, "--against", "1")
-    assert "tone version 1, and then version 2:" in human.out
+    assert "first judge: tone version 1; second judge: tone version 2" in human.out
     wrong = memalign("evaluate", aligned, held_out, "--against", "yesterday")
     assert wrong.code == 2
-    assert "bare" in wrong.err
+    assert "zero-shot" in wrong.err
 
 
 def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned: str) -> None:
@@ -95,7 +95,7 @@ def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned
     assert "withdrawn: t-1@ana" in gone.out
     assert "Forgotten guidelines" in gone.out
     assert gone.out.splitlines()[-1].startswith("1 withdrawn, forgot G1-G2, new G3")
-    assert "t-1@ana   withdrawn" in memalign("ledger", aligned).out
+    assert "t-1@ana withdrawn" in " ".join(memalign("ledger", aligned).out.split())
     everything = memalign("unalign", aligned, "--source", "ben", "--json")
     assert everything.json["removed"] == ["t-3@ben"]
 
@@ -127,9 +127,9 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
     assert "+ G1 When a customer is disappointed" in changed.out
     assert len(memalign("diff", aligned, "1", "2", "--json").json["added"]) == 3
     back = memalign("rollback", aligned, "1")
-    assert "tone is version 3 now, as version 1 was" in back.out
+    assert "tone is version 3 now, with the content of version 1" in back.out
     assert memalign("show", aligned, "--json").json["feedback"] == 0
-    assert "is so already" in memalign("rollback", aligned, "3").out
+    assert "nothing changed" in memalign("rollback", aligned, "3").out
 
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_an_edit_keeps_the_memory_and_says_what_is_stale(memalign: Run, aligned:
     (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
     edited = memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
     assert "tone is version 3 now" in edited.out
-    assert "3 pre-alignment verdicts are stale" in edited.out
+    assert "3 pre-alignment verdicts stale" in edited.out
     now = memalign("show", aligned, "--json").json
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
@@ -270,11 +270,11 @@ def test_the_version_that_is_named_is_the_one_that_judged(
 def test_a_comparison_names_what_failed_on_either_side(
     memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
 ) -> None:
-    def fails_once_bare(body: dict[str, Any]) -> Answer:
+    def fails_once_zero_shot(body: dict[str, Any]) -> Answer:
         taught = RULE[:40] in system_of(body)
         return bad_request("no") if not taught and "Lovely shop" in user_of(body) else answer(body)
 
-    endpoint.answer = fails_once_bare
+    endpoint.answer = fails_once_zero_shot
     ran = memalign("evaluate", aligned, held_out, "--against", "bare")
     assert ran.code == 1
     assert "failed: h-2: ModelRejected" in ran.err
@@ -282,7 +282,7 @@ def test_a_comparison_names_what_failed_on_either_side(
 
 def test_an_import_that_changes_nothing_says_so(memalign: Run, aligned: str) -> None:
     memalign("export", aligned, "-o", "bundle.json")
-    assert "so already, version 2" in memalign("import", "bundle.json").out
+    assert "nothing changed: tone is still version 2" in memalign("import", "bundle.json").out
     assert "imported tone as version 3" not in memalign("import", "bundle.json").out
 
 

@@ -39,9 +39,12 @@ def test_explain_shows_the_prompt_after_the_tool_calls(
     assert memalign("create", "agent", *settings).code == 0
     judged = memalign("judge", "agent", examples, "-o", tmp_path / "judged.jsonl")
     assert judged.code == 0, judged.err
-    assert "tool call 2: read S21" in json.loads((tmp_path / "judged.jsonl").read_text("utf-8"))["notes"]
+    calls = json.loads((tmp_path / "judged.jsonl").read_text("utf-8"))["trace_tool_calls"]
+    assert [(call["tool"], call["spans"]) for call in calls] == [("search", []), ("read", ["S21"])]
     sent = endpoint.requests[-1]
     explained = memalign("explain", "agent", tmp_path / "judged.jsonl", "r-1", "--examples", examples, "--json")
     assert explained.json["prompt"]["user"] == user_of(sent)
     assert "Tool call 2: read S21" in user_of(sent)
+    said = memalign("explain", "agent", tmp_path / "judged.jsonl", "r-1", "--examples", examples).out
+    assert "read S21" in said
     assert len(endpoint.requests) == 4, "explaining asks no model"

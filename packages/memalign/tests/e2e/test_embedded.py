@@ -8,6 +8,7 @@ import pytest
 
 from memalign import Judge
 from memalign.models.local import LocalChatModel
+from tests.support.keys import keys
 
 ROWS = [
     {
@@ -48,7 +49,7 @@ def test_a_judge_without_any_provider_learns_judges_and_forgets(small: LocalChat
     memory = result.judge.memory
     assert [report.status for report in result.rows] == ["new", "new"]
     assert {case.id: case.pre_alignment is not None for case in memory.cases} == {"t-1": True, "t-2": True}
-    entry = next(entry for entry in memory.ledger() if entry.key == "t-1@ana")
+    entry = next(entry for entry in memory.ledger() if entry.key == ("t-1", "ana"))
     assert entry.guideline_ids or entry.reason, "a rule, or why there is none"
     assert result.usage.cost in (0.0, None)
     assert result.usage.calls >= 3
@@ -67,5 +68,5 @@ def test_a_judge_without_any_provider_learns_judges_and_forgets(small: LocalChat
 
     forgot = result.judge.unalign("t-1").judge
     assert [case.id for case in forgot.memory.cases] == ["t-2"]
-    assert not any("t-1@ana" in guideline.exposed_to for guideline in forgot.memory.guidelines)
-    assert [g.exposed_to for g in forgot.memory.guidelines] in ([], [("t-2@ben",)])
+    assert not any(("t-1", "ana") in guideline.exposed_to for guideline in forgot.memory.guidelines)
+    assert [g.exposed_to for g in forgot.memory.guidelines] in ([], [keys("t-2@ben")])

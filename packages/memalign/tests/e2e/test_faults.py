@@ -20,6 +20,7 @@ from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.testing import HashEmbedding
+from memalign.types import FeedbackKey
 from tests.support.endpoint import (
     Answer,
     Endpoint,
@@ -244,7 +245,7 @@ def test_with_four_calls_of_ten_failing_at_random_everything_is_learned_in_the_e
         judge = judge_at(endpoint)
         given = rows(16)
         result = judge.align(given)
-        assert {entry.key for entry in result.judge.memory.ledger()} == {f"t-{n}@ana" for n in range(16)}
+        assert {str(entry.key) for entry in result.judge.memory.ledger()} == {f"t-{n}@ana" for n in range(16)}
         assert result.pending, "or the weather was too good to prove anything"
         lessons: set[str] = set()
         for _ in range(3):  # still stormy: what was learned stays learned
@@ -305,7 +306,7 @@ def weathered(seed: int) -> None:
     weather = Weather(fault, relating)
     with Endpoint(weather) as endpoint:
         ill = judge_at(endpoint, shard_size=1, timeout=1.0).align(given)
-        assert {entry.key for entry in ill.judge.memory.ledger()} == {row["id"] + "@ana" for row in given}
+        assert {str(entry.key) for entry in ill.judge.memory.ledger()} == {row["id"] + "@ana" for row in given}
         assert ill.pending or ill.notes, "or the weather was too good to prove anything"
         weather.storm = False
         healed = judge_at(endpoint, shard_size=1).replace(memory=ill.judge.memory).align([])
@@ -336,7 +337,7 @@ def test_a_server_that_is_down_says_so_in_every_row_and_forgets_all_the_same() -
         aligned = judge_at(endpoint).align(rows(3)).judge
     result = aligned.unalign("t-0")  # the server is gone by now
     assert all(re.search("ModelUnavailable", reason) for _, reason in result.pending)
-    assert not any("t-0@ana" in guideline.exposed_to for guideline in result.judge.memory.guidelines)
+    assert not any(FeedbackKey("t-0", "ana") in guideline.exposed_to for guideline in result.judge.memory.guidelines)
     assert result.judge.memory.case("t-0") is None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memalign.evaluation import Finding, examine
+from memalign.evaluation import Remark, review_feedback
 from memalign.values import ValueType
 
 BOOL = ValueType.of("bool")
@@ -19,15 +19,14 @@ def row(
     return {name: each for name, each in given.items() if each is not None}
 
 
-def found(rows: list[dict[str, Any]], value_type: ValueType | None = BOOL) -> dict[str, Finding]:
-    return {each.name: each for each in examine(rows, value_type).findings}
+def found(rows: list[dict[str, Any]], value_type: ValueType | None = BOOL) -> dict[str, Remark]:
+    return {each.name: each for each in review_feedback(rows, value_type).remarks}
 
 
 def test_every_question_is_answered_also_where_nothing_can_be_said() -> None:
     few = found([row(1, True), row(2, False, "ben")])
     assert list(few) == [
-        *("one_person", "sources_differ", "label_balance", "label_and_length"),
-        *("comments_without_labels", "labels_without_words", "two_annotations", "directives"),
+        *("one_person", "sources_differ", "label_balance", "label_and_length", "directives"),
     ]
     unknown = {name for name, each in few.items() if each.level == "unknown"}
     assert unknown == {
@@ -35,7 +34,6 @@ def test_every_question_is_answered_also_where_nothing_can_be_said() -> None:
         "sources_differ",
         "label_balance",
         "label_and_length",
-        "two_annotations",
         "directives",
     }
     assert all("too few" in few[name].text or "cannot" in few[name].text for name in unknown)
@@ -52,9 +50,9 @@ def test_one_person_who_gives_six_of_ten_labels_is_named(mine: int, level: str) 
 
 def test_a_label_may_have_any_name_and_large_numbers_are_told_apart() -> None:
     rows = [row(n, "y", "ana") for n in range(12)] + [row(n, "y" if n % 2 else "n", "ben") for n in range(20, 32)]
-    named = [each for each in examine(rows, ValueType.of("y|n")).findings if each.name == "sources_differ"]
+    named = [each for each in review_feedback(rows, ValueType.of("y|n")).remarks if each.name == "sources_differ"]
     assert [(each.level, each.figures["sources"]["ben"]["n"]) for each in named] == [("look", 12)]
-    large = examine([row(n, 1_000_000.0 + n, "ana") for n in range(9)], ValueType.of("float:0..2000000"))
+    large = review_feedback([row(n, 1_000_000.0 + n, "ana") for n in range(9)], ValueType.of("float:0..2000000"))
     assert len(large.labels) == 9
 
 
@@ -79,7 +77,7 @@ def test_scores_are_compared_by_their_means() -> None:
     rows = [row(n, 4 + n % 2, "ana") for n in range(12)] + [row(n, 1 + n % 2, "ben") for n in range(20, 32)]
     differ = found(rows, ValueType.of("int:1..5"))["sources_differ"]
     assert differ.level == "look"
-    assert "ana 4.50 of 12, ben 1.50 of 12" in differ.text
+    assert "mean: ana 4.50 of 12, ben 1.50 of 12" in differ.text
     free = found([row(n, f"free text {n}", "ana") for n in range(12)], ValueType.of("str"))
     assert free["sources_differ"].level == free["label_balance"].level == free["label_and_length"].level == "unknown"
 
@@ -96,19 +94,21 @@ def test_a_label_that_is_missing_or_rare_is_named() -> None:
     assert found([row(n, True) for n in range(20)], None)["label_balance"].text.startswith("all 20 labels are true")
 
 
-def test_labels_that_go_with_length_are_shown_with_an_interval() -> None:
+def test_labels_that_go_with_length_are_shown_by_halves() -> None:
     sways = found([row(n, n >= 10, outputs="word " * (n + 1)) for n in range(20)])["label_and_length"]
     assert sways.level == "look"
-    assert sways.figures["field"] == "outputs"
-    assert 0 < sways.figures["low"] < sways.figures["spearman"] < sways.figures["high"] <= 1
-    assert "n = 20" in sways.text
+    assert sways.figures == {"field": "outputs", "n": 20, "label": "true", "high": "the longer half", "gap": 1.0}
+    assert "'true': the longer half 100% of 10, the shorter half 0% of 10" in sways.text
     even = found([row(n, n % 2 == 0, outputs="word " * (n // 2 + 1)) for n in range(20)])["label_and_length"]
     assert even.level == "fine"
     same = found([row(n, n % 2 == 0) for n in range(20)])["label_and_length"]
     assert same.level == "unknown"
-    assert "all labels or all lengths are the same" in same.text
+    assert "too few" in same.text
     kinds = found([row(n, "ABC"[n % 3], outputs="x" * (50 if n % 3 == 1 else n % 5)) for n in range(30)], None)
     assert kinds["label_and_length"].figures["label"] == "B"
+    scores = [row(n, n // 4 + 1, outputs="word " * (n + 1)) for n in range(20)]
+    means = found(scores, ValueType.of("int:1..5"))["label_and_length"]
+    assert "mean: the longer half 4.20 of 10, the shorter half 1.80 of 10" in means.text
 
 
 def test_of_two_alternatives_the_longer_one_is_watched() -> None:
@@ -123,26 +123,10 @@ def test_of_two_alternatives_the_longer_one_is_watched() -> None:
     assert found([compared(n, "A") for n in range(3)], which)["label_and_length"].level == "unknown"
 
 
-def test_comments_without_labels_and_labels_without_words_are_counted() -> None:
-    rows = [row(n, True if n < 8 else None, rationale="Why." if n > 6 else None) for n in range(12)]
-    said = found(rows)
-    assert (said["comments_without_labels"].level, said["comments_without_labels"].figures["rows"]) == ("look", 4)
-    assert (said["labels_without_words"].level, said["labels_without_words"].figures["rows"]) == ("look", 7)
-
-
-def test_cases_that_two_people_spoke_about_are_counted_once_whatever_their_ids() -> None:
-    rows = [row(n, True) for n in range(12)]
-    duplicate = {**row(0, False, "ben"), "id": "other"}
-    assert found([*rows, duplicate])["two_annotations"].figures == {"cases": 1, "n": 12, "share": 1 / 12}
-    alone = found(rows)["two_annotations"]
-    assert alone.level == "look"
-    assert "nobody can say how far people agree" in alone.text
-
-
 def test_shares_of_sources_are_of_rows() -> None:
-    checked = examine([row(1, True), row(2, True), row(3, True, "ben"), row(4, True, None)], BOOL).to_dict()
+    checked = review_feedback([row(1, True), row(2, True), row(3, True, "ben"), row(4, True, None)], BOOL).to_dict()
     assert checked["source_shares"] == {"ana": 0.5, "ben": 0.25, "unknown": 0.25}
-    assert {each["level"] for each in checked["findings"]} <= {"fine", "look", "unknown"}
+    assert {each["level"] for each in checked["remarks"]} <= {"fine", "look", "unknown"}
 
 
 def test_comments_that_give_orders_are_named_by_their_keys() -> None:

@@ -51,7 +51,7 @@ def test_a_jsonl_row_becomes_feedback_and_keeps_its_line(write):
     found = read_feedback(path, value_type=BOOL)
     assert found.lines == (2,)
     (row,) = found.rows
-    assert (row.key, row.value, row.rationale) == ("t-1@ana", True, "warm")
+    assert (str(row.key), row.value, row.rationale) == ("t-1@ana", True, "warm")
     assert row.created_at == "2026-03-01T00:00:00+00:00"
     assert row.meta == {"split": "dev", "group": "g1"}
 
@@ -81,7 +81,7 @@ def test_numbers_as_ids_are_the_same_case_in_every_format(write):
     (array,) = read_feedback(write("f.json", json.dumps([row])), value_type=BOOL).rows
     (table,) = read_feedback(write("f.csv", "id,outputs,value,source\n 7 ,a,true,3\n"), value_type=BOOL).rows
     assert jsonl == array == table
-    assert table.key == "7@3"
+    assert table.key == ("7", "3")
 
 
 def test_null_and_nan_and_empty_cells_mean_absent(write):
@@ -175,7 +175,7 @@ def test_a_case_that_the_judge_knows_need_not_be_repeated():
         ({"id": "t", "value": True}, "no content: one of inputs"),
         (GOOD | {"value": "maybe"}, "value 'maybe' is not allowed; allowed: true or false"),
         (GOOD | {"rationale": 7}, "rationale must be text"),
-        (GOOD | {"source": "a@b"}, "without '@'"),
+        (GOOD | {"source": "a\nb"}, "must be one line of text"),
         (GOOD | {"source": {"name": "ana"}}, "source must be text"),
         (GOOD | {"created_at": "yesterday"}, "not an ISO 8601 time"),
         (GOOD | {"created_at": 12}, "not an ISO 8601 time"),

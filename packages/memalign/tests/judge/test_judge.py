@@ -33,6 +33,7 @@ from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import CONTENT_FIELDS, Guideline, Usage, canonical_json
+from tests.support.keys import keys
 from tests.support.learning import bare, learn, row
 
 
@@ -430,6 +431,26 @@ class TestMisuse:
             judge(parameters=parameters)
 
 
+class TestRetrieve:
+    def test_it_gives_the_cases_that_a_prompt_shows_the_most_useful_first(self) -> None:
+        aligned = learn(bare()[0], [row(n, "ana", "add") for n in range(1, 8)]).judge.replace(retrieval_k=3)
+        example = Example(id="new", inputs="question 3", outputs="answer 3")
+        found = aligned.retrieve(example)
+        assert len(found) == 3
+        assert tuple(each.case.id for each in reversed(found)) == aligned(example).example_ids
+        assert found == asyncio.run(aligned.aretrieve(example))
+
+    def test_it_asks_no_judge_model_and_needs_no_field_of_the_instructions(self) -> None:
+        aligned = learn(bare()[0], [row(1, "ana", "add")]).judge
+        model = ScriptedChatModel([])
+        (found,) = aligned.replace(model=model).retrieve(
+            Example(id="new", conversation=[{"role": "user", "content": "hi"}])
+        )
+        assert (found.case.id, found.identical) == ("t-1", False)
+        assert model.requests == []
+        assert bare()[0].retrieve(Example(id="new", inputs="hi")) == ()
+
+
 class TestReplace:
     def test_a_judge_with_other_settings_keeps_its_memory_and_knows_what_is_stale(self) -> None:
         aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
@@ -621,7 +642,7 @@ class TestBudget:
         memory = Memory(
             guidelines=tuple(
                 Guideline(
-                    id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned=n == 40, supported_by=("t@a",) * (n == 30)
+                    id=f"G{n}", text=f"Rule {n} " + "word " * 40, pinned=n == 40, supported_by=keys("t@a") * (n == 30)
                 )
                 for n in range(1, 41)
             )

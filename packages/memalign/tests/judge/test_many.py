@@ -1,4 +1,4 @@
-"""Judging many items: in order, resumed, within a ceiling of cost, and however many there are."""
+"""Judging many items: in order, resumed, within a spend limit, and however many there are."""
 
 from __future__ import annotations
 
@@ -242,11 +242,11 @@ def test_lines_of_other_examples_stay_at_the_end(tmp_path: Path) -> None:
     assert sorted(ids(out)) == sorted(f"i-{n}" for n in (*range(10), 11))
 
 
-# -- a ceiling of cost ---------------------------------------------------------------------------------------------------
+# -- a spend limit ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_ceiling_of_cost_stops_the_run_and_the_next_one_goes_on(tmp_path: Path, concurrency: int) -> None:
+def test_a_spend_limit_stops_the_run_and_the_next_one_goes_on(tmp_path: Path, concurrency: int) -> None:
     out = tmp_path / "out.jsonl"
     model = Model(cost=0.01)
     judgments = judge(model).judge_many(items(40), out=out, max_cost=0.15, concurrency=concurrency)
@@ -255,7 +255,7 @@ def test_a_ceiling_of_cost_stops_the_run_and_the_next_one_goes_on(tmp_path: Path
     assert sum(judgment.usage.cost or 0 for judgment in made) <= 0.15
     left = judgments[len(made)]
     assert left.error is not None
-    assert left.error.startswith("NotJudged: one more would pass the ceiling of $0.15 ($0.1")
+    assert left.error.startswith("NotJudged: one more would pass the limit of $0.15 ($0.1")
     assert "go on" in left.error
     assert left.usage == Usage()
     assert len(ids(out)) == len(made)
@@ -270,7 +270,7 @@ def test_what_fails_for_free_does_not_tell_what_a_call_costs(error: Exception) -
     judgments = judge(model).judge_many(items(100), max_cost=0.02, concurrency=16)
     assert sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.02
     assert model.asked.total() == 5
-    assert str(judgments[-1].error).startswith("NotJudged: one more would pass the ceiling of $0.02 ($0.02 spent)")
+    assert str(judgments[-1].error).startswith("NotJudged: one more would pass the limit of $0.02 ($0.02 spent)")
 
 
 def test_failures_for_free_among_the_others_do_not_pull_down_what_a_call_is_expected_to_cost() -> None:
@@ -293,7 +293,7 @@ def test_without_out_what_was_judged_comes_back_too() -> None:
     assert len(judgments) == 40
 
 
-def test_a_ceiling_that_is_not_reached_changes_nothing() -> None:
+def test_a_spend_limit_that_is_not_reached_changes_nothing() -> None:
     judgments = judge(Model(cost=0.01)).judge_many(items(10), max_cost=0.1001)
     assert not [judgment for judgment in judgments if judgment.error]
 
@@ -306,10 +306,10 @@ def test_a_price_that_nobody_knows_is_said_after_one_call(tmp_path: Path) -> Non
     assert ids(tmp_path / "out.jsonl") == ["i-0"]
 
 
-@pytest.mark.parametrize("ceiling", [0, -1, float("nan"), float("inf"), "1", True])
-def test_a_ceiling_is_a_number_of_dollars(ceiling: Any) -> None:
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), "1", True])
+def test_a_spend_limit_is_a_number_of_dollars(limit: Any) -> None:
     with pytest.raises(InputError, match="max_cost"):
-        judge(Model()).judge_many(items(1), max_cost=ceiling)
+        judge(Model()).judge_many(items(1), max_cost=limit)
 
 
 # -- where nothing works -------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def test_a_server_that_never_answers_is_not_asked_for_every_item(tmp_path: Path)
     assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
 
 
-def test_a_server_that_never_answers_ends_a_run_with_a_ceiling_too() -> None:
+def test_a_server_that_never_answers_ends_a_run_with_a_spend_limit_too() -> None:
     model = Model(fails=lambda _: ModelUnavailable("down"))
     judgments = judge(model).judge_many(items(500), concurrency=64, max_cost=1)
     assert model.asked.total() == 32, "until it is known what a call costs there is one at a time"

@@ -1,4 +1,4 @@
-"""A scorecard: several judges over the same cases, sharing what can be shared."""
+"""A scorecard: several judges over the same cases."""
 
 from __future__ import annotations
 
@@ -71,16 +71,6 @@ def test_a_judge_that_fails_is_named_and_stops_nobody_else() -> None:
     assert not any(name == "steady" for name, _, _ in failures)
     assert [each.failed for each in card.totals] == [1, 0, 6]
     assert [each.judged for each in card.totals] == [6, 7, 1]
-
-
-def test_a_case_is_embedded_once_for_judges_of_one_embedding_model() -> None:
-    embedder = HashEmbedding(dim=8)
-    feedback = [{"id": "f-1", "outputs": "answer 0", "value": True}]
-    learned = [judge("tone", True, embedding_model=embedder)[0].align(feedback).judge for _ in range(3)]
-    embedder.texts.clear()
-    card = ma.score({f"judge {n}": each for n, each in enumerate(learned)}, CASES)
-    assert not list(card.failures())
-    assert sorted(embedder.texts) == sorted(f"question {n}\nanswer {n}" for n in range(1, 7))
 
 
 def test_judges_of_one_model_have_no_more_calls_in_flight_than_it_takes() -> None:
@@ -181,7 +171,7 @@ class Priced:
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_ceiling_of_cost_is_that_of_all_judges_together(tmp_path: Path, concurrency: int) -> None:
+def test_a_spend_limit_is_that_of_all_judges_together(tmp_path: Path, concurrency: int) -> None:
     cheap, dear = Priced(0.01), Priced(0.03)
     judges = [judge("cheap", True, model=cheap)[0], judge("dear", True, model=dear)[0]]
     settings: dict[str, Any] = {"out": tmp_path / "scores", "concurrency": concurrency}
@@ -190,20 +180,20 @@ def test_a_ceiling_of_cost_is_that_of_all_judges_together(tmp_path: Path, concur
     assert all(each.judged > 0 and each.failed == 0 for each in card.totals)
     assert [each.judged + each.not_judged for each in card.totals] == [6, 6]
     assert "not judged" in str(card)
-    assert "NotJudged: one more would pass the ceiling of $0.13 ($0.1" in next(card.failures())[2]
+    assert "NotJudged: one more would pass the limit of $0.13 ($0.1" in next(card.failures())[2]
     rest = ma.score(judges, CASES, max_cost=10, **settings)
     assert not list(rest.failures())
     assert (cheap.calls, dear.calls) == (6, 6), "nothing is judged twice"
 
 
-def test_a_ceiling_is_not_passed_by_the_first_call_of_every_judge() -> None:
+def test_a_spend_limit_is_not_passed_by_the_first_call_of_every_judge() -> None:
     models = [Priced(0.02) for _ in range(5)]
     card = ma.score([judge(f"judge {n}", True, model=model)[0] for n, model in enumerate(models)], CASES, max_cost=0.05)
     assert sum(model.calls for model in models) == 2
     assert (card.usage.cost or 0) <= 0.05
 
 
-def test_a_ceiling_needs_a_price_and_an_amount() -> None:
+def test_a_spend_limit_needs_a_price_and_an_amount() -> None:
     one = judge("tone", True, model=Priced(None))[0]
     with pytest.raises(ConfigurationError, match="what a call of priced costs is not known"):
         ma.score([one, judge("other", True, model=Priced(0.01))[0]], CASES, max_cost=1)

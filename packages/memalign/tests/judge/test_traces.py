@@ -11,17 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Judge, aio
+from memalign import Example, Judge, Judgment, aio
 from memalign.content import span_tree, turns_of
 from memalign.errors import InputError, InvalidOutput, ModelUnavailable
 from memalign.judge.trace_reading import with_tool_calls
-from memalign.judge.trace_tools import ToolCall, show, tool_call_of, tool_call_schema, tool_calls_in
+from memalign.judge.trace_tools import show, tool_call_of, tool_call_schema, tool_calls_of
 from memalign.judge.verdict import swapped, swapped_names
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.trace_tools_prompts import tool_call_text
 from memalign.prompts.truncate import cut, outline, whole
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.types import ToolCall
 from tests.support.endpoint import Endpoint
 from tests.support.spans import FORMS, Step, flat, mlflow, nested, otlp, runs
 
@@ -310,11 +312,11 @@ class TestTools:
         one, model = judge([tool(tool="search", text="needle"), tool(spans="S42"), ENOUGH, VERDICT])
         judgment = one(trace=otlp(long_run()))
         assert judgment.value is False
-        assert judgment.notes[1:] == (
-            'tool call 1: search "needle"',
-            "tool call 2: read S42",
-            "tool calls: the judge had seen enough",
+        assert judgment.trace_tool_calls == (
+            ToolCall(tool="search", text="needle"),
+            ToolCall(tool="read", spans=("S42",)),
         )
+        assert judgment.notes[1:] == ("tool calls: the judge had seen enough",)
         assert "trace in outline: 60 spans" in judgment.notes[0]
         last = model.requests[-1]
         assert "NEEDLE" in last.user
@@ -427,14 +429,14 @@ class TestTools:
     def test_parts_of_a_span_together_are_all_of_it(self) -> None:
         tree = span_tree(flat(long_run(4, 9000)))
         assert tree is not None
-        first = show(tree, ToolCall(kind="read", spans=("S2",)), 400)
+        first = show(tree, ToolCall(tool="read", spans=("S2",)), 400)
         count = int(first.splitlines()[1].split()[3].rstrip(":"))
-        parts = [show(tree, ToolCall(kind="read", spans=("S2",), part=n), 400) for n in range(1, count + 1)]
+        parts = [show(tree, ToolCall(tool="read", spans=("S2",), part=n), 400) for n in range(1, count + 1)]
         assert all(estimate_tokens(part) <= 400 for part in parts)
         told = "".join(json.loads(part.splitlines()[1].split(": ", 1)[1]) for part in parts)
         assert told == f"outputs: {tree.spans[1].outputs}"
 
-    def test_the_last_prompt_can_be_put_together_again_from_the_notes(self) -> None:
+    def test_the_last_prompt_can_be_put_together_again_from_the_judgment(self) -> None:
         asked = [
             tool(tool="search", text='a "quoted" NEEDLE'),
             tool(spans="S2, S3", part=2),
@@ -446,8 +448,22 @@ class TestTools:
         judgment = one(example)
 
         prepared = aio.run(one.prepare(example))
-        again = with_tool_calls(one, example, prepared, tool_calls_in(judgment.notes))
+        again = with_tool_calls(one, example, prepared, judgment.trace_tool_calls)
         assert again.request == model.requests[-1]
+
+    def test_tool_calls_of_an_old_judgment_are_read_from_its_notes(self) -> None:
+        notes = (
+            "trace in outline: 60 spans",
+            'look 1: search "say \\"no\\""',
+            "look 2: read S3, S8 part 2",
+            "looks into the trace: the judge had seen enough",
+            "swapped: look 1: children",
+        )
+        assert tool_calls_of(Judgment(value=True, notes=notes)) == (
+            ToolCall(tool="search", text='say "no"'),
+            ToolCall(tool="read", spans=("S3", "S8"), part=2),
+            ToolCall(tool="children", swapped=True),
+        )
 
     def test_with_swapped_sides_the_tool_calls_on_both_are_told(self) -> None:
         asked = [tool(spans="S2"), tool(spans="S3"), ENOUGH, tool(tool="search", text="x"), ENOUGH]
@@ -460,17 +476,15 @@ class TestTools:
         )
         example = Example(id="t-1", outputs={"A": "left", "B": "right"}, trace=otlp(long_run()))
         judgment = one(example)
-        assert [note for note in judgment.notes if "tool call" in note] == [
-            "tool call 1: read S2",
-            "tool call 2: read S3",
-            "tool calls: the judge had seen enough",
-            'swapped: tool call 1: search "x"',
-            "swapped: tool calls: the judge had seen enough",
-        ]
+        assert judgment.trace_tool_calls == (
+            ToolCall(tool="read", spans=("S2",)),
+            ToolCall(tool="read", spans=("S3",)),
+            ToolCall(tool="search", text="x", swapped=True),
+        )
         assert sum("outline" in note for note in judgment.notes) == 1, "what is true of both is said once"
         turned = swapped(example, swapped_names(one, example))
         for item, other, request in ((example, False, model.requests[-2]), (turned, True, model.requests[-1])):
-            seen = tool_calls_in(judgment.notes, swapped=other)
+            seen = [call for call in judgment.trace_tool_calls if call.swapped == other]
             assert with_tool_calls(one, item, aio.run(one.prepare(item)), seen).request == request
 
     def test_an_item_without_two_sides_is_refused_before_anything_is_asked(self) -> None:
@@ -498,7 +512,9 @@ class TestTools:
         asked = tool_call_of(data)
         if asked is not None:
             assert show(tree, asked, 200)
-            assert tool_calls_in([f"tool call 1: {asked}"]) == (asked,)
+            words = tool_call_text(asked)
+            assert "\n" not in words
+            assert tool_calls_of(Judgment(value=True, notes=(f"look 1: {words}",))) == (asked,)
 
     def test_the_form_of_a_tool_call_is_one_that_our_adapters_check(self) -> None:
         assert misfit(tool(why="w" * 500), tool_call_schema(brief=False)) is None

@@ -17,12 +17,13 @@ from memalign.errors import UnknownKey
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Tombstone, policy_label
 from memalign.memory.budget import Budget, fit_guidelines
 from memalign.memory.precedence import precedence
-from memalign.memory.retrieval import CHOICE, Hit, Neighbourhood, embedding_text, stumbled
+from memalign.memory.retrieval import CHOICE, Neighbourhood, Retrieved, embedding_text, stumbled
 from memalign.memory.working_memory import assemble
 from memalign.prompts.tokens import estimate_tokens
 from memalign.prompts.truncate import shorten
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, ValueType
+from tests.support.keys import keys
 
 BOOL = ValueType.of(bool)
 
@@ -173,7 +174,7 @@ class TestPolicy:
 
 
 class TestKeys:
-    found = memory(case("t-1"), case("t-2"), tombstones=(Tombstone(key="t-0@ana"),))
+    found = memory(case("t-1"), case("t-2"), tombstones=(Tombstone(key=FeedbackKey("t-0", "ana")),))
 
     def test_an_id_names_all_its_annotations_and_a_key_one(self) -> None:
         both = msgspec.structs.replace(
@@ -181,10 +182,10 @@ class TestKeys:
             annotations=(*self.found.cases[0].annotations, Annotation(id="t-1", source="ben", value=True)),
         )
         found = memory(both, self.found.cases[1])
-        assert found.keys("t-1") == ("t-1@ana", "t-1@ben")
-        assert found.keys("t-1@ben", "t-2") == ("t-1@ben", "t-2@ana")
-        assert found.keys(source="ben") == ("t-1@ben",)
-        assert found.keys("t-1", source="ana") == ("t-1@ana",)
+        assert found.keys("t-1") == keys("t-1@ana", "t-1@ben")
+        assert found.keys("t-1@ben", "t-2") == keys("t-1@ben", "t-2@ana")
+        assert found.keys(source="ben") == keys("t-1@ben")
+        assert found.keys("t-1", source="ana") == keys("t-1@ana")
 
     @pytest.mark.parametrize("selector", ["t-3", "t-0@ana", "ana", "", "t-1@"])
     def test_what_names_nothing_is_an_error(self, selector: str) -> None:
@@ -192,7 +193,7 @@ class TestKeys:
             self.found.keys(selector)
 
     def test_the_ledger_has_the_living_and_the_withdrawn(self) -> None:
-        assert [(entry.key, entry.state) for entry in self.found.ledger()] == [
+        assert [(str(entry.key), entry.state) for entry in self.found.ledger()] == [
             ("t-0@ana", "withdrawn"),
             ("t-1@ana", "learned"),
             ("t-2@ana", "learned"),
@@ -210,7 +211,11 @@ class TestHash:
                 found, cases=(replace(found.cases[0], annotations=(replace(annotation, **changes),)), found.cases[1])
             )
 
-        same = [replace(found, tombstones=(Tombstone(key="x@y"),)), with_annotation(reason="explained"), replace(found)]
+        same = [
+            replace(found, tombstones=(Tombstone(key=FeedbackKey("x", "y")),)),
+            with_annotation(reason="explained"),
+            replace(found),
+        ]
         other = [
             with_annotation(value=False),
             with_annotation(rationale="x"),
@@ -233,7 +238,8 @@ class TestHash:
 class TestGuidelines:
     def test_the_budget_keeps_pinned_then_supported_then_old_in_their_order(self) -> None:
         rules = [
-            Guideline(id=f"G{n}", text="word " * 20, pinned=n == 5, supported_by=("a",) * (n == 4)) for n in range(1, 6)
+            Guideline(id=f"G{n}", text="word " * 20, pinned=n == 5, supported_by=keys("a@ana") * (n == 4))
+            for n in range(1, 6)
         ]
         cost = estimate_tokens(rules[0].text) + 2
         kept, left = fit_guidelines(rules, cost * 3)
@@ -243,19 +249,19 @@ class TestGuidelines:
 
     def test_before_others_come_guidelines_of_people_and_of_cases_that_the_judge_got_wrong(self) -> None:
         rules = [
-            Guideline(id="G1", text="word " * 20, supported_by=("a@x",)),
-            Guideline(id="G2", text="word " * 20, supported_by=("b@x",)),
+            Guideline(id="G1", text="word " * 20, supported_by=keys("a@x")),
+            Guideline(id="G2", text="word " * 20, supported_by=keys("b@x")),
             Guideline(id="G3", text="word " * 20, origin="ana"),
         ]
         cost = estimate_tokens(rules[0].text) + 2
-        assert [g.id for g in fit_guidelines(rules, cost, corrective=lambda: {"b@x"})[0]] == ["G3"]
-        assert [g.id for g in fit_guidelines(rules, cost * 2, corrective=lambda: {"b@x"})[0]] == ["G2", "G3"]
+        assert [g.id for g in fit_guidelines(rules, cost, corrective=lambda: keys("b@x"))[0]] == ["G3"]
+        assert [g.id for g in fit_guidelines(rules, cost * 2, corrective=lambda: keys("b@x"))[0]] == ["G2", "G3"]
 
     def test_of_equals_the_budget_keeps_one_of_each_topic_rather_than_the_oldest(self) -> None:
         bills, parcels, doors = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
         topics = {"a": bills, "b": bills, "c": bills, "d": parcels, "e": parcels, "f": doors}
         rules = tuple(
-            Guideline(id=f"G{n}", text=f"rule {n} " * 10, supported_by=(f"{name}@ana",))
+            Guideline(id=f"G{n}", text=f"rule {n} " * 10, supported_by=keys(f"{name}@ana"))
             for n, name in enumerate(topics, 1)
         )
         tokens = 3 * (estimate_tokens(rules[0].text) + 2)
@@ -273,7 +279,7 @@ class TestGuidelines:
     def test_which_guidelines_fit_depends_on_the_memory_alone(self, about: list[str], room: int) -> None:
         vectors = {"bills": [1.0, 0.1, 0.0], "parcels": [0.0, 1.0, 0.1], "doors": [0.1, 0.0, 1.0]}
         rules = tuple(
-            Guideline(id=f"G{n}", text=f"rule {n:02} on {topic:7}", supported_by=(f"c{n:02}@ana",))
+            Guideline(id=f"G{n}", text=f"rule {n:02} on {topic:7}", supported_by=keys(f"c{n:02}@ana"))
             for n, topic in enumerate(about, 1)
         )
         tokens = room * (estimate_tokens(rules[0].text) + 2)
@@ -333,7 +339,7 @@ def test_what_is_kept_of_shown_cases_may_be_emptied_by_another_thread_at_any_mom
     case = Case(example=Example(id="a", outputs="x"), annotations=(Annotation(id="a", source="ana", value=True),))
     memory = Memory(cases=(case,))
     memory.__dict__["_shown"] = Emptied()
-    hits = [Hit(case=case, similarity=1.0, identical=True, misjudged=False, label=True)]
+    hits = [Retrieved(case=case, similarity=1.0, identical=True, misjudged=False, label=True)]
     budget = Budget.of(context_tokens=8000, system_tokens=0, answer_tokens=100, brief=False)
     assert assemble(memory, hits, content={"outputs": "y"}, fields=("outputs",), budget=budget).example_ids == ("a",)
 

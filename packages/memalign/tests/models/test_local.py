@@ -63,7 +63,7 @@ class TestOpening:
         assert LocalChatModel.open(str(path)) is model
         assert LocalChatModel.open(f"local:{str(path)[1:]}") is model  # as it comes from `local:/…`
 
-    async def test_a_file_that_is_no_model_is_a_clear_error_each_time(self, tmp_path: Path) -> None:
+    async def test_a_file_that_is_no_model_is_a_clear_error(self, tmp_path: Path) -> None:
         path = tmp_path / "text.gguf"
         path.write_bytes(b"not a model at all")
         model = LocalChatModel.open(str(path))
@@ -211,7 +211,7 @@ class TestAnswering:
         assert failed.value.usage is not None
         assert failed.value.usage.calls == 2  # what was spent is counted
 
-    async def test_a_schema_that_makes_no_grammar_gives_an_error_and_no_free_text(self, model: LocalChatModel) -> None:
+    async def test_a_schema_without_a_grammar_gives_no_free_text(self, model: LocalChatModel) -> None:
         schema = {**YES_NO, "properties": {"value": {"$ref": "#/nowhere", "enum": ["yes", "no"]}}}
         with pytest.raises(InvalidOutput, match=r"local:qwen2\.5-coder-0\.5b"):
             await model.complete(request("Say hello.", schema=schema, max_tokens=8))

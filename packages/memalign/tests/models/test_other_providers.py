@@ -150,7 +150,7 @@ async def test_an_answer_that_is_cut_is_asked_for_once_more(provider: Provider) 
     assert "could not be used: it was cut" in json.dumps(provider.requests[-1])
 
 
-async def test_a_filter_is_a_refusal_and_a_wrong_key_names_its_variable(provider: Provider) -> None:
+async def test_a_filter_refuses_and_a_wrong_key_names_its_variable(provider: Provider) -> None:
     provider.answers = [(200, provider.says("", stopped=provider.refuses)), provider.error(401, "invalid x-api-key")]
     with pytest.raises(ModelRefused):
         await chat(provider).complete(REQUEST)

@@ -39,7 +39,7 @@ class TestOneTokenTellsLabelsApart:
         content = answer('{"rationale": "it says \\"value\\": true', '", "value": ', {"false": 0.9, "true": 0.1}, "}")
         assert chances(content, "true", "false") == pytest.approx({"true": 0.1, "false": 0.9})
 
-    def test_a_label_that_was_written_counts_though_it_was_not_among_the_likeliest(self) -> None:
+    def test_a_written_label_counts_though_it_is_unlikely(self) -> None:
         content = answer('{"value":', {" false": 0.01}, "}")
         content[1]["top_logprobs"] = [{"token": " true", "logprob": math.log(0.3)}]
         assert chances(content, "true", "false") == pytest.approx({"true": 0.3 / 0.31, "false": 0.01 / 0.31})
@@ -78,7 +78,7 @@ class TestLabelsOfSeveralTokens:
         told = chances(answer('{"value": ', weights, "}"), *(str(n) for n in range(1, 11)))
         assert told == pytest.approx({str(n): weights.get(str(n), 0.0) for n in range(1, 11)})
 
-    def test_a_token_of_another_number_tells_too_that_ten_would_be_one(self) -> None:
+    def test_a_token_of_another_number_tells_ten_from_one(self) -> None:
         told = chances(answer('{"value": ', {"2": 0.6, "1": 0.3, "12": 0.1}, "}"), "1", "2", "10")
         assert told == pytest.approx({"1": 1 / 3, "2": 2 / 3, "10": 0})
 
@@ -104,7 +104,7 @@ class TestNothingIsMadeUp:
     def test_an_answer_that_is_none_of_the_labels(self) -> None:
         assert chances(answer('{"value": ', "maybe", "}"), "true", "false") is None
 
-    def test_an_endpoint_that_tells_no_other_token_than_the_one_that_was_written(self) -> None:
+    def test_an_endpoint_that_tells_only_the_written_token(self) -> None:
         content = answer('{"value": ', {"true": 0.6}, "}")
         assert chances(content, "true", "false") is None
 
@@ -124,7 +124,7 @@ class TestNothingIsMadeUp:
         st.lists(st.floats(0.01, 1), min_size=6, max_size=6),
         st.data(),
     )
-    def test_whatever_the_tokens_are_the_rest_is_either_a_distribution_or_nothing(
+    def test_any_tokens_give_a_distribution_or_nothing(
         self, texts: list[str], weights: list[float], data: st.DataObject
     ) -> None:
         labels = ('"a"', '"ab"', '"b1"', '"é"')

@@ -75,7 +75,7 @@ async def test_the_strictest_mode_is_tried_first():
     assert user_of(body) == REQUEST.user
 
 
-async def test_an_endpoint_without_response_format_gets_a_forced_tool_and_that_is_remembered():
+async def test_without_response_format_the_endpoint_gets_a_forced_tool():
     with Endpoint(ANSWER, refuses=["response_format"]) as endpoint:
         model = model_at(endpoint)
         for _ in range(3):
@@ -87,7 +87,7 @@ async def test_an_endpoint_without_response_format_gets_a_forced_tool_and_that_i
     assert endpoint.requests[-1]["tool_choice"] != "auto"
 
 
-async def test_an_endpoint_without_tools_either_is_asked_in_words_and_that_is_remembered():
+async def test_without_tools_either_the_schema_goes_into_the_prompt():
     with Endpoint(lambda body: "Sure!\n```json\n" + '{"rationale": "Because.", "value": true}' + "\n```") as endpoint:
         endpoint.refuses = {"response_format", "tools"}
         model = model_at(endpoint)
@@ -156,7 +156,7 @@ async def test_an_endpoint_that_ignores_the_format_is_asked_once_and_moved():
     assert REQUEST.user not in user_of(endpoint.requests[2]), "no judged text is in the question"
 
 
-async def test_a_refused_format_changes_the_mode_even_if_the_first_answer_is_prose():
+async def test_a_refused_format_changes_the_mode_though_prose_follows():
     with Endpoint(ANSWER, refuses=["response_format"]) as endpoint:
         model = model_at(endpoint)
         endpoint.faults = [bad_request("response_format json_schema is not supported"), says(PROSE)]
@@ -165,7 +165,7 @@ async def test_a_refused_format_changes_the_mode_even_if_the_first_answer_is_pro
     assert ["response_format" in body for body in endpoint.requests] == [True, False, False, False]
 
 
-async def test_the_system_text_is_the_same_bytes_for_every_request_of_a_mode():
+async def test_all_requests_of_a_mode_have_the_same_system_text():
     with Endpoint(lambda body: '{"rationale": "Because.", "value": true}') as endpoint:
         endpoint.refuses = {"response_format", "tools"}
         endpoint.faults = [says("no idea")]
@@ -202,7 +202,7 @@ async def test_a_prompt_that_is_too_long_gets_advice_that_holds_everywhere():
     assert "MEMALIGN_CONTEXT_TOKENS" in str(caught.value)
 
 
-async def test_an_answer_off_the_schema_costs_one_retry_that_says_what_was_wrong():
+async def test_the_retry_says_what_was_wrong_with_the_answer():
     with Endpoint(ANSWER, faults=[says('{"rationale": "A secret.", "value": "yes"}')]) as endpoint:
         reply = await model_at(endpoint).complete(REQUEST)
     assert reply.usage.calls == 2
@@ -210,7 +210,7 @@ async def test_an_answer_off_the_schema_costs_one_retry_that_says_what_was_wrong
     assert "secret" not in user_of(endpoint.requests[1])
 
 
-async def test_a_second_bad_answer_is_an_error_that_says_what_it_cost():
+async def test_a_second_bad_answer_is_an_error_with_its_cost():
     with (
         Endpoint({"verdict": True}) as endpoint,
         pytest.raises(InvalidOutput, match="lacks rationale, value") as caught,
@@ -229,7 +229,7 @@ async def test_words_in_every_mode_are_an_error_in_the_end():
     assert caught.value.usage.calls == 8
 
 
-async def test_an_answer_without_choices_is_asked_for_once_and_costs_nobody_else_theirs(monkeypatch):
+async def test_an_answer_without_choices_fails_alone(monkeypatch):
     whole = served._completion
 
     def completion(endpoint: Endpoint, body: dict[str, Any], answer: Any) -> dict[str, Any]:
@@ -280,7 +280,7 @@ async def test_a_long_retry_after_is_cut_to_the_longest_wait():
     assert time.monotonic() - started < 5
 
 
-async def test_a_rate_limit_to_the_end_says_what_was_tried_and_what_to_set():
+async def test_a_rate_limit_to_the_end_says_what_to_set():
     with Endpoint(rate_limited()) as endpoint, pytest.raises(RateLimited) as caught:
         await model_at(endpoint).complete(REQUEST)
     said = str(caught.value)
@@ -300,13 +300,13 @@ async def test_a_hanging_attempt_is_given_up_and_tried_again():
     assert reply.data == ANSWER
 
 
-async def test_a_server_that_hangs_is_unavailable_within_the_requests_own_time_out():
+async def test_a_server_that_hangs_is_unavailable_at_the_time_out():
     request = ChatRequest(system="S", user="u", schema=SCHEMA, timeout=0.05)
     with Endpoint(hang()) as endpoint, pytest.raises(ModelUnavailable, match=r"no answer in 0.05 s \(3 attempts"):
         await model_at(endpoint).complete(request)
 
 
-async def test_a_server_that_is_down_says_where_we_looked_and_what_to_set():
+async def test_a_server_that_is_down_is_named_with_what_to_set():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
@@ -341,7 +341,7 @@ async def test_an_error_never_repeats_the_request_that_some_servers_echo():
     assert REQUEST.user not in str(caught.value)
 
 
-async def test_a_model_that_refuses_a_temperature_is_asked_without_and_that_is_remembered():
+async def test_a_refused_temperature_is_left_out_from_then_on():
     with Endpoint(ANSWER, refuses=["temperature"]) as endpoint:
         model = model_at(endpoint)
         for _ in range(2):
@@ -396,7 +396,7 @@ async def test_a_refusal_that_repeats_the_judged_text_switches_nothing_off(echo)
 @pytest.mark.parametrize(
     "words", ["we set a content_filter", "the maximum context is too long", "your credit and quota"]
 )
-async def test_a_refusal_that_repeats_the_judged_text_is_taken_for_no_other(words):
+async def test_judged_text_in_a_refusal_does_not_change_its_kind(words):
     body = {"error": {"message": "Bad request.", "type": "invalid_request_error", "request": {"content": words}}}
     with (
         Endpoint(Fault(status=400, body=body)) as endpoint,
@@ -419,7 +419,7 @@ async def test_either_name_of_the_token_limit_is_learned(only):
     assert len(endpoint.requests) <= 3
 
 
-async def test_an_endpoint_that_takes_no_token_limit_at_all_is_left_to_refuse():
+async def test_an_endpoint_without_any_token_limit_is_left_to_refuse():
     with Endpoint(ANSWER, refuses=["max_tokens", "max_completion_tokens"]) as endpoint, pytest.raises(ModelRejected):
         await model_at(endpoint).complete(REQUEST)
     assert len(endpoint.requests) == 2
@@ -440,7 +440,7 @@ async def test_no_more_calls_are_in_flight_than_the_limit():
     assert 2 <= endpoint.max_in_flight <= 8
 
 
-def test_one_model_serves_several_event_loops_at_once_and_one_after_another():
+def test_one_model_serves_several_event_loops():
     with Endpoint(ANSWER, latency=0.005) as endpoint:
         model = model_at(endpoint, limits=Limits(concurrency=4))
 
@@ -458,7 +458,7 @@ def test_one_model_serves_several_event_loops_at_once_and_one_after_another():
     assert endpoint.max_in_flight <= 4
 
 
-async def test_a_cancelled_call_leaves_its_slot_to_the_others():
+async def test_a_cancelled_call_makes_room_for_others():
     with Endpoint(ANSWER, faults=[hang()]) as endpoint:
         model = model_at(endpoint, limits=Limits(concurrency=1))
         stuck = asyncio.create_task(model.complete(REQUEST))
@@ -470,7 +470,7 @@ async def test_a_cancelled_call_leaves_its_slot_to_the_others():
         assert (await asyncio.wait_for(model.complete(REQUEST), timeout=5)).data == ANSWER
 
 
-async def test_a_server_of_ones_own_has_no_price_whatever_it_calls_its_model():
+async def test_a_server_of_ones_own_has_no_price():
     with Endpoint(ANSWER) as endpoint:
         reply = await model_at(endpoint).complete(REQUEST)
     assert reply.usage.cost is None
@@ -528,7 +528,7 @@ class Busy:
         return ANSWER
 
 
-async def test_more_calls_are_made_side_by_side_where_the_provider_takes_them():
+async def test_more_calls_are_in_flight_where_the_provider_takes_them():
     busy = Busy(room=1000, seconds=0.3)  # longer than a busy machine takes to send sixteen
     with Endpoint(busy.answer) as endpoint:
         model = model_at(endpoint, max_concurrency=64)
@@ -537,7 +537,7 @@ async def test_more_calls_are_made_side_by_side_where_the_provider_takes_them():
     assert 16 < busy.most <= 64
 
 
-async def test_a_provider_that_takes_few_calls_is_asked_fewer_at_a_time_and_answers_all():
+async def test_a_provider_that_takes_few_calls_answers_all():
     busy = Busy(room=4)
     with Endpoint(busy.answer) as endpoint:
         model = model_at(endpoint, max_concurrency=64, retry=Retry(attempts=8, base_seconds=0.02))
@@ -576,7 +576,7 @@ async def test_token_probabilities_are_done_without_where_an_endpoint_refuses_th
         ("Invalid 'top_logprobs': must be between 0 and 5", 400),
     ],
 )
-async def test_an_endpoint_that_tells_fewer_alternatives_is_asked_for_fewer_from_then_on(words, status):
+async def test_an_endpoint_with_fewer_alternatives_is_asked_for_fewer(words, status):
     refuse = bad_request(words, status=status)
     told = [
         {"token": '{"value": ', "logprob": 0.0, "bytes": None, "top_logprobs": []},
@@ -619,7 +619,7 @@ async def test_calls_that_are_refused_side_by_side_learn_the_same(ceiling):
     assert endpoint.requests[-1].get("top_logprobs", 0) == ceiling
 
 
-async def test_a_number_of_alternatives_that_the_user_gave_is_not_sent_for_ever():
+async def test_the_users_own_number_of_alternatives_can_be_refused():
     refuse = bad_request("top_logprobs is too large")
     with Endpoint(lambda body: refuse if body.get("top_logprobs", 0) > 5 else ANSWER) as endpoint:
         model = model_at(endpoint, extra={"openai_top_logprobs": 9})
@@ -636,7 +636,7 @@ async def test_a_number_of_alternatives_that_the_user_gave_is_not_sent_for_ever(
         ["true"],
     ],
 )
-async def test_token_probabilities_in_a_form_that_nobody_can_read_cost_no_verdict(told):
+async def test_unreadable_token_probabilities_cost_no_verdict(told):
     with Endpoint(ANSWER, logprobs=lambda _: {"content": told}) as endpoint:
         reply = await model_at(endpoint).complete(LABELLED)
     assert (reply.data, reply.probabilities) == (ANSWER, None)

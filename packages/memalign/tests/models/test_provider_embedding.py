@@ -63,7 +63,7 @@ async def test_a_very_long_text_is_cut():
     assert len(endpoint.embedding_requests[0]["input"][0]) == MAX_TEXT
 
 
-async def test_a_text_that_the_model_finds_too_long_is_cut_further_and_its_neighbours_are_not():
+async def test_only_the_text_that_is_too_long_is_cut_further():
     def answer(body: dict[str, Any]) -> Answer:
         long = any(len(text) > 8_000 for text in body["input"])
         return bad_request("Maximum context length is 8192 tokens", "context_length_exceeded") if long else {}

@@ -159,7 +159,7 @@ class TestTheHub:
             pull(tiny(), sources=["hub"])
         assert leftovers(folder) == []
 
-    def test_a_busy_hub_is_not_waited_for_where_there_is_another_source(self, hub: Hub) -> None:
+    def test_a_busy_hub_is_not_waited_for(self, hub: Hub) -> None:
         hub.faults = [503, 503]
         with pytest.raises(ConfigurationError, match=r"hub: http://.*tiny\.gguf: 503"):
             pull(tiny(), sources=["hub"])

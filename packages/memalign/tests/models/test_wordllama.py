@@ -170,7 +170,7 @@ async def test_the_same_said_again_is_nearer_than_something_else(
     )
 )
 @settings(max_examples=200, deadline=None)
-def test_a_text_has_the_tokens_that_it_has_when_read_as_a_whole(parts: list[str]) -> None:
+def test_tokens_by_word_are_those_of_the_whole_text(parts: list[str]) -> None:
     text, (tokenizer, _) = "".join(parts), wordllama._load()
     assert wordllama._tokens(tokenizer, text) == tokenizer.encode(text, add_special_tokens=False).ids
 

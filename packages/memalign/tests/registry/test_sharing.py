@@ -15,6 +15,7 @@ import pytest
 
 from memalign import MemAlign, Registry
 from memalign.errors import RegistryError, UnknownKey, VersionConflict
+from tests.support.keys import keys
 from tests.support.registry import case, judge, keys_of, memory_of, models, optimizer, row
 
 
@@ -173,7 +174,7 @@ async def test_the_async_calls_work_inside_a_running_loop(url: str):
     registry.create(judge(model=chat, embedding_model=embedding))
     learner = optimizer(chat, embedding)
     await registry.aalign("helpfulness", [row("t-1", "ana", "too cold")], optimizer=learner)
-    assert (await registry.aunalign("helpfulness", source="ana", optimizer=learner)).removed == ("t-1@ana",)
+    assert (await registry.aunalign("helpfulness", source="ana", optimizer=learner)).removed == keys("t-1@ana")
 
 
 def test_a_reader_sees_the_committed_head_while_somebody_writes(url: str, path: Path):

@@ -18,6 +18,7 @@ from memalign.align import edit_guideline, lock, set_policy
 from memalign.align.forget import forget
 from tests.support import killing
 from tests.support.invariants import check_memory
+from tests.support.keys import keys
 from tests.support.learning import words_in
 from tests.support.registry import (
     Stopped,
@@ -49,7 +50,7 @@ STEPS: dict[str, Callable[[Registry], Any]] = {
 def made(path: Path) -> Path:
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge(MEMORY))
-    registry.save(judge(forget(MEMORY, ["t-1@ana"])), action="unalign")
+    registry.save(judge(forget(MEMORY, keys("t-1@ana"))), action="unalign")
     return path
 
 

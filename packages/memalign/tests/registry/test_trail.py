@@ -9,6 +9,7 @@ from memalign import Registry
 from memalign.align import edit_guideline
 from memalign.align.forget import forget
 from memalign.errors import JudgeNotFound, UnknownKey
+from tests.support.keys import keys
 from tests.support.registry import case, judge, memory_of
 
 replace = msgspec.structs.replace
@@ -33,7 +34,7 @@ def test_a_trail_tells_what_was_said_what_it_taught_and_how_it_got_there(registr
 
 def test_a_case_has_the_trail_of_every_annotation_on_it(registry: Registry) -> None:
     registry.create(judge(MEMORY))
-    assert [each.key for each in registry.lineage("helpfulness", "t-1")] == ["t-1@ana", "t-1@ben"]
+    assert [str(each.key) for each in registry.lineage("helpfulness", "t-1")] == ["t-1@ana", "t-1@ben"]
 
 
 def test_a_guideline_that_stands_for_another_is_in_the_trail(registry: Registry) -> None:
@@ -47,7 +48,7 @@ def test_a_guideline_that_stands_for_another_is_in_the_trail(registry: Registry)
 
 def test_withdrawn_feedback_keeps_the_way_it_went(registry: Registry) -> None:
     registry.create(judge(MEMORY))
-    registry.update("helpfulness", lambda head: head.replace(memory=forget(head.memory, ["t-2@ana"])), "unalign")
+    registry.update("helpfulness", lambda head: head.replace(memory=forget(head.memory, keys("t-2@ana"))), "unalign")
     (trail,) = registry.lineage("helpfulness", "t-2@ana")
     assert (trail.state, trail.rationale, trail.guidelines) == ("withdrawn", None, ())
     assert [(step.version, step.state) for step in trail.steps] == [(1, "learned"), (2, "withdrawn")]

@@ -18,7 +18,8 @@ from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InputError, JudgeExists, JudgeNotFound, VersionConflict
 from memalign.memory import Annotation, Case, Shard, Tombstone
-from memalign.types import Example
+from memalign.types import Example, FeedbackKey
+from tests.support.keys import keys
 from tests.support.registry import case, judge, memories, memory_of, models, row_count
 
 replace = msgspec.structs.replace
@@ -96,7 +97,9 @@ def test_a_version_that_adds_one_annotation_adds_a_handful_of_rows(registry: Reg
     registry.save(
         judge(
             replace(
-                first, cases=tuple(cases[n] for n in sorted(cases)), shards=(*first.shards, Shard(keys=("t-050@bob",)))
+                first,
+                cases=tuple(cases[n] for n in sorted(cases)),
+                shards=(*first.shards, Shard(keys=keys("t-050@bob"))),
             )
         )
     )
@@ -107,9 +110,9 @@ def test_taking_out_a_shard_in_the_middle_rewrites_no_other(registry: Registry, 
     memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
     registry.create(judge(memory))
     before = row_count(path)
-    registry.save(judge(forget(memory, ["t-030@ana"])))
+    registry.save(judge(forget(memory, keys("t-030@ana"))))
     assert row_count(path) - before == 1  # the tombstone; the rest only ended
-    moved = replace(memory, shards=(memory.shards[0], Shard(keys=("t-new@ana",)), *memory.shards[1:]))
+    moved = replace(memory, shards=(memory.shards[0], Shard(keys=keys("t-new@ana")), *memory.shards[1:]))
     registry.save(judge(memory))
     before = row_count(path)
     registry.save(judge(moved))
@@ -137,11 +140,11 @@ def test_history_says_what_made_each_version(registry: Registry):
 def test_a_rollback_may_bring_back_unaligned_feedback(registry: Registry):
     memory = memory_of(*CASES)
     registry.create(judge(memory))
-    registry.save(judge(forget(memory, ["t-1@ana"])), action="unalign")
-    assert {e.key: e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "withdrawn"
+    registry.save(judge(forget(memory, keys("t-1@ana"))), action="unalign")
+    assert {str(e.key): e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "withdrawn"
     registry.rollback("helpfulness", to=1)
-    assert {e.key: e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "learned"
-    assert {e.key: e.state for e in registry.ledger("helpfulness", version=2)}["t-1@ana"] == "withdrawn"
+    assert {str(e.key): e.state for e in registry.ledger("helpfulness")}["t-1@ana"] == "learned"
+    assert {str(e.key): e.state for e in registry.ledger("helpfulness", version=2)}["t-1@ana"] == "withdrawn"
 
 
 def test_a_rollback_gives_no_guidelines_id_a_second_time(registry: Registry):
@@ -162,7 +165,7 @@ def test_a_rollback_to_the_head_adds_no_version(registry: Registry):
 
 def test_a_diff_names_what_was_added_removed_reworded_and_settled_otherwise(registry: Registry):
     before = memory_of(*CASES)
-    after = forget(before, ["t-1@ana"])  # takes G1 along, and leaves t-2@ana pending
+    after = forget(before, keys("t-1@ana"))  # takes G1 along, and leaves t-2@ana pending
     reworded = replace(
         after.cases[-1], annotations=(replace(after.cases[-1].annotations[0], rationale="said otherwise"),)
     )
@@ -170,15 +173,15 @@ def test_a_diff_names_what_was_added_removed_reworded_and_settled_otherwise(regi
     registry.create(judge(before))
     registry.save(judge(after, model="openai:gpt-5"))
     diff = registry.diff("helpfulness", 1, 2)
-    assert [c.key for c in diff.removed] == ["t-1@ana"]
-    assert [c.key for c in diff.states] == ["t-2@ana"]
-    assert [c.key for c in diff.reworded] == ["t-3@bob"]
+    assert [str(c.key) for c in diff.removed] == ["t-1@ana"]
+    assert [str(c.key) for c in diff.states] == ["t-2@ana"]
+    assert [str(c.key) for c in diff.reworded] == ["t-3@bob"]
     assert [(g.id, g.after) for g in diff.guidelines] == [("G1", None)]
     assert [(s.name, s.before, s.after) for s in diff.settings] == [("model", None, "openai:gpt-5")]
     for shown in ("- t-1@ana", "t-2@ana: learned -> pending", "now: False · said otherwise", "- G1 rule number 1"):
         assert shown in str(diff)
     assert msgspec.json.decode(msgspec.json.encode(diff.to_dict()))["removed"][0]["key"] == "t-1@ana"
-    assert [c.key for c in registry.diff("helpfulness", 2, 1).added] == ["t-1@ana"]
+    assert [str(c.key) for c in registry.diff("helpfulness", 2, 1).added] == ["t-1@ana"]
 
 
 def test_the_list_shows_every_judge_as_its_head_is(registry: Registry):
@@ -256,7 +259,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(registry: Registr
 
 
 def test_erased_tombstones_and_odd_names_survive_like_the_rest(registry: Registry):
-    memory = Memory(tombstones=(Tombstone(key='ünï 🦆@o\'brien "x"', state="erased"),))
+    memory = Memory(tombstones=(Tombstone(key=FeedbackKey("ünï 🦆", 'o\'brien "x"@home'), state="erased"),))
     registry.create(judge(memory, name='a judge; DROP TABLE "x" --'))
     assert registry.load('a judge; DROP TABLE "x" --').memory == memory
     assert issubclass(JudgeNotFound, MemalignError)

@@ -90,7 +90,7 @@ class TestWhatAModelWrites:
         judge, _ = taught([text])
         assert judge.memory.guidelines == ()
         entry = judge.memory.ledger()[0]
-        assert (entry.key, entry.state) == ("t-1@eve", "pending")
+        assert (str(entry.key), entry.state) == ("t-1@eve", "pending")
         assert entry.reason.startswith("its rule was not taken: ")
 
     @pytest.mark.parametrize("text", TAKEN)

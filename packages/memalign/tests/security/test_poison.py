@@ -9,6 +9,7 @@ import pytest
 
 from memalign import Registry
 from memalign.align import lock
+from tests.support.keys import keys
 from tests.support.learning import learn
 from tests.support.world import World, judge_in, labelled, said
 
@@ -31,7 +32,7 @@ def test_a_trial_on_past_cases_leaves_it_out_and_says_so() -> None:
     assert result.impact
     assert result.impact.reverted == ("G1",)
     assert not result.judge.memory.semantic
-    entry = next(each for each in result.judge.memory.ledger() if each.key == "t-x1@eve")
+    entry = next(each for each in result.judge.memory.ledger() if str(each.key) == "t-x1@eve")
     assert entry.state == "rejected"
     assert "made verdicts worse" in entry.reason
 
@@ -53,7 +54,7 @@ def test_one_that_gets_in_is_flagged_names_who_taught_it_and_goes_with_them(tmp_
         "look at G2 (from t-2@eve): it states a verdict without a condition; keep it, reword it or retire it"
     ]
     guideline = result.judge.memory.guideline("G2")
-    assert (guideline.supported_by, guideline.exposed_to) == (("t-2@eve",), ("t-2@eve",))
+    assert (guideline.supported_by, guideline.exposed_to) == (keys("t-2@eve"), keys("t-2@eve"))
     receipt = result.judge(inputs="question 3", outputs="answer 3")
     assert set(receipt.guideline_ids) == {"G1", "G2"}
     clean = result.judge.unalign(source="eve").judge
@@ -61,9 +62,9 @@ def test_one_that_gets_in_is_flagged_names_who_taught_it_and_goes_with_them(tmp_
     assert clean(inputs="question 3", outputs="answer 3").value is False
     registry = Registry(f"sqlite:///{tmp_path}/m.db")
     registry.save(result.judge.replace(model="openai:m", embedding_model=None))
-    trail = registry.lineage("replies", "t-2@eve")
+    (trail,) = registry.lineage("replies", "t-2@eve")
     assert "G2" in str(trail)
-    assert "t-2@eve" in str(trail)
+    assert str(trail.key) == "t-2@eve"
 
 
 @pytest.mark.parametrize("value", [True, False])

@@ -133,8 +133,8 @@ def examine(path: Path, done: list[str]) -> None:
     head = registry.load(NAME)
     for info in history:
         check_memory(registry.load(NAME, info.number))
-    ledger = {entry.key: entry.state for entry in registry.ledger(NAME)}
-    known = {annotation.key for annotation in head.memory.annotations()}
+    ledger = {str(entry.key): entry.state for entry in registry.ledger(NAME)}
+    known = {str(annotation.key) for annotation in head.memory.annotations()}
     if "rolled back" not in done and not any(info.action == "rollback" for info in history):
         for name, batch in zip(("first batch", "second batch"), BATCHES, strict=False):
             keys = {f"{one['id']}@{one['source']}" for one in batch}

@@ -16,7 +16,7 @@ from memalign import Judge, MemAlign, Registry
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
-from memalign.types import Example, Guideline
+from memalign.types import Example, FeedbackKey, Guideline
 
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 
@@ -89,9 +89,7 @@ def row(name: str, source: str, rationale: str, **fields: Any) -> dict[str, Any]
 # -- strategies --------------------------------------------------------------------------------------------------------
 
 text = st.text(st.characters(exclude_categories=()), max_size=30)  # halves of surrogate pairs and NUL included
-name_text = st.text(
-    st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp"), exclude_characters="@"), min_size=1, max_size=8
-)
+name_text = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=8)
 names = name_text.filter(lambda name: bool(name.strip()))
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
@@ -146,7 +144,7 @@ def memories(draw: st.DrawFn) -> Memory:
         )
         for number, shard in enumerate(draw(st.permutations(shards)), 1)
     )
-    gone = sorted({f"{name}@gone" for name in draw(st.sets(names, max_size=2))} - set(keys))
+    gone = sorted({FeedbackKey(name, "gone") for name in draw(st.sets(names, max_size=2))} - set(keys))
     return Memory(
         cases=tuple(cases),
         guidelines=guidelines,
@@ -214,7 +212,7 @@ def bytes_of(path: Path) -> bytes:
 
 def keys_of(one: Judge | Memory) -> set[str]:
     memory = one.memory if isinstance(one, Judge) else one
-    return {annotation.key for annotation in memory.annotations()}
+    return {str(annotation.key) for annotation in memory.annotations()}
 
 
 def texts_of(cases: Iterable[Case]) -> list[str]:

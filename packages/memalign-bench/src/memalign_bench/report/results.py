@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from memalign.errors import InputError
-from memalign.evaluation.result import same_value
+from memalign.evaluation import same_value
 from memalign.types import Usage
 from memalign_bench.config import METHODS, ZERO_SHOT
 from memalign_bench.methods.baselines import BASELINES

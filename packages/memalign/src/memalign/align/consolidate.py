@@ -10,7 +10,7 @@ import msgspec
 
 from memalign.memory import Annotation, Memory
 from memalign.memory.precedence import left_out
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["consolidate", "in_canonical_order"]
 
@@ -39,7 +39,7 @@ def _credited(memory: Memory) -> Memory:
     its rule was left out because it made verdicts worse.
     """
     by_id = {guideline.id: guideline for guideline in memory.guidelines}
-    carried: dict[str, list[Guideline]] = {}
+    carried: dict[FeedbackKey, list[Guideline]] = {}
     for guideline in memory.guidelines:
         for key in guideline.supported_by:
             carried.setdefault(key, []).append(guideline)

@@ -13,6 +13,7 @@ from memalign.memory import Annotation, Case
 from memalign.memory.guard import tidy
 from memalign.models.base import ChatReply
 from memalign.prompts.language import Language, language_of
+from memalign.types import FeedbackKey
 from memalign.values import ValueType
 
 __all__ = ["ONE_RULE", "Delta", "deltas_of", "deltas_schema", "rule_of"]
@@ -26,7 +27,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
     action: str
     text: str = ""
-    feedback: tuple[str, ...] = ()
+    feedback: tuple[FeedbackKey, ...] = ()
     guideline: str | None = None
 
 
@@ -107,8 +108,8 @@ def deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[s
     }
 
 
-def deltas_of(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
-    """The model's changes with labels turned into keys; a label it invented stays as it is, and is rejected later."""
+def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey]) -> tuple[Delta, ...]:
+    """The model's changes with labels turned into keys; a label that it invented becomes the key of nothing."""
     deltas = []
     changes = reply.data.get("changes")
     for change in changes if isinstance(changes, list) else ():
@@ -119,7 +120,7 @@ def deltas_of(reply: ChatReply, labels: dict[str, str]) -> tuple[Delta, ...]:
             Delta(
                 action=str(change.get("action")),
                 text=tidy(str(change.get("text") or "")),
-                feedback=tuple(labels.get(str(label), str(label)) for label in named)
+                feedback=tuple(labels.get(str(label), FeedbackKey(str(label), "")) for label in named)
                 if isinstance(named, list)
                 else (),
                 guideline=str(change.get("guideline")) if change.get("guideline") else None,

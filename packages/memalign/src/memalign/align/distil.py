@@ -23,7 +23,7 @@ from memalign.memory.retrieval import embedding_text, stumbled
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import DistilRecord, encode, render_distil, render_distil_one
 from memalign.prompts.truncate import cut, shorten, whole
-from memalign.types import Guideline, Usage
+from memalign.types import FeedbackKey, Guideline, Usage
 
 __all__ = ["assign_shards", "distil", "has_lesson", "with_states"]
 
@@ -38,7 +38,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What one shard's call about the `waiting` of its annotations gave: deltas, or why there are none."""
 
     shard: Shard
-    waiting: tuple[str, ...]
+    waiting: tuple[FeedbackKey, ...]
     deltas: tuple[Delta, ...] = ()
     fault: str | None = None
     usage: Usage = Usage()
@@ -49,7 +49,7 @@ def has_lesson(judge: Judge, memory: Memory, case: Case, annotation: Annotation)
     return bool(annotation.rationale) or stumbled(memory, case, judge.value_type)
 
 
-def assign_shards(memory: Memory, keys: Sequence[str], size: int) -> Memory:
+def assign_shards(memory: Memory, keys: Sequence[FeedbackKey], size: int) -> Memory:
     """`memory` with every key of `keys` in a shard: the most similar one with room, else a new one.
 
     Keys are placed in canonical order, so the order within a batch does not matter. A key keeps its shard.
@@ -79,7 +79,7 @@ class _Shards:
             if size > 1 and len(keys) < size
         }
 
-    def place(self, key: str) -> None:
+    def place(self, key: FeedbackKey) -> None:
         """Put the key into the shard with room whose cases are the most similar to its own on average, else a new one."""
         import numpy as np
 
@@ -143,7 +143,7 @@ async def distil(
 
     outcomes = await aio.together(one(shard) for shard in shards)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
-    learned, states = memory, dict[str, tuple[str, str]]()
+    learned, states = memory, dict[FeedbackKey, tuple[str, str]]()
     for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
         learned, told = _apply(learned, outcome, memory)
         states |= told
@@ -151,7 +151,7 @@ async def distil(
     return memory, usage + Usage(seconds={"distil": time.perf_counter() - started})
 
 
-def _learn_examples(judge: Judge, memory: Memory, ready: frozenset[str]) -> Memory:
+def _learn_examples(judge: Judge, memory: Memory, ready: frozenset[FeedbackKey]) -> Memory:
     """Pending annotations without a lesson are learned: their example is all there is to learn."""
 
     def why(case: Case) -> str:
@@ -172,7 +172,7 @@ class _Exposed:
 
     def __init__(self, memory: Memory) -> None:
         self._ids = {guideline.id: guideline for guideline in memory.guidelines}
-        self._keys: dict[str, list[str]] = {}
+        self._keys: dict[FeedbackKey, list[str]] = {}
         for guideline in memory.guidelines:
             for key in guideline.exposed_to:
                 self._keys.setdefault(key, []).append(guideline.id)
@@ -190,7 +190,7 @@ async def _distil_shard(
     memory: Memory,
     model: ChatModel,
     shard: Shard,
-    waiting: Sequence[str],
+    waiting: Sequence[FeedbackKey],
     *,
     guidelines: Sequence[Guideline],
 ) -> Outcome:
@@ -248,11 +248,11 @@ def _guidelines_of(memory: Memory, shard: Shard) -> list[Guideline]:
     return [guideline for guideline in own if guideline.superseded_by not in ids]
 
 
-def _carried(guidelines: Sequence[Guideline], key: str) -> bool:
+def _carried(guidelines: Sequence[Guideline], key: FeedbackKey) -> bool:
     return any(key in guideline.supported_by for guideline in guidelines)
 
 
-def _record(judge: Judge, memory: Memory, key: str, label: str, *, brief: bool) -> DistilRecord:
+def _record(judge: Judge, memory: Memory, key: FeedbackKey, label: str, *, brief: bool) -> DistilRecord:
     """An annotation as a distillation prompt shows it: the case, the judge's verdict and the expert's own words."""
     annotation, case = _annotation_and_case(memory, key)
     content = [(name, case.example.content[name]) for name in judge.fields if name in case.example.content]
@@ -270,7 +270,7 @@ def _record(judge: Judge, memory: Memory, key: str, label: str, *, brief: bool) 
     )
 
 
-def _annotation_and_case(memory: Memory, key: str) -> tuple[Annotation, Case]:
+def _annotation_and_case(memory: Memory, key: FeedbackKey) -> tuple[Annotation, Case]:
     annotation = memory.annotation(key)
     case = memory.case(annotation.id) if annotation else None
     if annotation is None or case is None:  # shards hold live keys only; anything else is a defect of ours
@@ -286,7 +286,7 @@ def shown_within(name: str, value: object, tokens: int) -> str:
     return shown if "\n" in shown or len(shown) <= tokens * 3 else shorten(value, tokens)
 
 
-def _apply(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[str, tuple[str, str]]]:
+def _apply(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[FeedbackKey, tuple[str, str]]]:
     """Carry out one shard's deltas, each checked first, and what becomes of its annotations.
 
     What is not carried out leaves them pending. The states are for the caller to set, of all shards at once: a thousand
@@ -296,8 +296,8 @@ def _apply(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dic
     if outcome.fault is not None:
         return memory, dict.fromkeys(waiting, ("pending", outcome.fault))
     unnamed = "the model's answer did not mention it; it is asked again at the next align"
-    states: dict[str, tuple[str, str]] = dict.fromkeys(waiting, ("pending", unnamed))
-    settled: set[str] = set()
+    states: dict[FeedbackKey, tuple[str, str]] = dict.fromkeys(waiting, ("pending", unnamed))
+    settled: set[FeedbackKey] = set()
     for delta in outcome.deltas:
         fresh = [key for key in dict.fromkeys(delta.feedback) if key in waiting and key not in settled]
         fault = _fault(memory, outcome.shard, delta, known)
@@ -335,7 +335,9 @@ def _fault(memory: Memory, shard: Shard, delta: Delta, known: Memory) -> str | N
     return None
 
 
-def _carry_out(memory: Memory, shard: Shard, delta: Delta, fresh: tuple[str, ...]) -> tuple[Memory, tuple[str, str]]:
+def _carry_out(
+    memory: Memory, shard: Shard, delta: Delta, fresh: tuple[FeedbackKey, ...]
+) -> tuple[Memory, tuple[str, str]]:
     if delta.action == "NOOP":
         # Not in the model's words: they were written with other people's feedback in view.
         return memory, ("learned", "kept as an example: the model drew no rule from it")
@@ -365,7 +367,7 @@ def _carry_out(memory: Memory, shard: Shard, delta: Delta, fresh: tuple[str, ...
     return grown, ("learned", "")
 
 
-def with_states(memory: Memory, states: dict[str, tuple[str, str]]) -> Memory:
+def with_states(memory: Memory, states: dict[FeedbackKey, tuple[str, str]]) -> Memory:
     """`memory` with the state and reason that `states` gives to some keys."""
     if not states:
         return memory

@@ -14,7 +14,7 @@ import msgspec
 
 from memalign.memory import Annotation, Memory, Shard, Tombstone
 from memalign.memory.precedence import LOCK
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["forget", "forget_lessons", "unbarred"]
 
@@ -22,7 +22,11 @@ replace = msgspec.structs.replace
 
 
 def forget(
-    memory: Memory, keys: Collection[str], *, state: Literal["withdrawn", "erased"] = "withdrawn", reason: str = ""
+    memory: Memory,
+    keys: Collection[FeedbackKey],
+    *,
+    state: Literal["withdrawn", "erased"] = "withdrawn",
+    reason: str = "",
 ) -> Memory:
     """`memory` without the feedback of `keys`, without cases that nobody else spoke about, without what they taught.
 
@@ -55,14 +59,14 @@ def forget(
     )
 
 
-def forget_lessons(memory: Memory, keys: Collection[str], *, why: str) -> Memory:
+def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -> Memory:
     """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it become pending.
 
     The annotations of `keys` themselves stay, pending: this is also what happens to an annotation that changed its mind.
     """
     lost = frozenset(keys)
     kept: list[Guideline] = []
-    orphaned: set[str] = set(lost)
+    orphaned: set[FeedbackKey] = set(lost)
     for guideline in memory.guidelines:
         if lost.isdisjoint(guideline.exposed_to):
             supported = tuple(key for key in guideline.supported_by if key not in lost)

@@ -11,14 +11,14 @@ from memalign.align.forget import forget_lessons
 from memalign.align.result import Conflict, RuleConflict
 from memalign.errors import InputError
 from memalign.memory import Annotation, Case, Memory
-from memalign.types import Example, Feedback, guideline_number
+from memalign.types import Example, Feedback, FeedbackKey, guideline_number
 
 __all__ = ["add_annotations", "conflicts", "refreshed", "rule_conflicts", "settle", "sort_rows"]
 
 replace = msgspec.structs.replace
 
 
-def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[str, str]:
+def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, str]:
     """Key → new, changed or unchanged, for every row."""
     status = {}
     for row in rows:
@@ -91,7 +91,7 @@ def settle(memory: Memory) -> Memory:
     An annotation that counts again becomes pending; one that counts no longer loses its guidelines. Comments without a label
     are never disputed.
     """
-    silenced, restored = set(), set()
+    silenced, restored = set[FeedbackKey](), set[FeedbackKey]()
     # An annotation whose label counts is disputed all the same when its rule lost against another: not for labels to settle.
     carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
     for case in memory.cases:

@@ -34,7 +34,7 @@ from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve, resolve_embedding
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
-from memalign.types import Feedback, Usage
+from memalign.types import Feedback, FeedbackKey, Usage
 
 if TYPE_CHECKING:
     from memalign.types import Guideline
@@ -143,11 +143,11 @@ class MemAlign:
         return self._result(given, run, file=file, status=status, started=started)
 
     async def unalign(
-        self, judge: Judge, *selectors: str, source: str | None = None, progress: Progress | None = None
+        self, judge: Judge, *selectors: str | FeedbackKey, source: str | None = None, progress: Progress | None = None
     ) -> AlignResult:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
-        `selectors` are ids (all annotations) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
+        `selectors` are ids (all annotations on a case) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
         forgetting needs no model: when none answers, the survivors' lessons are pending.
         """
         started = time.perf_counter()
@@ -286,9 +286,9 @@ class MemAlign:
         run: Run,
         *,
         file: FeedbackFile = NO_ROWS,
-        status: Mapping[str, Any],
+        status: Mapping[FeedbackKey, Any],
         started: float,
-        removed: Sequence[str] = (),
+        removed: Sequence[FeedbackKey] = (),
     ) -> AlignResult:
         learned = run.judge
         before, after = ({g.id: g for g in judge.memory.guidelines} for judge in (given, learned))
@@ -296,7 +296,7 @@ class MemAlign:
         rows = [
             RowReport(
                 line=line,
-                key=row.key,
+                key=str(row.key),
                 status=status[row.key],
                 state=ledger[row.key].state,
                 reason=ledger[row.key].reason,
@@ -344,7 +344,7 @@ def _directives(written: Sequence[Guideline], judge: Judge) -> list[str]:
     """New guidelines in force that are orders rather than rules: a person should look, and nothing is dropped."""
     flagged = [(g, why) for g in written if g.status != "retired" and (why := directive_in(g.text, judge.value_type))]
     return [
-        f"look at {g.id} (from {', '.join(g.supported_by)}): {why}; keep it, reword it or retire it"
+        f"look at {g.id} (from {', '.join(map(str, g.supported_by))}): {why}; keep it, reword it or retire it"
         for g, why in flagged
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from memalign.types import Guideline, LedgerState, Usage
+from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
 from memalign.values import Value
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "RuleC
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):
     """One row of feedback: what it was to the judge, and its ledger state now.
 
-    `status` is new, changed, unchanged or invalid; `state` is None for an invalid row, whose `reason` says why.
+    `key` is in its written form. `status` is new, changed, unchanged or invalid; `state` is None for an invalid row, whose `reason` says why.
     """
 
     line: int
@@ -34,7 +34,7 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     """People who gave different labels to the same content: every annotation, and the label that counts."""
 
     ids: tuple[str, ...]
-    annotations: dict[str, Value]
+    annotations: dict[FeedbackKey, Value]
     label: Value | None
 
 
@@ -123,7 +123,7 @@ class AlignResult:
     rows: tuple[RowReport, ...] = ()
     guidelines: tuple[Guideline, ...] = ()
     forgotten: tuple[Guideline, ...] = ()
-    removed: tuple[str, ...] = ()
+    removed: tuple[FeedbackKey, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     rule_conflicts: tuple[RuleConflict, ...] = ()
     impact: Impact | None = None
@@ -136,7 +136,7 @@ class AlignResult:
     parent: int | None = None
 
     @property
-    def pending(self) -> tuple[tuple[str, str], ...]:
+    def pending(self) -> tuple[tuple[FeedbackKey, str], ...]:
         """Key and reason of every piece of feedback whose lesson still waits."""
         return tuple((e.key, e.reason) for e in self.judge.memory.ledger() if e.state == "pending")
 
@@ -179,17 +179,17 @@ class AlignResult:
         return {
             "judge": self.judge.name,
             "changed": self.changed,
-            "rows": msgspec.to_builtins(self.rows),
-            "guidelines": msgspec.to_builtins(self.guidelines),
-            "forgotten": msgspec.to_builtins(self.forgotten),
-            "removed": list(self.removed),
-            "pending": [{"key": key, "reason": reason} for key, reason in self.pending],
-            "conflicts": msgspec.to_builtins(self.conflicts),
-            "rule_conflicts": msgspec.to_builtins(self.rule_conflicts),
+            "rows": as_json(self.rows),
+            "guidelines": as_json(self.guidelines),
+            "forgotten": as_json(self.forgotten),
+            "removed": as_json(self.removed),
+            "pending": [{"key": str(key), "reason": reason} for key, reason in self.pending],
+            "conflicts": as_json(self.conflicts),
+            "rule_conflicts": as_json(self.rule_conflicts),
             "impact": self._impact(),
-            "locks": msgspec.to_builtins(self.locks),
+            "locks": as_json(self.locks),
             "notes": list(self.notes),
-            "usage": msgspec.to_builtins(self.usage),
+            "usage": as_json(self.usage),
             "seconds": self.seconds,
             "memory_hash": self.judge.memory.hash,
         }
@@ -198,7 +198,7 @@ class AlignResult:
         if self.impact is None:
             return None
         counts = {"fixed": self.impact.fixed, "broken": self.impact.broken}
-        return {**msgspec.to_builtins(self.impact), **counts}
+        return {**as_json(self.impact), **counts}
 
 
 def _span(guidelines: tuple[Guideline, ...]) -> str:

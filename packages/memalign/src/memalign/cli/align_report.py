@@ -1,22 +1,46 @@
-"""What an align or unalign did, for people and for programs."""
+"""One align or unalign of a judge in the registry, and what it did, for people and for programs."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from memalign.cli.common import DONE, FAILURES
-from memalign.cli.guideline_words import by_people, legend, why_it_counts, word
-from memalign.cli.output import Output, guideline_rows, table, usage_text
+from memalign.cli.common import DONE, FAILURES, Session, interruptible, latest_of, version_line
+from memalign.cli.guideline_words import by_people, guideline_table, legend, why_it_counts
+from memalign.cli.output import Output, listed, table, usage_text
+from memalign.values import value_text
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, Impact, LockCheck, RuleConflict
-    from memalign.types import Guideline
+    from memalign.registry import Registry
 
-__all__ = ["report"]
+__all__ = ["interruptible_change", "report", "run_and_report"]
 
-_SHOWN = 30
-_COLUMNS = ("id", "", "guideline", "from")
+Progress = Callable[[str, int, int], None]
+
+_LIMIT = 30  # rows of a table
+
+
+def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
+    """Run an align or unalign, print its report and return the exit code. Ctrl-C says what was committed."""
+    registry = session.registry()
+    before = latest_of(registry, name)
+    with interruptible_change(registry, name, before), session.progress() as progress:
+        result = action(registry, progress)
+    return report(result, session)
+
+
+def interruptible_change(registry: Registry, name: str, before: int) -> Any:
+    """Ctrl-C inside says whether a new version was committed; looked up, because it may come after the commit."""
+
+    def left() -> str:
+        now = latest_of(registry, name)
+        if now == before:
+            return f"nothing was committed, {name} is still version {now}"
+        return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
+
+    return interruptible(left)
 
 
 def report(result: AlignResult, out: Output) -> int:
@@ -27,32 +51,32 @@ def report(result: AlignResult, out: Output) -> int:
     name, memory = result.judge.name, result.judge.memory
     parts: list[Any] = _rows(result)
     if not result.rows and not result.removed and not result.usage.calls:
-        parts.append("nothing was given and nothing is pending: name a file of FEEDBACK to learn from")
+        parts.append("there was nothing to learn: no file was given, and nothing is pending")
     if result.removed:
-        parts.append(f"withdrawn: {', '.join(result.removed)}")
+        parts.append(f"withdrawn: {listed(result.removed)}")
     if result.forgotten:
-        parts.append(table(_COLUMNS, guideline_rows(result.forgotten), title="Forgotten guidelines"))
-    lost = [(each.id, by) for each in result.forgotten if (by := by_people(each))]
-    for gid, by in lost:
-        parts.append(f"{gid} ({by}) went with what it was learned from, and so did that setting: look at what is new")
+        parts.append(guideline_table(result.forgotten, title="Forgotten guidelines"))
+    settings_lost = [(each.id, by) for each in result.forgotten if (by := by_people(each))]
+    for gid, by in settings_lost:
+        parts.append(f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines")
     if result.guidelines:
-        parts.append(table(_COLUMNS, guideline_rows(result.guidelines, memory), title="New guidelines"))
+        parts.append(guideline_table(result.guidelines, memory, title="New guidelines"))
         parts += legend(name, result.guidelines, memory)
     parts += _impact(name, result.impact, learned=bool(result.guidelines and result.rows))
     parts += [line for check in result.locks if (line := _lock(name, check))]
     if kept := [check.id for check in result.locks if check.kept and not check.guideline_ids]:
-        parts.append(f"locked and judged right: {', '.join(kept)}")
+        parts.append(f"locked and judged right: {listed(kept)}")
     for conflict in result.conflicts:
-        said = ", ".join(f"{key}: {word(value)}" for key, value in conflict.annotations.items())
-        parts.append(f"conflict on {', '.join(conflict.ids)}: {said}; {word(conflict.label)} counts")
+        said = ", ".join(f"{key}: {value_text(value)}" for key, value in conflict.annotations.items())
+        counts = "no label counts until somebody settles it"
+        if conflict.label is not None:
+            counts = f"{value_text(conflict.label)} counts"
+        parts.append(f"conflict on {listed(conflict.ids)}: {said}; {counts}")
     for rules in result.rule_conflicts:
         parts += _rule_conflict(result, rules)
     parts += [f"note: {note}" for note in result.notes]
-    parts.append(usage_text(result.usage, result.seconds))
-    kept = f"still version {result.version}" if result.version == result.parent else f"version {result.version} now"
-    parts.append(f"{name} is {kept}")
-    parts.append(str(result))
-    settings = [{"id": gid, "settings": by} for gid, by in lost]
+    parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
+    settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
     out.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
     failed = result.pending or any(row.status == "invalid" for row in result.rows)
     return FAILURES if failed or not all(check.kept for check in result.locks) else DONE
@@ -62,12 +86,10 @@ def _rows(result: AlignResult) -> list[Any]:
     parts: list[Any] = []
     if result.rows:
         counts = Counter((row.status, row.state or "-") for row in result.rows)
-        rows = [(status, state, count) for (status, state), count in sorted(counts.items())]
-        parts.append(table(("row", "state", "count"), rows))
-    news = [row for row in result.rows if row.status != "unchanged"]
-    if news:
-        shown = [(row.line, row.key, row.status, row.state, row.reason) for row in news[:_SHOWN]]
-        parts.append(table(("line", "key", "row", "state", "reason"), shown, title=_title("Feedback", len(news))))
+        parts.append(table(("row", "state", "count"), [(*kind, count) for kind, count in sorted(counts.items())]))
+    if changed := [row for row in result.rows if row.status != "unchanged"]:
+        rows = [(row.line, row.key, row.status, row.state, row.reason) for row in changed]
+        parts.append(table(("line", "feedback", "row", "state", "reason"), rows, title="Feedback", limit=_LIMIT))
     return parts
 
 
@@ -76,30 +98,30 @@ def _impact(name: str, impact: Impact | None, *, learned: bool) -> list[Any]:
     if impact is None:
         if not learned:
             return []
-        return ["past cases were not checked: too few have a label, or lessons are too few for a slow model"]
+        return ["past cases were not checked: too few have a label, or the model is too slow for so few lessons"]
     moved = len(impact.changes) - impact.fixed - impact.broken
-    line = f"{impact.checked} past cases checked, each with what it taught hidden: "
-    line += f"fixed {impact.fixed}, broke {impact.broken}" if impact.changes else "no verdict changed"
-    line += f", {moved} wrong in another way" if moved else ""
-    line += f"; {impact.failed} could not be asked" if impact.failed else ""
+    line = f"{impact.checked} past cases checked, each without what it taught: "
+    line += f"{impact.fixed} fixed, {impact.broken} broken" if impact.changes else "no verdict changed"
+    line += f", {moved} wrong before and after" if moved else ""
+    line += f"; {impact.failed} failed" if impact.failed else ""
     parts: list[Any] = [line]
     if impact.changes:
         rows = [
-            (each.id, word(each.label), word(each.before), word(each.after), each.effect, _named(each.guideline_ids))
-            for each in impact.changes[:_SHOWN]
+            (each.id, *map(value_text, (each.label, each.before, each.after)), each.effect, listed(each.guideline_ids))
+            for each in impact.changes
         ]
         columns = ("id", "experts", "before", "after", "effect", "guideline")
-        parts.append(table(columns, rows, title=_title("Changed verdicts", len(impact.changes))))
+        parts.append(table(columns, rows, title="Changed verdicts", limit=_LIMIT))
     if impact.reverted:
         parts.append(
-            f"{_named(impact.reverted)} left out, because they broke more than they fixed: they are kept, but no prompt "
-            f"shows them. Bring one back: memalign guideline {name} {impact.reverted[0]} --restore"
+            f"{listed(impact.reverted)} left out: they broke more verdicts than they fixed. They are kept, but are in no "
+            f"prompt. To use one anyway: memalign guideline {name} {impact.reverted[0]} --restore"
         )
     if (trial := impact.examples) is not None:
         line = f"similar cases in the prompt: {trial.right_with} of {trial.checked} verdicts right with them"
         line += f", {trial.right_without} without"
         if trial.changed:
-            line += "; from now on they are shown" + ("" if trial.right_with > trial.right_without else " no more")
+            line += f"; from now on prompts {'hold' if trial.right_with > trial.right_without else 'leave out'} them"
         parts.append(line)
     return parts
 
@@ -111,17 +133,17 @@ def _lock(name: str, check: LockCheck) -> str:
     if not check.guideline_ids:
         return ""
     if "could not be checked" in check.reason:
-        return f"{_named(check.guideline_ids)} wait: {check.reason}; align again"
+        return f"{listed(check.guideline_ids)} not used yet: {check.reason}; align again"
     return (
-        f"locked case {check.id} is kept: {_named(check.guideline_ids)} broke it and is left out; "
-        f"memalign lock {name} {check.id} --unlock lets it back in"
+        f"locked case {check.id} is kept: {listed(check.guideline_ids)} broke it and is left out. "
+        f"To use it anyway: memalign lock {name} {check.id} --unlock"
     )
 
 
 def _rule_conflict(result: AlignResult, conflict: RuleConflict) -> list[str]:
     """Two guidelines that contradict each other: both texts, which counts and why, how to settle it."""
     name, memory = result.judge.name, result.judge.memory
-    pair: list[Guideline] = [memory.guideline(gid) for gid in conflict.guideline_ids]
+    pair = [memory.guideline(gid) for gid in conflict.guideline_ids]
     said = f"{pair[0].id} and {pair[1].id} contradict each other; "
     if len(conflict.kept) == 1:
         winner, loser = sorted(pair, key=lambda g: g.id != conflict.kept[0])
@@ -131,11 +153,3 @@ def _rule_conflict(result: AlignResult, conflict: RuleConflict) -> list[str]:
         said += "both are pinned, so both are in force"
         settle = f"settle it: memalign guideline {name} {pair[1].id} --unpin, or --retire"
     return [said, *(f"  {each.id}  {each.text}" for each in pair), f"  {settle}"]
-
-
-def _named(ids: tuple[str, ...]) -> str:
-    return ", ".join(ids)
-
-
-def _title(what: str, count: int) -> str:
-    return f"{what} ({_SHOWN} of {count}; --json has all)" if count > _SHOWN else what

@@ -1,39 +1,68 @@
-"""The commands by name, in the groups of the help, and what happens to every error."""
+"""The commands by name, in the groups of the help; commands of other packages; what happens to every error."""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 import memalign
-from memalign.cli import (
-    checking,
-    demo,
-    explaining,
-    forgetting,
-    judges,
-    judging,
-    learning,
-    models,
-    scorecard,
-    versions,
-)
-from memalign.cli.common import (
-    INTERRUPTED,
-    WRONG,
-    Interrupted,
-)
+from memalign.cli import demo, embedded, explaining, forgetting, history, judges, judging, learning, measuring
+from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
-from memalign.errors import InvalidRows, MemalignError
+from memalign.errors import ConfigurationError, InvalidRows, MemalignError
 
 __all__ = ["app"]
 
+_GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
+    "Start here": {"demo": (demo.demo, "memalign demo")},
+    "Judges": {
+        "create": (judges.create, judges.CREATE_EXAMPLE),
+        "list": (judges.list_, "memalign list"),
+        "show": (judges.show, "memalign show tone --version 2"),
+        "edit": (judges.edit, "memalign edit tone --authority ana,ben"),
+        "delete": (judges.delete, "memalign delete tone"),
+    },
+    "Judging": {
+        "judge": (judging.judge, "memalign judge tone answers.jsonl -o judged.jsonl"),
+        "scorecard": (judging.scorecard, "memalign scorecard answers.jsonl tone safety -o scores"),
+        "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
+        "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
+    },
+    "Learning": {
+        "check": (measuring.check, "memalign check feedback.jsonl tone"),
+        "align": (learning.align, "memalign align tone feedback.jsonl"),
+        "overwrite": (learning.overwrite, "memalign overwrite tone corrected.jsonl"),
+        "guideline": (learning.guideline, "memalign guideline tone G2 --pin"),
+        "lock": (learning.lock, "memalign lock tone t-17"),
+        "ledger": (history.ledger, "memalign ledger tone --state pending"),
+    },
+    "Forgetting": {
+        "unalign": (forgetting.unalign, "memalign unalign tone t-17@ana"),
+        "erase": (forgetting.erase, "memalign erase tone t-17 --dry-run"),
+    },
+    "Versions": {
+        "history": (history.history, "memalign history tone"),
+        "diff": (history.diff, "memalign diff tone 1 2"),
+        "rollback": (history.rollback, "memalign rollback tone 1"),
+        "export": (history.export, "memalign export tone -o tone.json"),
+        "import": (history.import_, "memalign import tone.json --name tone-copy"),
+    },
+}
+_NAME_WIDTH, _SUMMARY_WIDTH = 9, 95  # of the overview: all groups line up
+_NOT_INSTALLED = {"bench": ("benchmark (package memalign-bench)", "memalign-bench")}
+"""Commands of this repository's other packages: what the help says, and the package to install."""
+
 
 class Commands(TyperGroup):
-    """All commands: their return value is the exit code, and their errors are one message."""
+    """All commands: their return value is the exit code, and their errors are one message.
+
+    Other packages add commands by the entry point group `memalign.commands`; each entry is a Typer application.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -58,6 +87,48 @@ class Commands(TyperGroup):
             raise
         raise typer.Exit(code or 0)
 
+    @cached_property
+    def _plugins(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group="memalign.commands")}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands, those of other packages last."""
+        return [*super().list_commands(ctx), *sorted({*self._plugins, *_NOT_INSTALLED})]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name; a plugin is loaded here. Raises ConfigurationError where it cannot be loaded."""
+        if found := super().get_command(ctx, cmd_name):
+            return found
+        if entry := self._plugins.get(cmd_name):
+            try:
+                command = get_command(entry.load())
+            except ImportError as error:
+                raise ConfigurationError(f"memalign {cmd_name} cannot be loaded: {error}") from error
+            command.name = cmd_name
+            return command
+        if cmd_name in _NOT_INSTALLED:
+            package = _NOT_INSTALLED[cmd_name][1]
+            raise ConfigurationError(
+                f"memalign {cmd_name} needs the package {package}: pip install {package}, "
+                f"or in a checkout of memalign: pip install ./packages/{package}"
+            )
+        return None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The overview: a line a command, in groups."""
+        others = [name for name in self.list_commands(ctx) if name not in self.commands]
+        for group, names in {**_GROUPS, "Models": ["models"], "Other packages": others}.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names])
+
+    def _summary(self, ctx: Any, name: str) -> str:
+        if name in _NOT_INSTALLED and name not in self._plugins:
+            return _NOT_INSTALLED[name][0]
+        try:
+            return str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
+        except ConfigurationError as error:  # the overview is shown all the same
+            return str(error)
+
 
 def _described(error: MemalignError) -> dict[str, Any]:
     described: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
@@ -77,9 +148,10 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    # Typer's coloured help costs 0.2 s at every start.
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="New here? `memalign demo` shows all of it in a few minutes. Exit codes: 0 done, 1 done with failures that "
     "are named, 2 wrong use.",
 )
@@ -89,78 +161,17 @@ app = typer.Typer(
 def memalign_(
     *,
     version: Annotated[
-        bool,
-        typer.Option("--version", metavar="", callback=_show_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """LLM judges that learn from experts' feedback, in words.
 
-    Define a judge (create), let it judge (judge), write down what it got wrong (a file of feedback), let it learn (align), and withdraw or erase what it should not have learned (unalign, erase).
+    Define a judge (create). Let it judge (judge). Write down what it got wrong (a file of feedback). Let it learn
+    (align). Withdraw or erase what it should not have learned (unalign, erase).
     """
 
 
-_GROUPS: tuple[tuple[str, tuple[tuple[Any, str, str], ...]], ...] = (
-    ("Start here", ((demo.demo, "demo", "memalign demo"),)),
-    (
-        "Judges",
-        (
-            (judges.create, "create", judges.CREATE_EXAMPLE),
-            (judges.list_, "list", "memalign list"),
-            (judges.show, "show", "memalign show tone --version 2"),
-            (judges.edit, "edit", "memalign edit tone --authority ana,ben"),
-            (judges.delete, "delete", "memalign delete tone"),
-        ),
-    ),
-    (
-        "Judging",
-        (
-            (judging.judge, "judge", "memalign judge tone answers.jsonl -o judged.jsonl"),
-            (scorecard.scorecard, "scorecard", "memalign scorecard answers.jsonl tone safety -o scores"),
-            (explaining.explain, "explain", "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
-            (judging.evaluate, "evaluate", "memalign evaluate tone held_out.jsonl --against bare"),
-        ),
-    ),
-    (
-        "Learning",
-        (
-            (checking.check, "check", "memalign check feedback.jsonl tone"),
-            (learning.align, "align", "memalign align tone feedback.jsonl"),
-            (learning.overwrite, "overwrite", "memalign overwrite tone corrected.jsonl"),
-            (learning.guideline, "guideline", "memalign guideline tone G2 --pin"),
-            (learning.lock, "lock", "memalign lock tone t-17"),
-            (versions.ledger, "ledger", "memalign ledger tone --state pending"),
-        ),
-    ),
-    (
-        "Forgetting",
-        (
-            (forgetting.unalign, "unalign", "memalign unalign tone t-17@ana"),
-            (forgetting.erase, "erase", "memalign erase tone t-17 --dry-run"),
-        ),
-    ),
-    (
-        "Versions",
-        (
-            (versions.history, "history", "memalign history tone"),
-            (versions.diff, "diff", "memalign diff tone 1 2"),
-            (versions.rollback, "rollback", "memalign rollback tone 1"),
-            (versions.export, "export", "memalign export tone -o tone.json"),
-            (versions.import_, "import", "memalign import tone.json --name tone-copy"),
-        ),
-    ),
-)
-
-
-def _paragraphs(text: str) -> str:
-    """`text` with each paragraph on one line: Rich keeps line breaks, and a terminal breaks lines elsewhere."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-
-
-for _panel, _commands in _GROUPS:
-    for _function, _name, _example in _commands:
-        app.command(_name, rich_help_panel=_panel, help=_paragraphs(_function.__doc__), epilog=f"Example: {_example}")(
-            _function
-        )
-app.add_typer(models.app, name="models", rich_help_panel="Models")
-for _entry in sorted(entry_points(group="memalign.commands"), key=lambda entry: entry.name):
-    app.add_typer(_entry.load(), name=_entry.name, rich_help_panel="Other packages")
+for _commands in _GROUPS.values():
+    for _name, (_function, _example) in _commands.items():
+        app.command(_name, epilog=f"Example: {_example}")(with_session(_function))
+app.add_typer(embedded.app, name="models")

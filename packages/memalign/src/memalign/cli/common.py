@@ -1,23 +1,26 @@
-"""What all commands share: options, exit codes, the registry, files and questions."""
+"""What all commands share: options, exit codes, the registry, input files and questions."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
+from memalign.cli.output import Output
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, RowError
 
 if TYPE_CHECKING:
+    from memalign.align import AlignResult
     from memalign.judge import Judge
-    from memalign.registry import Registry
+    from memalign.registry import Registry, Saved
 
 __all__ = [
-    "COMMON",
     "DEFAULT_REGISTRY",
     "DONE",
     "FAILURES",
@@ -25,45 +28,43 @@ __all__ = [
     "WRONG",
     "Concurrency",
     "EmbeddingModel",
+    "Examples",
     "Interrupted",
     "JsonOutput",
+    "MaxCost",
     "Name",
-    "RegistryUrl",
     "RetrievalK",
+    "Session",
     "UnusedRegistryUrl",
     "Version",
+    "Yes",
     "confirmed",
     "interruptible",
     "latest_of",
-    "loaded",
-    "open_registry",
     "read_input",
+    "version_line",
+    "with_session",
 ]
 
 DONE, FAILURES, WRONG, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done; done, with failures that are named; wrong use or bad input; Ctrl-C."""
 
 DEFAULT_REGISTRY = "sqlite:///memalign.db"
-COMMON = "Every command"
 
-_registry_help = "Where judges are kept; the default is a file in the working directory."
 RegistryUrl = Annotated[
-    str,
-    typer.Option("--registry", metavar="URL", envvar="MEMALIGN_REGISTRY", help=_registry_help, rich_help_panel=COMMON),
+    str, typer.Option("--registry", metavar="URL", envvar="MEMALIGN_REGISTRY", help="Where judges are kept.")
 ]
 UnusedRegistryUrl = Annotated[str, typer.Option("--registry", envvar="MEMALIGN_REGISTRY", hidden=True)]
-JsonOutput = Annotated[
-    bool, typer.Option("--json", metavar="", help="JSON on stdout; all else on stderr.", rich_help_panel=COMMON)
-]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.", show_default=False)]
+JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and all else on stderr.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.")]
+Examples = Annotated[str, typer.Argument(metavar="EXAMPLES", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.")]
 Version = Annotated[
-    int | None,
-    typer.Option("--version", metavar="N", min=1, help="A version of the judge instead of the newest."),
+    int | None, typer.Option("--version", metavar="N", min=1, help="Use this version instead of the latest.")
 ]
 RetrievalK = Annotated[
     int | None,
     typer.Option(
-        "-k", "--retrieval-k", metavar="N", min=0, help="How many past cases a judgment is shown; kept with the judge."
+        "-k", "--retrieval-k", metavar="N", min=0, help="How many past cases a judgment sees; kept with the judge."
     ),
 ]
 EmbeddingModel = Annotated[
@@ -76,28 +77,61 @@ EmbeddingModel = Annotated[
 ]
 Concurrency = Annotated[
     int | None,
-    typer.Option("--concurrency", metavar="N", min=1, help="Calls in flight; the default is the model's own."),
+    typer.Option("--concurrency", metavar="N", min=1, help="Model calls at a time; the default follows the model."),
 ]
+MaxCost = Annotated[
+    float | None,
+    typer.Option("--max-cost", metavar="DOLLARS", help="Stop before the run costs more. Finished judgments are kept."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+P = ParamSpec("P")
 
 
-# -- the registry, files, questions -------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Session(Output):
+    """One run of a command: where its results go, and the registry that it was given."""
+
+    url: str = DEFAULT_REGISTRY
+
+    def registry(self, *, create: bool = False) -> Registry:
+        """The registry; only with `create` is a file made where there is none.
+
+        Raises JudgeNotFound when there is none: a mistyped path must not leave an empty registry behind.
+        """
+        from memalign.registry import Registry
+
+        path = self.url.removeprefix("sqlite:///")
+        if not create and path != self.url and not path.startswith("file:") and path not in ("", ":memory:"):
+            file = Path(path.partition("?")[0])
+            if not file.exists():
+                raise JudgeNotFound(
+                    f"there is no registry at {file}. `memalign create` makes one; --registry or MEMALIGN_REGISTRY names another"
+                )
+        return Registry(self.url)
+
+    def judge(self, name: str, version: int | None = None) -> tuple[int, Judge]:
+        """A version, or the latest: its number and the judge."""
+        registry = self.registry()
+        number = latest_of(registry, name) if version is None else version
+        return number, registry.load(name, number)
 
 
-def open_registry(url: str, *, create: bool = False) -> Registry:
-    """The registry at `url`; only with `create` is a file made where there is none.
+def with_session(function: Callable[Concatenate[Session, P], int]) -> Callable[..., int]:
+    """`function` as a command: its first parameter becomes --registry and --json, which every command takes."""
 
-    Raises JudgeNotFound when there is none: a mistyped path must not leave an empty registry behind.
-    """
-    from memalign.registry import Registry
+    def run(*, registry: str, json_output: bool, **given: Any) -> int:
+        return function(Session(json=json_output, url=registry), **given)  # type: ignore[call-arg]  # Typer calls by name
 
-    path = url.removeprefix("sqlite:///")
-    if not create and path != url and not path.startswith("file:") and path not in ("", ":memory:"):
-        file = Path(path.partition("?")[0])
-        if not file.exists():
-            raise JudgeNotFound(
-                f"there is no registry at {file}: `memalign create` makes one; --registry or MEMALIGN_REGISTRY name another"
-            )
-    return Registry(url)
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    common = [
+        inspect.Parameter("registry", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT_REGISTRY, annotation=RegistryUrl),
+        inspect.Parameter("json_output", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOutput),
+    ]
+    run.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]  # what Typer reads
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *common]}
+    run.__doc__ = function.__doc__
+    return run
 
 
 def read_input(file: str) -> str | list[dict[str, Any]]:
@@ -141,12 +175,13 @@ def interruptible(left: Callable[[], str]) -> Iterator[None]:
         raise Interrupted(f"interrupted; {left()}") from None
 
 
+def version_line(name: str, saved: Saved | AlignResult) -> str:
+    """Whether a command made a new version."""
+    if saved.version == saved.parent:
+        return f"nothing changed: {name} is still version {saved.version}"
+    return f"{name} is version {saved.version} now"
+
+
 def latest_of(registry: Registry, name: str) -> int:
-    """The newest version of a judge."""
+    """The latest version of a judge."""
     return registry.history(name)[-1].number
-
-
-def loaded(registry: Registry, name: str, version: int | None) -> tuple[int, Judge]:
-    """A version, or the newest: its number and the judge. A later version of somebody else's changes neither."""
-    number = version or latest_of(registry, name)
-    return number, registry.load(name, number)

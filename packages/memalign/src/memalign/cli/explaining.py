@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
-from memalign.cli.common import (
-    DEFAULT_REGISTRY,
-    DONE,
-    JsonOutput,
-    Name,
-    RegistryUrl,
-    Version,
-    open_registry,
-    read_input,
-)
-from memalign.cli.output import Output, facts, table, usage_text
+from memalign.cli.common import DONE, Name, Session, Version, read_input
+from memalign.cli.output import facts, table, usage_text
 from memalign.errors import ConfigurationError, InputError
+from memalign.values import value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Prepared
@@ -28,31 +21,26 @@ if TYPE_CHECKING:
 
 
 def explain(
+    session: Session,
     name: Name,
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Judgments that `memalign judge -o` wrote.", show_default=False)
-    ],
-    example_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The example whose judgment to explain.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Judgments that `memalign judge -o` wrote.")],
+    example_id: Annotated[str, typer.Argument(metavar="ID", help="The example whose judgment to explain.")],
     *,
     examples: Annotated[
         str, typer.Option("--examples", metavar="FILE", help="The file that was judged; - reads JSON lines.")
     ],
     version: Version = None,
-    registry: RegistryUrl = DEFAULT_REGISTRY,
-    json_output: JsonOutput = False,
 ) -> int:
     """Show what one judgment was made of: guidelines, similar cases, cost, and the very prompt, byte for byte.
 
-    The version that gave it is found by its fingerprint. No judge model is asked; a provider's embedder is, where
-    the judge finds its cases by one. What a terminal must not show is escaped; --json
-    has the prompt as it was sent.
+    It finds the version that judged by its fingerprint. It asks no judge model. Where the judge finds similar cases by
+    a provider's embedding model, it asks that one. A terminal gets escapes for control characters; --json has the
+    prompt as it was sent.
     """
     from memalign import aio
     from memalign.io import read_judgments
     from memalign.judge.trace_reading import with_tool_calls
-    from memalign.judge.trace_tools import tool_calls_in
+    from memalign.judge.trace_tools import tool_calls_of
     from memalign.judge.verdict import swapped, swapped_names
 
     found = read_judgments(out)
@@ -64,18 +52,20 @@ def explain(
         raise InputError(
             f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
         )
-    number, judge = _judge_of(open_registry(registry), name, found.judge, version, out)
+    number, judge = _judge_of(session.registry(), name, found.judge, version, out)
     if judgment.error is not None:
         raise InputError(f"{example_id!r} was not judged: {judgment.error}")
-    # What the judge read in a long trace is named in the notes, and shows the same again.
-    prepared = with_tool_calls(judge, example, aio.run(judge.prepare(example)), tool_calls_in(judgment.notes))
-    prompts = [prepared]
+    # The tool calls that read a long trace show the same again.
+    calls = tool_calls_of(judgment)
+    judgment = msgspec.structs.replace(judgment, trace_tool_calls=calls)
+    prepared = aio.run(judge.prepare(example))
+    prompts = [with_tool_calls(judge, example, prepared, [call for call in calls if not call.swapped])]
     if judge.parameters.get("swap"):
         turned = swapped(example, swapped_names(judge, example))
-        tool_calls = tool_calls_in(judgment.notes, swapped=True)
-        prompts.append(with_tool_calls(judge, turned, aio.run(judge.prepare(turned)), tool_calls))
+        prepared = aio.run(judge.prepare(turned))
+        prompts.append(with_tool_calls(judge, turned, prepared, [call for call in calls if call.swapped]))
     data = _data(name, number, example_id, judge, judgment, prompts)
-    Output(json=json_output).give(data, *_shown(judge, judgment, data))
+    session.give(data, *_parts(judge, judgment, data))
     return DONE
 
 
@@ -144,22 +134,21 @@ def _prompt(prepared: Prepared) -> dict[str, Any]:
     return {"system": request.system, "user": request.user, "schema": request.schema}
 
 
-def _shown(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
-    from memalign.values import value_text
+def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
+    from memalign.prompts.trace_tools_prompts import tool_call_text
 
     verdict: list[tuple[object, object]] = [("value", value_text(judgment.value))]
     verdict += [("rationale", judgment.rationale)] if judgment.rationale else []
     verdict += [("confidence", f"{judgment.confidence:.2f}")] if judgment.confidence is not None else []
     verdict += [("calibrated", value_text(judgment.calibrated_value))] if judgment.calibrated_value is not None else []
-    verdict += (
-        [("abstained", "yes: below the confidence that the judge was told to have")] if judgment.abstained else []
-    )
+    verdict += [("abstained", "yes: less sure than abstain_below asks")] if judgment.abstained else []
     seconds = ", ".join(f"{phase} {took:.3f} s" for phase, took in judgment.usage.seconds.items())
     verdict += [
         ("version", f"{data['version']}, memory {judgment.memory_hash}"),
         ("model", judgment.model),
         ("usage", usage_text(judgment.usage)),
-        ("seconds", seconds or "not told"),
+        ("seconds", seconds or "unknown"),
+        *(("tool call, swapped" if c.swapped else "tool call", tool_call_text(c)) for c in judgment.trace_tool_calls),
         *(("note", note) for note in judgment.notes),
     ]
     parts: list[Any] = [facts(verdict)]
@@ -169,9 +158,11 @@ def _shown(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     if data["examples"]:
         rows = [(each["id"], value_text(each["label"])) for each in data["examples"]]
         parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt"))
-    drawn = judge.parameters.get("samples", 1)
-    times = f", asked {drawn} times" if drawn > 1 else ""
-    heading = f"The prompt{times}" if data["same_prompt"] else "The first prompt (the judgment made tool calls)"
+    samples = judge.parameters.get("samples", 1)
+    times = f", asked {samples} times" if samples > 1 else ""
+    heading = (
+        f"The prompt{times}" if data["same_prompt"] else "The first prompt (the judge then read more of the trace)"
+    )
     parts.append(f"{heading}\n\n{_messages(data['prompt'])}")
     if "swapped_prompt" in data:
         parts.append(f"\nWith the sides swapped{times}\n\n{_messages(data['swapped_prompt'])}")

@@ -1,36 +1,52 @@
-"""Guidelines in words: where each stands, what people did to it, and why one of two counts."""
+"""Guidelines in words: the status of each, what people did to it, and why one of two counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memalign.cli.output import listed, table
+
 if TYPE_CHECKING:
-    from memalign.judge import Judge
+    from rich.table import Table
+
     from memalign.memory import Memory
+    from memalign.registry import Saved
     from memalign.types import Guideline
 
-__all__ = ["by_people", "consequences", "legend", "precedence_words", "why_it_counts", "word"]
+__all__ = ["by_people", "consequences", "guideline_table", "legend", "precedence_words", "why_it_counts"]
+
+
+def guideline_table(
+    guidelines: Iterable[Guideline], memory: Memory | None = None, *, title: str | None = None
+) -> Table:
+    """Id, status, text and origin of guidelines; of `memory`, where they are still in one."""
+    rows = []
+    for guideline in guidelines:
+        origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
+        source = "; ".join(filter(None, (origin, listed(guideline.supported_by))))
+        rows.append((guideline.id, precedence_words(guideline, memory), guideline.text, source))
+    return table(("id", "status", "guideline", "from"), rows, title=title)
 
 
 def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
-    """Where a guideline stands, such as `superseded: G2 says the same`; "" for one that is plainly in force.
+    """The status of a guideline, such as `superseded: G2 says the same`; "" for one that is plainly in force.
 
     With `memory`, one that was replaced by a revision is told from one that says the same.
     """
-    from memalign.memory.precedence import LOCK, left_out
+    from memalign.memory.precedence import LOCK, left_out, revised
 
     by = guideline.status_by or ""
     match guideline.status:
         case "active":
             words = ""
         case "demoted":
-            words = "demoted: over the budget"
+            words = "demoted: over the token budget"
         case "superseded" if guideline.overridden_by is not None:
             words = f"superseded: overridden by {guideline.overridden_by}, which contradicts it"
         case "superseded":
-            verb = "revises it" if memory is not None and guideline.id in _revised(memory) else "says the same"
-            words = f"superseded: {guideline.superseded_by} {verb}"
+            replaced = memory is not None and guideline.id in revised(memory.guidelines, memory.relations)
+            words = f"superseded: {guideline.superseded_by} {'revises it' if replaced else 'says the same'}"
         case _ if by.startswith(LOCK):
             words = f"left out by checks: it broke locked case {by.removeprefix(LOCK)}"
         case _ if left_out(guideline):
@@ -41,24 +57,20 @@ def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
     return ", ".join(filter(None, (words, pinned if guideline.pinned else "")))
 
 
-def _revised(memory: Memory) -> frozenset[str]:
-    from memalign.memory.precedence import revised
-
-    return revised(memory.guidelines, memory.relations)
-
-
 def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[str]:
-    """What can be done about guidelines that are not in force, a line for each way of not being it."""
+    """What can be done about guidelines that are not in force, a line for each status."""
     from memalign.memory.precedence import left_out
 
     lines = []
     if any(g.status == "demoted" for g in guidelines):
-        room = f" of {memory.guideline_tokens:,} tokens" if memory.guideline_tokens is not None else ""
-        lines.append(f"demoted: over the budget{room}; shown where a similar case calls for it; --pin brings it back")
+        budget = f" of {memory.guideline_tokens:,}" if memory.guideline_tokens is not None else ""
+        lines.append(
+            f"demoted: over the token budget{budget}. It is used where a similar case needs it. --pin brings it back."
+        )
     if any(g.status == "superseded" for g in guidelines):
-        lines.append("superseded: steps in when the other one goes")
+        lines.append("superseded: it comes back when the other guideline goes")
     if left := [g.id for g in guidelines if left_out(g)]:
-        lines.append(f"left out by checks: memalign guideline {name} {left[0]} --restore brings it back all the same")
+        lines.append(f"left out by checks: to use it anyway, memalign guideline {name} {left[0]} --restore")
     return lines
 
 
@@ -83,55 +95,45 @@ def why_it_counts(memory: Memory, winner: Guideline, loser: Guideline) -> str:
         return f"it is {precedence_words(winner) or 'pinned'}"
     if winner.origin != "distilled" and loser.origin == "distilled":
         return f"{winner.origin} wrote it"
-    behind = [[v for key in memory.sources_of(g) if (v := memory.annotation(key))] for g in (winner, loser)]
-    weights = zip(
-        memory.policy,
-        *(policy_strength(annotations, memory.authority, memory.policy) for annotations in behind),
-        strict=True,
+    ours, theirs = (
+        [annotation for key in memory.sources_of(each) if (annotation := memory.annotation(key))]
+        for each in (winner, loser)
     )
-    decided = next((rule for rule, ours, theirs in weights if ours > theirs), None)
-    if decided == "authority":
-        who = next(
-            source for source in memory.authority if any(annotation.source == source for annotation in behind[0])
-        )
-        return f"by authority: {who} stands behind it"
-    if decided == "majority":
-        return f"by majority: {len(behind[0])} pieces of feedback stand behind it, {len(behind[1])} behind the other"
-    if decided == "recency":
-        return "by recency: the latest feedback stands behind it"
-    return "nothing else tells them apart, and it is the older one"
+    strengths = (policy_strength(each, memory.authority, memory.policy) for each in (ours, theirs))
+    weighed = zip(memory.policy, *strengths, strict=True)
+    match next((rule for rule, mine, other in weighed if mine > other), None):
+        case "authority":
+            sources = {annotation.source for annotation in ours}
+            return f"by authority: {next(source for source in memory.authority if source in sources)} supports it"
+        case "majority":
+            return f"by majority: {len(ours)} pieces of feedback support it, {len(theirs)} support the other"
+        case "recency":
+            return "by recency: the latest feedback supports it"
+        case _:
+            return "nothing else tells them apart, and it is the older one"
 
 
-def consequences(before: Judge, after: Judge, *, but: str = "") -> tuple[dict[str, Any], list[str]]:
-    """What a change by hand did to guidelines (`but` the one that was changed) and to the ledger: JSON values, lines."""
+def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[str]]:
+    """What a change by hand did to guidelines other than `but` and to the ledger: JSON values, lines."""
     from memalign.registry.diff import compare
 
-    found = compare(before, after)
+    found = compare(saved.before, saved.judge)
     rules = [each for each in found.guidelines if each.id != but]
-    moved = [each for each in found.states if each.before and each.after and each.before.state != each.after.state]
+    moved = [
+        (each.key, each.before, each.after)
+        for each in found.states
+        if each.before and each.after and each.before.state != each.after.state
+    ]
     lines = []
     for rule in rules:
         if rule.after is None:
-            lines.append(f"{rule.id} went: feedback behind it does not count any more")
+            lines.append(f"{rule.id} went: its feedback no longer counts")
         elif "status" in rule.fields:
-            lines.append(f"{rule.id} now: {precedence_words(rule.after, after.memory) or 'in force'}")
-    for each in moved:
-        if each.before is not None and each.after is not None:
-            why = f" ({each.after.reason})" if each.after.reason else ""
-            lines.append(f"{each.key}: {each.before.state} -> {each.after.state}{why}")
-    if any(each.after and each.after.state == "pending" for each in moved):
-        lines.append(f"what is pending is learned by: memalign align {after.name}")
-    data = found.to_dict()
-    states = [
-        {"key": each.key, "before": each.before.state, "after": each.after.state, "reason": each.after.reason}
-        for each in moved
-        if each.before is not None and each.after is not None
-    ]
-    return {"guidelines": [each for each in data["guidelines"] if each["id"] != but], "feedback": states}, lines
-
-
-def word(value: Any) -> str:
-    """A label as files write it: `true`, `4`, `Refuted`."""
-    from memalign.values import value_text
-
-    return value_text(value)
+            lines.append(f"{rule.id} now: {precedence_words(rule.after, saved.judge.memory) or 'in force'}")
+    for key, old, new in moved:
+        lines.append(f"{key}: {old.state} -> {new.state}{f' ({new.reason})' if new.reason else ''}")
+    if any(new.state == "pending" for _, _, new in moved):
+        lines.append(f"to learn what is pending: memalign align {saved.judge.name}")
+    guidelines = [each for each in found.to_dict()["guidelines"] if each["id"] != but]
+    states = [{"key": key, "before": old.state, "after": new.state, "reason": new.reason} for key, old, new in moved]
+    return {"guidelines": guidelines, "feedback": states}, lines

@@ -1,215 +1,173 @@
-"""Judging: verdicts on examples, and their agreement with people."""
+"""Judging a file of examples, by one judge or by several."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memalign.cli.common import (
-    DEFAULT_REGISTRY,
     DONE,
     FAILURES,
     Concurrency,
-    JsonOutput,
+    Examples,
+    MaxCost,
     Name,
-    RegistryUrl,
+    Session,
     Version,
     interruptible,
-    loaded,
-    open_registry,
     read_input,
 )
-from memalign.cli.output import Output, shorten, table, usage_text
+from memalign.cli.output import cost_text, shorten, table, usage_text
 from memalign.errors import InputError
+from memalign.values import value_text
 
 if TYPE_CHECKING:
-    from memalign.evaluation import Evaluation
     from memalign.judge import Judge
+    from memalign.judge.scorecard import Scorecard, Totals
     from memalign.registry import Registry
     from memalign.types import Judgment
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
 _CHECKED = 5_000  # rows after which checking them says that it goes on
-_SHOWN_DISAGREEMENTS = 10
+_CASES = 50  # of a scorecard on a screen
 
 Out = Annotated[
     Path | None,
-    typer.Option("-o", "--out", metavar="OUT.jsonl", help="Write a judgment a line; an existing file is resumed."),
+    typer.Option("-o", "--out", metavar="OUT.jsonl", help="Write one judgment per line; an existing file is resumed."),
 ]
 
 
 def judge(
+    session: Session,
     name: Name,
-    examples: Annotated[
-        str,
-        typer.Argument(metavar="EXAMPLES", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.", show_default=False),
-    ],
+    examples: Examples,
     *,
     out: Out = None,
     version: Version = None,
     concurrency: Concurrency = None,
-    max_cost: Annotated[
-        float | None,
-        typer.Option(
-            "--max-cost", metavar="DOLLARS", help="Stop before this run has cost more; what is judged is kept."
-        ),
-    ] = None,
-    registry: RegistryUrl = DEFAULT_REGISTRY,
-    json_output: JsonOutput = False,
+    max_cost: MaxCost = None,
 ) -> int:
     """Judge every example of a file.
 
-    An example that fails is named and does not stop the rest (exit 1). With -o, what was judged stays judged: the same
-    command goes on where it stopped, and files may be as large as they like.
+    A failed example is named and does not stop the rest (exit 1). With -o the file may have any size, and the same
+    command resumes a stopped run.
     """
     from memalign.cli.progress import RunProgress
-    from memalign.io import Examples
+    from memalign.io import Examples as ExampleSource
 
-    number, chosen = loaded(open_registry(registry), name, version)
-    source = Examples.of_lines(sys.stdin.buffer, name="stdin") if examples == "-" else Examples.of(examples)
-    printer = Output(json=json_output)
-    run_progress = RunProgress()
+    number, chosen = session.judge(name, version)
+    source = ExampleSource.of_lines(sys.stdin.buffer, name="stdin") if examples == "-" else ExampleSource.of(examples)
+    run = RunProgress()
     started = time.perf_counter()
-    with interruptible(lambda: _judged_so_far(out)), printer.progress(detail=run_progress.text) as progress:
+    with interruptible(lambda: kept_in(out, "OUT.jsonl")), session.progress(detail=run.text) as progress:
         for read, _ in enumerate(source.checking()):
             if read % _CHECKED == _CHECKED - 1:
                 progress("check", read + 1, 0)
-        if out is None and not json_output and len(source) > _WITHOUT_OUT:
+        if out is None and not session.json and len(source) > _WITHOUT_OUT:
             raise InputError(
-                f"{source.name} has {len(source):,} examples: name a file for the judgments (-o OUT.jsonl), which keeps "
-                "each as it comes and from which the same command goes on, or take --json"
+                f"{source.name} has {len(source):,} examples: name a file for the judgments (-o OUT.jsonl), from which "
+                "the same command can resume, or give --json"
             )
         done = 0
 
-        def show(phase: str, finished: int, total: int) -> None:
+        def update(phase: str, finished: int, total: int) -> None:
             nonlocal done
             done = finished
             progress(phase, finished, total)
 
         judgments = chosen.judge_many(
-            source, concurrency=concurrency, out=out, progress=show, max_cost=max_cost, on_judgment=run_progress.note
+            source, concurrency=concurrency, out=out, progress=update, max_cost=max_cost, on_judgment=run.note
         )
-    n, resumed = len(source), done - run_progress.judged
+    n, resumed = len(source), done - run.judged
     left = _not_judged(judgments) if done < n else []
     data: dict[str, Any] = {
         "judge": name,
         "version": number,
         "n": n,
         "resumed": resumed,
-        "failed": run_progress.failed,
+        "failed": run.failed,
         "not_judged": len(left),
-        "errors": [{"id": key, "error": error} for key, error in run_progress.failures],
-        "usage": run_progress.usage,
+        "errors": [{"id": key, "error": error} for key, error in run.failures],
+        "usage": run.usage,
     }
-    shown: list[Any] = []
+    parts: list[Any] = []
     if out is None:
         ids = [example.id for example in source]
         data["judgments"] = [{"id": key, **_fields(made)} for key, made in zip(ids, judgments, strict=True)]
-        shown = [_judgment_table(ids, judgments)]
+        parts = [_judgment_table(ids, judgments)]
     else:
         data["out"] = str(out)
-    counts = [f"{run_progress.judged - run_progress.failed} judged" + (f" into {out}" if out else "")]
+    counts = [f"{run.judged - run.failed} judged" + (f" into {out}" if out else "")]
     counts += [f"{resumed} there already"] if resumed else []
-    counts += [f"{run_progress.failed} failed"] if run_progress.failed else []
+    counts += [f"{run.failed} failed"] if run.failed else []
     counts += [f"{len(left)} not judged"] if left else []
-    line = ", ".join([*counts, usage_text(run_progress.usage, time.perf_counter() - started)])
-    printer.give(data, *shown, line)
-    for reason in run_progress.reasons():
-        printer.say(reason)
+    session.give(data, *parts, ", ".join([*counts, usage_text(run.usage, time.perf_counter() - started)]))
+    for reason in run.reasons.lines():
+        session.say(reason)
     if left:
-        printer.say(f"{len(left)} not judged: {left[0]}")
-    for key, note in run_progress.notes:
-        printer.say(f"note: {key}: {note}")
-    if run_progress.noted > len(run_progress.notes):
-        printer.say(f"note: … and {run_progress.noted - len(run_progress.notes)} more; --json and -o have all")
-    return FAILURES if run_progress.failed or left else DONE
+        session.say(f"{len(left)} not judged: {left[0]}")
+    for key, note in run.notes:
+        session.say(f"note: {key}: {note}")
+    if run.noted > len(run.notes):
+        session.say(f"note: … and {run.noted - len(run.notes)} more; --json and -o have all")
+    return FAILURES if run.failed or left else DONE
 
 
-def evaluate(
-    name: Name,
-    labelled: Annotated[
-        str,
-        typer.Argument(
-            metavar="LABELLED", help="A file of feedback with values; - reads JSON lines.", show_default=False
-        ),
+def scorecard(
+    session: Session,
+    examples: Examples,
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="The judges' names; tone@2 is version 2 of tone.")
     ],
     *,
-    version: Version = None,
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="N|bare", help="Compare with another version, or with the same judge without memory."),
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FOLDER", help="Write all judgments there; an existing folder is resumed."),
     ] = None,
-    out: Out = None,
     concurrency: Concurrency = None,
-    registry: RegistryUrl = DEFAULT_REGISTRY,
-    json_output: JsonOutput = False,
+    max_cost: MaxCost = None,
 ) -> int:
-    """Measure how far the judge agrees with people's labels, with 95 % intervals.
+    """Judge the same examples by several judges.
 
-    Cases that are in the judge's memory are counted: they say nothing about learning.
+    A judge that fails on an example is named and does not stop the rest (exit 1). With -o, FOLDER gets the judgments in
+    judges/NAME.jsonl and one line per example in scorecard.jsonl. The same command resumes a stopped run.
     """
-    from memalign.evaluation import compare
-    from memalign.evaluation import evaluate as measure
+    from memalign.judge.scorecard import score
 
-    opened = open_registry(registry)
-    number, chosen = loaded(opened, name, version)
-    other = None if against is None else _other(opened, chosen, against)
-    given = read_input(labelled)
-    printer = Output(json=json_output)
-    with interruptible(lambda: _judged_so_far(out)), printer.progress() as progress:
-        found = measure(chosen, given, concurrency=concurrency, out=out, progress=progress)
-        base = None if other is None else measure(other, given, concurrency=concurrency, progress=progress)
-    data: dict[str, Any] = {"judge": name, "version": number, "seen": found.seen, "evaluation": found.to_dict()}
-    parts: list[Any] = [f"{found}\n" if not found.disagreements else str(found), *_disagreements(found)]
-    if base is not None:
-        comparison = compare(base, found)
-        data |= {"against": against, "base": base.to_dict(), "comparison": comparison.to_dict()}
-        first = "without memory" if against == "bare" else f"version {against}"
-        parts += [f"{name} {first}, and then version {number}:", f"{comparison}\n"]
-    usage = found.usage if base is None else found.usage + base.usage
-    parts.append(f"{_seen_line(found)}\n{usage_text(usage)}")
-    printer.give(data, *parts)
-    cases = (*found.cases, *(base.cases if base is not None else ()))
-    failed = [(case.id, case.error) for case in cases if case.error is not None]
-    _say_failures(printer, failed)
-    return FAILURES if failed else DONE
+    registry = session.registry()
+    judges = {name: _loaded(registry, name) for name in names}
+    if len(judges) < len(names):
+        raise InputError("a judge is named twice; tone and tone@2 are two versions of one")
+    started = time.perf_counter()
+    given = read_input(examples)
+    with interruptible(lambda: kept_in(out, "FOLDER")), session.progress() as progress:
+        card = score(judges, given, out=out, concurrency=concurrency, progress=progress, max_cost=max_cost)
+    data: dict[str, Any] = card.to_dict() | {"usage": card.usage}
+    parts: list[Any] = []
+    if out is None:
+        data["cases"] = [{"id": row.id, "values": row.values, "errors": row.errors} for row in card]
+        parts = [_case_table(card)] if len(card) <= _CASES else []
+    else:
+        data["out"] = str(out)
+    line = f"{len(card):,} examples, {usage_text(card.usage, time.perf_counter() - started)}"
+    session.give(data, *parts, _judge_table(card), line if out is None else f"{line}; in {out}")
+    return _say_failures(session, card)
 
 
-def _other(opened: Registry, chosen: Judge, against: str) -> Judge:
-    if against == "bare":
-        return chosen.without_memory()
-    if not against.isdecimal():
-        raise InputError(f"--against {against}: a version's number, or bare (the judge without memory)")
-    return opened.load(chosen.name, int(against))
-
-
-def _seen_line(found: Evaluation) -> str:
-    return f"seen: {found.seen} of {found.n} cases are in the judge's memory, {found.n - found.seen} are new to it"
-
-
-def _disagreements(found: Evaluation) -> list[Any]:
-    if not found.disagreements:
-        return []
-    from memalign.values import value_text
-
-    rows = [
-        (each.id, value_text(each.value), value_text(each.label), shorten(each.rationale))
-        for each in found.disagreements[:_SHOWN_DISAGREEMENTS]
-    ]
-    total = len(found.disagreements)
-    title = f"Disagreements ({min(total, _SHOWN_DISAGREEMENTS)} of {total}; --json has all)"
-    return [table(("id", "judge", "people", "the judge's reason"), rows, title=title)]
+def kept_in(out: Path | None, metavar: str) -> str:
+    """What an interrupted run leaves."""
+    if out is None:
+        return f"no judgment was kept (-o {metavar} keeps them as they come)"
+    return f"finished judgments are in {out}, and the same command resumes there"
 
 
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
-    from memalign.values import value_text
-
     rows = [
         (
             key,
@@ -221,27 +179,65 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     return table(("id", "value", "rationale"), rows)
 
 
-def _not_judged(judgments: Sequence[Judgment]) -> list[str]:
+def _not_judged(judgments: Iterable[Judgment]) -> list[str]:
     """For each item that the run stopped before, why."""
-    from memalign.judge.batch import NOT_JUDGED
-
-    errors = (judgment.error or "" for judgment in judgments)
-    return [error.removeprefix(NOT_JUDGED) for error in errors if error.startswith(NOT_JUDGED)]
+    return [(judgment.error or "").removeprefix("NotJudged: ") for judgment in judgments if judgment.not_judged]
 
 
 def _fields(judgment: Judgment) -> dict[str, Any]:
     return {name: getattr(judgment, name) for name in judgment.__struct_fields__}
 
 
-def _say_failures(printer: Output, failed: Sequence[tuple[str, str | None]]) -> None:
-    """Name what failed, one line a reason: a server that is down gives every item the same one."""
-    for reason, count in Counter(error for _, error in failed).most_common():
-        ids = [key for key, error in failed if error == reason]
-        more = f", … {count - 5} more" if count > 5 else ""
-        printer.say(f"failed: {', '.join(ids[:5])}{more}: {reason}")
+# -- a scorecard -------------------------------------------------------------------------------------------------------
 
 
-def _judged_so_far(out: Path | None) -> str:
-    if out is None:
-        return "no judgment was kept (-o OUT.jsonl keeps them as they come)"
-    return f"what was judged is in {out}, the same command goes on from there"
+def _loaded(registry: Registry, name: str) -> Judge:
+    base, at, number = name.rpartition("@")
+    if at and number.isdecimal() and name not in {info.name for info in registry.list()}:
+        return registry.load(base, int(number))
+    return registry.load(name)
+
+
+def _case_table(card: Scorecard) -> Any:
+    def cell(judgment: Judgment) -> str:
+        if judgment.error is not None:
+            return "" if judgment.not_judged else "error"
+        return value_text(judgment.value)
+
+    rows = [(row.id, *(cell(judgment) for judgment in row.judgments.values())) for row in card]
+    return table(("id", *card.judges), rows)
+
+
+def _judge_table(card: Scorecard) -> Any:
+    columns = ("judge", "judged", "failed", "not judged", "verdicts", "cost")
+    rows = [
+        (each.judge, each.judged, each.failed or "", each.not_judged or "", _verdicts(each), cost_text(each.usage))
+        for each in card.totals
+    ]
+    return table(columns, rows)
+
+
+def _verdicts(totals: Totals) -> str:
+    shares = ", ".join(f"{label} {share:.0%}" for label, share in list(totals.shares.items())[:8])
+    mean = "" if totals.mean is None else f"mean {totals.mean:.2f}"
+    abstained = f"{totals.abstained} abstained" if totals.abstained else ""
+    return "; ".join(filter(None, (mean, shares, abstained)))
+
+
+def _say_failures(session: Session, card: Scorecard) -> int:
+    """Name what failed, one line for each judge and reason."""
+    from memalign.cli.progress import FailureReasons
+
+    found: defaultdict[str, FailureReasons] = defaultdict(FailureReasons)
+    left: list[str] = []
+    for row in card:
+        left += _not_judged(row.judgments.values())
+        for name, judgment in row.judgments.items():
+            if judgment.error is not None and not judgment.not_judged:
+                found[name].add(row.id, judgment.error.replace(f"{row.id}: ", ""))
+    for name, reasons in found.items():
+        for line in reasons.lines():
+            session.say(line.replace("failed: ", f"failed: {name} on ", 1))
+    if left:
+        session.say(f"{len(left)} not judged: {left[0]}")
+    return FAILURES if found or left else DONE

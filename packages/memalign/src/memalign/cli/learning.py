@@ -1,4 +1,4 @@
-"""Learning from feedback, and changing guidelines by hand."""
+"""Learning from feedback, and changing guidelines and locks by hand."""
 
 from __future__ import annotations
 
@@ -7,29 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.align_report import report
-from memalign.cli.common import (
-    DEFAULT_REGISTRY,
-    DONE,
-    EmbeddingModel,
-    JsonOutput,
-    Name,
-    RegistryUrl,
-    RetrievalK,
-    interruptible,
-    latest_of,
-    loaded,
-    open_registry,
-    read_input,
-)
-from memalign.cli.guideline_words import consequences, legend, precedence_words, word
-from memalign.cli.output import Output, facts, guideline_rows, table
+from memalign.cli.align_report import run_and_report
+from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, read_input, version_line
+from memalign.cli.guideline_words import consequences, guideline_table, legend, precedence_words
+from memalign.cli.output import facts, listed, table
 from memalign.errors import InputError
+from memalign.values import value_text
 
 if TYPE_CHECKING:
-    from memalign.align import MemAlign
     from memalign.judge import Judge
-    from memalign.registry import Registry
     from memalign.types import Guideline
 
 ReflectionModel = Annotated[
@@ -38,19 +24,13 @@ ReflectionModel = Annotated[
 ]
 ShardSize = Annotated[
     int | None,
-    typer.Option(
-        "--shard-size", metavar="N", min=1, help="Pieces of feedback a call; the default is what the model can take."
-    ),
+    typer.Option("--shard-size", metavar="N", min=1, help="Feedback per model call; the default follows the model."),
 ]
-SkipInvalid = Annotated[
-    bool, typer.Option("--skip-invalid", metavar="", help="Learn the good rows of a file that has bad ones.")
-]
-AllowErased = Annotated[
-    bool, typer.Option("--allow-erased", metavar="", help="Learn also what was erased here before.")
-]
+SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Learn the good rows of a file that has bad ones.")]
 
 
 def align(
+    session: Session,
     name: Name,
     feedback: Annotated[
         str | None,
@@ -64,25 +44,24 @@ def align(
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
     skip_invalid: SkipInvalid = False,
-    allow_erased: AllowErased = False,
-    registry: RegistryUrl = DEFAULT_REGISTRY,
-    json_output: JsonOutput = False,
+    allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also learn what was erased here.")] = False,
 ) -> int:
     """Learn from experts' feedback: a new version of the judge.
 
-    Rows need an id, a value or a rationale (or both), and the fields that were judged; source says who. A row of a
-    known id and source replaces what was said before. Without a file, what is pending is tried again.
+    A row needs an id, the fields that were judged, and a value, a rationale or both. Its source says who gave it and
+    may be an e-mail address. A row of a known id and source replaces the earlier one. Without a file, pending
+    feedback is tried again.
     """
-    optimizer = _optimizer(reflection_model, embedding_model, retrieval_k, shard_size)
+    models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
     options = {"skip_invalid": skip_invalid, "allow_erased": allow_erased}
-    return _learn(name, feedback, optimizer, url=registry, out=Output(json=json_output), **options)
+    return _learn(session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size)
 
 
 def overwrite(
+    session: Session,
     name: Name,
     feedback: Annotated[
-        str,
-        typer.Argument(metavar="FEEDBACK", help="As for align; every id and source must be known.", show_default=False),
+        str, typer.Argument(metavar="FEEDBACK", help="As for align. The judge must know every id and source.")
     ],
     *,
     reflection_model: ReflectionModel = None,
@@ -90,168 +69,126 @@ def overwrite(
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
     skip_invalid: SkipInvalid = False,
-    registry: RegistryUrl = DEFAULT_REGISTRY,
-    json_output: JsonOutput = False,
 ) -> int:
-    """Replace feedback that the judge has learned: as align, but every key must exist.
+    """Replace feedback that the judge has learned. It is an align that refuses unknown feedback.
 
-    What the old words taught is forgotten first.
+    What the old feedback taught is forgotten first.
     """
-    optimizer = _optimizer(reflection_model, embedding_model, retrieval_k, shard_size)
+    models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
     options = {"skip_invalid": skip_invalid, "must_exist": True}
-    return _learn(name, feedback, optimizer, url=registry, out=Output(json=json_output), **options)
+    return _learn(session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size)
+
+
+def _learn(session: Session, name: str, feedback: str | None, options: dict[str, bool], **settings: Any) -> int:
+    from memalign.align import MemAlign
+
+    optimizer = MemAlign(**settings)
+    given = () if feedback is None else read_input(feedback)
+    return run_and_report(
+        session,
+        name,
+        lambda registry, progress: registry.align(name, given, optimizer=optimizer, progress=progress, **options),
+    )
 
 
 def guideline(
+    session: Session,
     name: Name,
-    guideline_id: Annotated[
-        str | None, typer.Argument(metavar="GID", help="Such as G2; none: all guidelines.", show_default=False)
-    ] = None,
+    guideline_id: Annotated[str | None, typer.Argument(metavar="GID", help="Such as G2; none: all guidelines.")] = None,
     *,
-    text: Annotated[str | None, typer.Option(metavar="T", help="Give it another text.")] = None,
+    text: Annotated[str | None, typer.Option(metavar="T", help="Replace its text.")] = None,
     add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
-    pin: Annotated[
-        bool | None, typer.Option("--pin/--unpin", metavar="", help="Pinned ones are never left out.")
-    ] = None,
-    retire: Annotated[
-        bool | None, typer.Option("--retire/--restore", metavar="", help="Take it out of force, or back.")
-    ] = None,
+    pin: Annotated[bool | None, typer.Option("--pin/--unpin", help="Never leave it out, whatever its age.")] = None,
+    retire: Annotated[bool | None, typer.Option("--retire/--restore", help="Take it out of force, or back.")] = None,
     by: Annotated[
         str | None, typer.Option(metavar="WHO", help="Who changes it; the default is your user name.")
     ] = None,
-    registry: RegistryUrl = DEFAULT_REGISTRY,
-    json_output: JsonOutput = False,
 ) -> int:
     """Show guidelines with the feedback they come from, or change one by hand."""
     from memalign.align import edit_guideline, write_guideline
     from memalign.memory.directive_check import directive_in
 
-    opened, out = open_registry(registry), Output(json=json_output)
-    if add is not None:
-        if guideline_id is not None or text is not None or retire is not None:
-            raise InputError("--add writes a new guideline: give no GID, --text or --retire with it")
-
-        def change(judge: Judge) -> Judge:
-            return write_guideline(judge, add, by=by or _user(), pinned=bool(pin))
-
-    elif text is None and pin is None and retire is None:
-        number, judge = loaded(opened, name, None)
-        chosen = judge.memory.guidelines if guideline_id is None else (judge.memory.guideline(guideline_id),)
+    if add is None and text is None and pin is None and retire is None:
+        number, judge = session.judge(name)
+        one = None if guideline_id is None else judge.memory.guideline(guideline_id)
+        chosen = judge.memory.guidelines if one is None else (one,)
         data = {"judge": name, "version": number, "guidelines": chosen}
-        one = guideline_id is not None
-        out.give(data, *(_card(judge, chosen[0]) if one else _all(judge)))
+        session.give(data, *(_all(judge) if one is None else _card(judge, one)))
         return DONE
-    else:
+    if add is not None and (guideline_id is not None or text is not None or retire is not None):
+        raise InputError("--add writes a new guideline: give no GID, --text or --retire with it")
+    if add is None and guideline_id is None:
+        raise InputError("which guideline? memalign guideline NAME lists them")
+    who = by or _user()
+
+    def change(judge: Judge) -> Judge:
         if guideline_id is None:
-            raise InputError("which guideline? memalign guideline NAME lists them")
-        gid = guideline_id
+            return write_guideline(judge, add or "", by=who, pinned=bool(pin))
+        return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire)
 
-        def change(judge: Judge) -> Judge:
-            return edit_guideline(judge, gid, by=by or _user(), text=text, pinned=pin, retired=retire)
-
-    saved = opened.update(name, change, "edit")
-    judge = saved.judge
-    changed = judge.memory.guidelines[-1] if guideline_id is None else judge.memory.guideline(guideline_id)
-    others, lines = consequences(saved.before, judge, but=changed.id)
-    if (add or text) and (order := directive_in(changed.text, judge.value_type)):
-        out.say(f"note: {changed.id} is an order rather than a rule: {order}")
+    saved = session.registry().update(name, change, "edit")
+    memory = saved.judge.memory
+    changed = memory.guidelines[-1] if guideline_id is None else memory.guideline(guideline_id)
+    if (add or text) and (order := directive_in(changed.text, saved.judge.value_type)):
+        session.say(f"note: {changed.id} is an order rather than a rule: {order}")
+    others, lines = consequences(saved, but=changed.id)
     data = {"judge": name, "version": saved.version, "guidelines": [changed], "consequences": others}
-    out.give(data, *_card(judge, changed), *lines, f"{name} is version {saved.version} now")
+    session.give(data, *_card(saved.judge, changed), *lines, version_line(name, saved))
     return DONE
 
 
 def lock(
+    session: Session,
     name: Name,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Cases; none: list those that are locked.")
-    ] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Cases; none: list the locked cases.")] = None,
     *,
-    unlock: Annotated[bool, typer.Option("--unlock", metavar="", help="Let later aligns change them again.")] = False,
-    registry: RegistryUrl = DEFAULT_REGISTRY,
-    json_output: JsonOutput = False,
+    unlock: Annotated[bool, typer.Option("--unlock", help="Let later aligns change them again.")] = False,
 ) -> int:
     """Lock cases: no later align may break the experts' label on them.
 
-    Each align judges them again. New guidelines that make the judge wrong there are left out, and the report says which;
-    a case that it gets wrong all the same makes the exit code 1. Without an ID it lists the locked cases.
+    Each align judges them again. It leaves out new guidelines that make the judge wrong there, and names them. A locked
+    case that is wrong all the same makes the exit code 1.
     """
-    opened, out = open_registry(registry), Output(json=json_output)
+    lines: list[str] = []
+    others: dict[str, Any] = {}
     if not ids and not unlock:
-        number, judge = loaded(opened, name, None)
-        lines: list[str] = []
-        others: dict[str, Any] = {}
+        number, judge = session.judge(name)
     else:
-        saved = opened.lock(name, *(ids or ()), unlock=unlock)
+        saved = session.registry().lock(name, *(ids or ()), unlock=unlock)
         number, judge = saved.version, saved.judge
-        others, lines = consequences(saved.before, judge)
-        lines.append(f"{name} is version {number} now" if number != saved.parent else f"{name} is so already")
+        others, lines = consequences(saved)
+        lines.append(version_line(name, saved))
     rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
-    locked = [{"id": case, "label": label} for case, label in rows]
-    shown = table(("locked case", "experts' label"), [(case, word(label)) for case, label in rows])
-    none = f"no case is locked: memalign lock {name} ID"
-    data = {"judge": name, "version": number, "locks": locked, "consequences": others}
-    out.give(data, shown if rows else none, *lines)
+    locked = table(("locked case", "experts' label"), [(case, value_text(label)) for case, label in rows])
+    data = {
+        "judge": name,
+        "version": number,
+        "locks": [{"id": case, "label": label} for case, label in rows],
+        "consequences": others,
+    }
+    session.give(data, locked if rows else f"no case is locked: memalign lock {name} ID", *lines)
     return DONE
-
-
-# -- one run, and its report ----------------------------------------------------------------------------------------
-
-
-def _optimizer(
-    reflection_model: str | None, embedding_model: str | None, retrieval_k: int | None, shard_size: int | None
-) -> MemAlign:
-    from memalign.align import MemAlign
-
-    return MemAlign(
-        reflection_model=reflection_model,
-        embedding_model=embedding_model,
-        retrieval_k=retrieval_k,
-        shard_size=shard_size,
-    )
-
-
-def _learn(name: str, feedback: str | None, optimizer: MemAlign, *, url: str, out: Output, **options: bool) -> int:
-    opened = open_registry(url)
-    before = latest_of(opened, name)
-    given = () if feedback is None else read_input(feedback)
-    with interruptible(lambda: left_behind(opened, name, before)), out.progress() as progress:
-        result = opened.align(name, given, optimizer=optimizer, progress=progress, **options)
-    return report(result, out)
-
-
-def left_behind(opened: Registry, name: str, before: int) -> str:
-    """What an interrupted command left in the registry; looked up, because Ctrl-C may come after the commit."""
-    now = latest_of(opened, name)
-    if now == before:
-        return f"nothing was committed, {name} is still version {now}"
-    return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
 
 
 def _all(judge: Judge) -> list[Any]:
     memory = judge.memory
     if not memory.guidelines:
         return ["no guidelines yet: memalign align learns them from feedback"]
-    rows = guideline_rows(memory.guidelines, memory)
-    return [table(("id", "", "guideline", "from"), rows), *legend(judge.name, memory.guidelines, memory)]
+    return [guideline_table(memory.guidelines, memory), *legend(judge.name, memory.guidelines, memory)]
 
 
 def _card(judge: Judge, chosen: Guideline) -> list[Any]:
     memory = judge.memory
-    card = facts(
-        [
-            ("id", chosen.id),
-            ("text", chosen.text),
-            ("status", ", ".join(filter(None, (_force(chosen), precedence_words(chosen, memory))))),
-            ("origin", chosen.origin),
-            ("from", ", ".join(memory.sources_of(chosen)) or "no feedback"),
-            ("exposed to", ", ".join(chosen.exposed_to) or "no feedback"),
-        ],
-    )
-    return [card, *legend(judge.name, [chosen], memory)]
-
-
-def _force(chosen: Guideline) -> str:
-    return "in force" if chosen.status == "active" else ""
+    in_force = "in force" if chosen.status == "active" else ""
+    card = [
+        ("id", chosen.id),
+        ("text", chosen.text),
+        ("status", ", ".join(filter(None, (in_force, precedence_words(chosen, memory))))),
+        ("origin", chosen.origin),
+        ("from", listed(memory.sources_of(chosen)) or "no feedback"),
+        ("exposed to", listed(chosen.exposed_to) or "no feedback"),
+    ]
+    return [facts(card), *legend(judge.name, [chosen], memory)]
 
 
 def _user() -> str:

@@ -1,22 +1,22 @@
-"""Agreement of a judge with people, and whether one judge agrees better than another."""
+"""Agreement of a judge with people, whether one judge agrees better than another, and a review of feedback."""
 
-from memalign.evaluation.agreement import Judging, aevaluate, evaluate
-from memalign.evaluation.bias_review import Finding
+from memalign.evaluation.agreement import aevaluate, evaluate
+from memalign.evaluation.bias_review import Remark
 from memalign.evaluation.comparison import Comparison, compare
-from memalign.evaluation.feedback_review import Checked, Conflicting, examine
-from memalign.evaluation.result import Disagreement, Evaluation, ScoredCase
+from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, same_value
+from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackReview, review_feedback
 
 __all__ = [
-    "Checked",
     "Comparison",
-    "Conflicting",
+    "ConflictingLabels",
     "Disagreement",
     "Evaluation",
-    "Finding",
-    "Judging",
+    "FeedbackReview",
+    "Remark",
     "ScoredCase",
     "aevaluate",
     "compare",
     "evaluate",
-    "examine",
+    "review_feedback",
+    "same_value",
 ]

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.result import Disagreement, Evaluation, ScoredCase, clusters, same_value
+from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters, same_value
 from memalign.io import check_feedback, read_feedback
-from memalign.memory.label_policy import Rule, policy_label
+from memalign.memory import Memory
+from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
     Estimate,
     Statistic,
@@ -28,7 +29,7 @@ from memalign.metrics import (
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["Judging", "aevaluate", "evaluate"]
+__all__ = ["aevaluate", "evaluate"]
 
 Progress = Callable[[str, int, int], None]
 Labelled = str | Path | Iterable[Feedback | Mapping[str, Any]]
@@ -36,38 +37,15 @@ Labelled = str | Path | Iterable[Feedback | Mapping[str, Any]]
 _LISTED_LABELS = 20  # an int:0..100 would make a confusion matrix of mostly empty rows
 
 
-class _Remembered(Protocol):
-    @property
-    def example(self) -> Example: ...
-
-
-class _Remembering(Protocol):
-    @property
-    def episodic(self) -> Sequence[_Remembered]: ...
-    @property
-    def authority(self) -> Sequence[str]: ...
-    @property
-    def policy(self) -> Sequence[Rule]: ...
-
-
-class Judging(Protocol):
+class _Judging(Protocol):
     """What an evaluation needs of a judge; `memalign.Judge` has it."""
 
     @property
-    def name(self) -> str:
-        """The judge's name."""
-        ...
-
+    def name(self) -> str: ...
     @property
-    def value_type(self) -> ValueType:
-        """What the judge may answer."""
-        ...
-
+    def value_type(self) -> ValueType: ...
     @property
-    def memory(self) -> _Remembering:
-        """The cases that the judge has seen, and whose label decides where people differ."""
-        ...
-
+    def memory(self) -> Memory: ...
     async def ajudge_many(
         self,
         examples: Sequence[Example],
@@ -75,13 +53,11 @@ class Judging(Protocol):
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-    ) -> Sequence[Judgment]:
-        """One judgment an example, in order; a failure is in the judgment's `error`."""
-        ...
+    ) -> Sequence[Judgment]: ...
 
 
 def evaluate(
-    judge: Judging,
+    judge: _Judging,
     labelled: Labelled,
     *,
     concurrency: int | None = None,
@@ -94,7 +70,7 @@ def evaluate(
 
 
 async def aevaluate(
-    judge: Judging,
+    judge: _Judging,
     labelled: Labelled,
     *,
     concurrency: int | None = None,
@@ -131,7 +107,7 @@ async def aevaluate(
     scored = [(case, case.value) for case in cases if case.value is not None]
     values, truth = [value for _, value in scored], [case.label for case, _ in scored]
     groups = clusters([case for case, _ in scored])
-    shown = _listed(judge.value_type, [*values, *truth])
+    listed = _listed(judge.value_type, [*values, *truth])
     return Evaluation(
         judge=judge.name,
         value_type=judge.value_type.spec,
@@ -143,11 +119,11 @@ async def aevaluate(
         ),
         abstained=sum(case.abstained for case, _ in scored),
         metrics=_metrics(judge.value_type, values, truth, groups=groups, seed=seed)
-        | _besides(judge.value_type, [case for case, _ in scored], seed=seed),
-        labels=shown,
-        confusion=confusion(values, truth, shown) if shown else (),
-        people_shares=_shares(truth, shown),
-        judge_shares=_shares(values, shown),
+        | _other_exact_matches(judge.value_type, [case for case, _ in scored], seed=seed),
+        labels=listed,
+        confusion=confusion(values, truth, listed) if listed else (),
+        people_shares=_shares(truth, listed),
+        judge_shares=_shares(values, listed),
         disagreements=_disagreements(scored, rationales, annotations),
         usage=sum((judgment.usage for judgment in judgments), Usage()),
         model=", ".join(dict.fromkeys(judgment.model for judgment in judgments if judgment.model)),
@@ -182,13 +158,13 @@ def _by_case(rows: Sequence[Feedback]) -> dict[str, list[Feedback]]:
     return annotations
 
 
-def _seen(memory: _Remembering, examples: Sequence[Example]) -> int:
+def _seen(memory: Memory, examples: Sequence[Example]) -> int:
     ids = {case.example.id for case in memory.episodic}
     contents = {case.example.content_hash for case in memory.episodic}
     return sum(example.id in ids or example.content_hash in contents for example in examples)
 
 
-def _besides(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int) -> dict[str, Estimate]:
+def _other_exact_matches(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int) -> dict[str, Estimate]:
     """Exact match of the verdicts that the judge was sure of, and of the calibrated ones, where there are such."""
     decided = [(case, case.value) for case in cases if not case.abstained and case.value is not None]
     calibrated = [(case, case.calibrated) for case in cases if case.calibrated is not None]

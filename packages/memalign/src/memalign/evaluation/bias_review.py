@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import atanh, sqrt, tanh
-from statistics import NormalDist, fmean, pstdev
+from itertools import permutations
+from math import sqrt
+from statistics import NormalDist, fmean, median, pstdev
 from typing import Any, Literal
 
 from memalign.memory.directive_check import directive_in
@@ -14,10 +15,10 @@ from memalign.metrics import wilson_interval
 from memalign.types import UNKNOWN_SOURCE, Feedback, canonical_json
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["Finding", "Heard", "findings"]
+__all__ = ["Remark", "ReviewedCase", "remarks"]
 
 ENOUGH = 10
-"""Labels below which a share or a correlation says nothing."""
+"""Labels below which a share says nothing."""
 
 ONE_PERSON = 0.6
 RARE = 0.1
@@ -26,16 +27,16 @@ _MEASURED = ("outputs", "conversation", "trace", "inputs")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
-    """One content, everything said of it, and the label that counts (None: comments only)."""
+class ReviewedCase:
+    """One content, all its annotations, and the label that counts (None: comments only)."""
 
     content: Mapping[str, Any]
     annotations: tuple[Feedback, ...]
     label: Value | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+@dataclass(frozen=True)
+class Remark:
     """The answer to one question: `level` is fine, look (a person should), or unknown (too few data to say).
 
     `name` stays the same from version to version; `text` is the answer with its numbers, `figures` has them for programs.
@@ -47,18 +48,17 @@ class Finding:
     figures: dict[str, Any] = field(default_factory=dict)
 
 
-def findings(heard: Sequence[Heard], *, labels: Mapping[str, int], value_type: ValueType | None) -> tuple[Finding, ...]:
-    """One finding a question, always in the same order; `labels` counts rows, labels that nobody gave among them."""
-    rows = [row for each in heard for row in each.annotations]
+def remarks(
+    cases: Sequence[ReviewedCase], *, labels: Mapping[str, int], value_type: ValueType | None
+) -> tuple[Remark, ...]:
+    """One remark a question, always in the same order; `labels` counts rows, labels that nobody gave among them."""
+    rows = [row for case in cases for row in case.annotations]
     kind = _kind(value_type, [row.value for row in rows if row.value is not None])
     return (
         _one_person(rows),
         _sources_differ(rows, kind),
         _label_balance(labels, value_type, kind),
-        _length(heard, kind, value_type),
-        _comments(rows),
-        _words(rows),
-        _two_annotations(heard),
+        _length(cases, kind, value_type),
         _directives(rows, value_type),
     )
 
@@ -77,28 +77,26 @@ def _kind(value_type: ValueType | None, values: Sequence[Value]) -> str:
 # -- who speaks ------------------------------------------------------------------------------------------------------
 
 
-def _one_person(rows: Sequence[Feedback]) -> Finding:
+def _one_person(rows: Sequence[Feedback]) -> Remark:
+    name = "one_person"
     counts = Counter(row.source for row in rows if row.value is not None)
-    n = counts.total()
-    if not n:
-        return Finding(name="one_person", level="unknown", text="no row has a label", figures={"n": 0})
+    if not (n := counts.total()):
+        return Remark(name, "unknown", "no row has a label", {"n": 0})
     source, most = counts.most_common(1)[0]
     share = most / n
     figures = {"source": source, "labels": most, "n": n, "share": share, "limit": ONE_PERSON}
     gave = f"{source} gave {most} of {n} labels ({share:.0%})"
     if n < ENOUGH:
-        text = f"{gave}: too few to say whether one person's view would be learned"
-        return Finding(name="one_person", level="unknown", text=text, figures=figures)
+        return Remark(name, "unknown", f"{gave}: too few to say whether one person's view would be learned", figures)
     if share < ONE_PERSON:
-        return Finding(name="one_person", level="fine", text=f"at most: {gave}", figures=figures)
+        return Remark(name, "fine", f"at most: {gave}", figures)
     if source == UNKNOWN_SOURCE:
         text = f"{most} of {n} labels ({share:.0%}) name no source: whether one person gave them cannot be told"
-    else:
-        text = f"{gave}: the judge would learn mostly this person's view"
-    return Finding(name="one_person", level="look", text=text, figures=figures)
+        return Remark(name, "look", text, figures)
+    return Remark(name, "look", f"{gave}: the judge would learn mostly this person's view", figures)
 
 
-def _sources_differ(rows: Sequence[Feedback], kind: str) -> Finding:
+def _sources_differ(rows: Sequence[Feedback], kind: str) -> Remark:
     name = "sources_differ"
     said: dict[str, list[Value]] = defaultdict(list)
     for row in rows:
@@ -106,82 +104,35 @@ def _sources_differ(rows: Sequence[Feedback], kind: str) -> Finding:
             said[row.source].append(row.value)
     if kind == "str":
         text = "labels are free text: how sources differ in them cannot be counted"
-        return Finding(name=name, level="unknown", text=text, figures={"n": {s: len(v) for s, v in said.items()}})
+        return Remark(name, "unknown", text, {"n": {source: len(values) for source, values in said.items()}})
     numeric = kind in ("int", "float")
-    rates = {source: _mean(values) if numeric else _shares(values) for source, values in said.items()}
-    sources = {s: {"n": len(said[s]), **(rate if numeric else {"shares": rate})} for s, rate in rates.items()}
-    able = sorted(source for source, values in said.items() if len(values) >= ENOUGH)
-    if len(able) < 2:
-        text = f"how sources differ cannot be told: {len(able)} of {len(said)} gave {ENOUGH} labels or more"
-        return Finding(name=name, level="unknown", text=text, figures={"sources": sources})
-    labels = ["mean"] if numeric else sorted({value_text(value) for values in said.values() for value in values})
-    # The label, and the two sources, that are furthest apart; their intervals say whether that may be chance.
-    gap, label, low, high = max(
-        (rates[b].get(each, 0.0) - rates[a].get(each, 0.0), each, a, b)
-        for each in labels
-        for a in able
-        for b in able
-        if a != b
-    )
-    apart = _interval(said[low], label, numeric=numeric)[1] < _interval(said[high], label, numeric=numeric)[0]
-    figures = {"sources": sources, "label": label, "low": low, "high": high, "gap": gap, "differ": apart}
-    shown = "{:.2f}" if numeric else "{:.0%}"
-    each = ", ".join(f"{s} {shown.format(rates[s].get(label, 0.0))} of {len(said[s])}" for s in (high, low))
-    text = f"furthest apart on {label!r}: {each}" if not numeric else f"furthest apart: mean {each}"
-    if apart:
-        text += "; more than chance: did they see other cases, or mean other things?"
-    return Finding(name=name, level="look" if apart else "fine", text=text, figures=figures)
-
-
-def _shares(values: Sequence[Value]) -> dict[str, float]:
-    counts = Counter(value_text(value) for value in values)
-    return {label: count / len(values) for label, count in sorted(counts.items())}
-
-
-def _mean(values: Sequence[Value]) -> dict[str, float]:
-    return {"mean": fmean(float(value) for value in values)}
-
-
-def _interval(values: Sequence[Value], label: str, *, numeric: bool) -> tuple[float, float]:
-    """The 95 % interval of one source's share of a label, or of their mean."""
-    if numeric:
-        numbers = [float(value) for value in values]
-        half = NormalDist().inv_cdf(0.975) * pstdev(numbers) / sqrt(len(numbers) - 1)
-        return fmean(numbers) - half, fmean(numbers) + half
-    return wilson_interval(sum(value_text(value) == label for value in values), len(values)) or (0.0, 1.0)
-
-
-def _two_annotations(heard: Sequence[Heard]) -> Finding:
-    n = len(heard)
-    several = sum(len({row.source for row in each.annotations}) > 1 for each in heard)
-    figures = {"cases": several, "n": n, "share": several / n if n else None}
-    text = f"{several} of {n} cases{f' ({several / n:.0%})' if n else ''} have two or more annotations"
-    if n < ENOUGH:
-        return Finding(
-            name="two_annotations", level="unknown", text=f"{text}: too few cases to say more", figures=figures
-        )
-    if not several:
-        text += ": nobody can say how far people agree; let two of them speak of some of the same cases"
-    return Finding(name="two_annotations", level="fine" if several else "look", text=text, figures=figures)
+    sources = {source: {"n": len(values), **_rates(values, numeric=numeric)} for source, values in said.items()}
+    gap = _widest_gap(said, numeric=numeric)
+    if gap is None:
+        able = sum(len(values) >= ENOUGH for values in said.values())
+        text = f"how sources differ cannot be told: {able} of {len(said)} gave {ENOUGH} labels or more"
+        return Remark(name, "unknown", text, {"sources": sources})
+    text = f"furthest apart: {gap.words(said)}"
+    text += "; more than chance: did they see other cases, or mean other things?" if gap.significant else ""
+    figures = {"sources": sources, "label": gap.label, "low": gap.low, "high": gap.high, "gap": gap.size}
+    return Remark(name, "look" if gap.significant else "fine", text, {**figures, "differ": gap.significant})
 
 
 # -- what is said ----------------------------------------------------------------------------------------------------
 
 
-def _label_balance(labels: Mapping[str, int], value_type: ValueType | None, kind: str) -> Finding:
+def _label_balance(labels: Mapping[str, int], value_type: ValueType | None, kind: str) -> Remark:
     name = "label_balance"
     counts = dict(labels)
     if value_type is not None and kind == "int" and 0 < len(value_type.labels) <= 10:
         counts = {value_text(label): labels.get(value_text(label), 0) for label in value_type.labels}
     n = sum(counts.values())
     if kind in ("str", "float") or len(counts) > 10:
-        text = "labels have too many values to count one by one"
-        return Finding(name=name, level="unknown", text=text, figures={"n": n})
+        return Remark(name, "unknown", "labels have too many values to count one by one", {"n": n})
     limit = min(RARE, 0.5 / max(len(counts), 1))  # of ten labels each has a tenth when they are even
     figures: dict[str, Any] = {"counts": counts, "n": n, "limit": limit}
     if n < max(ENOUGH, 2 * len(counts)):
-        text = f"{n} labels: too few to say whether one is missing or rare"
-        return Finding(name=name, level="unknown", text=text, figures=figures)
+        return Remark(name, "unknown", f"{n} labels: too few to say whether one is missing or rare", figures)
     missing = [label for label, count in counts.items() if not count]
     rare = [label for label, count in counts.items() if 0 < count < limit * n]
     figures |= {"missing": missing, "rare": rare}
@@ -190,138 +141,136 @@ def _label_balance(labels: Mapping[str, int], value_type: ValueType | None, kind
     if len(counts) == 1 and value_type is None:
         parts.append(f"all {n} labels are {next(iter(counts))}")
     if parts:
-        text = f"{'; '.join(parts)}: from here a judge hardly learns when to say it"
-        return Finding(name=name, level="look", text=text, figures=figures)
+        return Remark(name, "look", f"{'; '.join(parts)}: a judge hardly learns when to say it", figures)
     least = min(counts, key=lambda label: counts[label])
     text = f"every label is there; the rarest is {least}, {counts[least]} of {n} ({counts[least] / n:.0%})"
-    return Finding(name=name, level="fine", text=text, figures=figures)
+    return Remark(name, "fine", text, figures)
 
 
-def _comments(rows: Sequence[Feedback]) -> Finding:
-    bare = sum(row.value is None for row in rows)
-    figures = {"rows": bare, "n": len(rows), "share": bare / len(rows) if rows else None}
-    text = f"{bare} of {len(rows)} rows are comments without a label"
-    if bare:
-        text += ": they teach rules, but nothing can be checked against them"
-    level: Literal["fine", "look"] = "look" if bare else "fine"
-    return Finding(name="comments_without_labels", level=level, text=text, figures=figures)
-
-
-def _words(rows: Sequence[Feedback]) -> Finding:
-    labelled = [row for row in rows if row.value is not None]
-    mute = sum(not (row.rationale or "").strip() for row in labelled)
-    n = len(labelled)
-    figures = {"rows": mute, "n": n, "share": mute / n if n else None}
-    text = f"{mute} of {n} labels come without words"
-    if 2 * mute > n:
-        text += ": where the judge is right already they teach as examples only"
-    level: Literal["fine", "look", "unknown"] = "look" if 2 * mute > n else "fine" if n else "unknown"
-    return Finding(name="labels_without_words", level=level, text=text, figures=figures)
-
-
-def _directives(rows: Sequence[Feedback], value_type: ValueType | None) -> Finding:
+def _directives(rows: Sequence[Feedback], value_type: ValueType | None) -> Remark:
     """Comments that would be orders to the judge if a rule kept their words: perhaps meant, perhaps an attack."""
-    spoken = [row for row in rows if (row.rationale or "").strip()]
-    found = {row.key: why for row in spoken if (why := directive_in(row.rationale or "", value_type))}
-    figures = {"keys": list(found), "n": len(spoken)}
-    if not spoken:
-        return Finding(
-            name="directives",
-            level="unknown",
-            text="whether a comment gives orders cannot be said: none is there",
-            figures=figures,
-        )
+    comments = [row for row in rows if (row.rationale or "").strip()]
+    found = {str(row.key): why for row in comments if (why := directive_in(row.rationale or "", value_type))}
+    figures = {"keys": list(found), "n": len(comments)}
+    if not comments:
+        return Remark("directives", "unknown", "whether a comment gives orders cannot be said: none is there", figures)
     if not found:
-        text = f"none of {len(spoken)} comments gives the judge an order instead of a reason"
-        return Finding(name="directives", level="fine", text=text, figures=figures)
+        text = f"none of {len(comments)} comments gives the judge an order instead of a reason"
+        return Remark("directives", "fine", text, figures)
     shown = "; ".join(f"{key}: {why}" for key, why in list(found.items())[:3])
-    text = f"{len(found)} of {len(spoken)} comments give the judge an order instead of a reason ({shown}"
-    text += f"; {len(found) - 3} more)" if len(found) > 3 else ")"
-    return Finding(name="directives", level="look", text=text, figures=figures)
+    more = f"; {len(found) - 3} more" if len(found) > 3 else ""
+    text = f"{len(found)} of {len(comments)} comments give the judge an order instead of a reason ({shown}{more})"
+    return Remark("directives", "look", text, figures)
 
 
-# -- what sways the labels -------------------------------------------------------------------------------------------
-
-
-def _length(heard: Sequence[Heard], kind: str, value_type: ValueType | None) -> Finding:
-    """Whether the label goes with the length of what was judged (cf. length bias, arXiv 2404.04475)."""
+def _length(cases: Sequence[ReviewedCase], kind: str, value_type: ValueType | None) -> Remark:
+    """Whether labels follow the length of what was judged (cf. length bias, arXiv 2404.04475)."""
     name = "label_and_length"
-    labelled = [(each.content, each.label) for each in heard if each.label is not None]
-    measured = next((part for part in _MEASURED if any(part in content for content, _ in labelled)), None)
-    if measured is None or kind == "str":
-        why = "no case has a label" if measured is None else "labels are free text"
-        return Finding(name=name, level="unknown", text=f"label and length: {why}", figures={"n": 0})
-    cases = [(content[measured], label) for content, label in labelled if measured in content]
-    choices = value_type.choices if value_type else tuple(sorted({str(label) for _, label in cases}))
-    pairs = [pair for shown, label in cases if kind == "choice" and (pair := _pair(shown, str(label), choices))]
-    if pairs:
-        return _longer_chosen(pairs, measured)
-    lengths = [len(shown if isinstance(shown, str) else canonical_json(shown)) for shown, _ in cases]
-    n = len(cases)
+    labelled = [(case.content, case.label) for case in cases if case.label is not None]
+    part = next((part for part in _MEASURED if any(part in content for content, _ in labelled)), None)
+    if part is None or kind == "str":
+        why = "no case has a label" if part is None else "labels are free text"
+        return Remark(name, "unknown", f"label and length: {why}", {"n": 0})
+    given = [(content[part], label) for content, label in labelled if part in content]
     if kind == "choice":
-        columns = {f"{label!r}": [float(str(given) == label) for _, given in cases] for label in choices}
-    else:
-        columns = {"": [float(label) for _, label in cases]}
-    found = {label: r for label, column in columns.items() if (r := _spearman(column, lengths)) is not None}
-    if n < ENOUGH or not found:
-        why = f"{n} labelled cases are too few" if n < ENOUGH else "all labels or all lengths are the same"
-        return Finding(name=name, level="unknown", text=f"label and length of {measured}: {why}", figures={"n": n})
-    label, r = max(found.items(), key=lambda each: abs(each[1]))
-    low, high = _around(r, n, questions=len(found))
-    sways = low > 0 or high < 0
-    which = f"{label} goes with" if label else "the label goes with"
-    text = f"{which} the length of {measured}: " if sways else f"label and length of {measured}: "
-    text += f"Spearman {r:+.2f} [{low:+.2f}, {high:+.2f}], n = {n}"
-    text += "; is longer better here, or only longer?" if sways and r > 0 else ""
-    figures = {"field": measured, "label": label.strip("'"), "spearman": r, "low": low, "high": high, "n": n}
-    return Finding(name=name, level="look" if sways else "fine", text=text, figures=figures)
+        choices = value_type.choices if value_type else tuple(sorted({str(label) for _, label in given}))
+        if pairs := [pair for item, label in given if (pair := _pair(item, str(label), choices))]:
+            return _longer_chosen(pairs, part)
+    lengths = [len(item if isinstance(item, str) else canonical_json(item)) for item, _ in given]
+    halves: dict[str, list[Value]] = {"the longer half": [], "the shorter half": []}
+    middle = median(lengths)
+    for (_, label), length in zip(given, lengths, strict=True):
+        halves["the longer half" if length > middle else "the shorter half"].append(label)
+    gap = _widest_gap(halves, numeric=kind in ("int", "float"))
+    figures = {"field": part, "n": len(given)}
+    if gap is None:
+        return Remark(name, "unknown", f"label and length of {part}: {len(given)} labelled cases are too few", figures)
+    text = f"label and length of {part}: {gap.words(halves)}"
+    text += "; is longer better here, or only longer?" if gap.significant else ""
+    figures |= {"label": gap.label, "high": gap.high, "gap": gap.size}
+    return Remark(name, "look" if gap.significant else "fine", text, figures)
 
 
-def _pair(shown: Any, label: str, choices: Sequence[str]) -> tuple[int, int] | None:
-    """Lengths of the chosen alternative and of the other, where an item shows two of them under the labels' names."""
-    if not isinstance(shown, Mapping):
+def _pair(item: Any, label: str, choices: Sequence[str]) -> tuple[int, int] | None:
+    """Lengths of the chosen alternative and of the other, where an item holds two of them under the labels' names."""
+    if not isinstance(item, Mapping):
         return None
-    named = [choice for choice in choices if choice in shown]
+    named = [choice for choice in choices if choice in item]
     if len(named) != 2 or label not in named:
         return None
-    chosen, other = (len(str(shown[each])) for each in sorted(named, key=lambda each: each != label))
+    chosen, other = (len(str(item[each])) for each in sorted(named, key=lambda each: each != label))
     return chosen, other
 
 
-def _longer_chosen(pairs: Sequence[tuple[int, int]], measured: str) -> Finding:
-    name = "label_and_length"
+def _longer_chosen(pairs: Sequence[tuple[int, int]], part: str) -> Remark:
     decided = [chosen > other for chosen, other in pairs if chosen != other]
     n, longer = len(decided), sum(decided)
     if n < ENOUGH:
         text = f"{n} comparisons of alternatives of different length are too few to say whether length sways people"
-        return Finding(name=name, level="unknown", text=text, figures={"field": measured, "n": n})
+        return Remark("label_and_length", "unknown", text, {"field": part, "n": n})
     low, high = wilson_interval(longer, n) or (0.0, 1.0)
-    sways = low > 0.5 or high < 0.5
     text = f"the longer alternative was chosen in {longer} of {n} ({longer / n:.0%} [{low:.0%}, {high:.0%}])"
     text += "; is longer better here, or only longer?" if low > 0.5 else ""
-    figures = {"field": measured, "longer_chosen": longer / n, "low": low, "high": high, "n": n}
-    return Finding(name=name, level="look" if sways else "fine", text=text, figures=figures)
+    figures = {"field": part, "longer_chosen": longer / n, "low": low, "high": high, "n": n}
+    return Remark("label_and_length", "look" if low > 0.5 or high < 0.5 else "fine", text, figures)
 
 
-def _spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Spearman's rank correlation, ties at their mean rank; None where a column has one value only."""
-    a, b = _ranks(first), _ranks(second)
-    mean = (len(a) + 1) / 2
-    top = sum((x - mean) * (y - mean) for x, y in zip(a, b, strict=True))
-    bottom = sqrt(sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b))
-    return top / bottom if bottom else None
+# -- groups that label differently -----------------------------------------------------------------------------------
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    ends: dict[float, tuple[int, int]] = {}
-    for rank, value in enumerate(sorted(values), 1):
-        ends[value] = (ends.get(value, (rank, rank))[0], rank)
-    return [sum(ends[value]) / 2 for value in values]
+@dataclass(frozen=True, kw_only=True)
+class _Gap:
+    """Two groups of labels, and the label whose share (or the mean) differs most between them."""
+
+    label: str
+    low: str
+    high: str
+    size: float
+    significant: bool
+
+    def words(self, groups: Mapping[str, Sequence[Value]]) -> str:
+        """`'true': ana 90% of 20, ben 40% of 20`."""
+        numeric = self.label == _MEAN
+        sides = [(side, _rate(groups[side], self.label), len(groups[side])) for side in (self.high, self.low)]
+        rates = ", ".join(
+            f"{side} {rate:.2f} of {n}" if numeric else f"{side} {rate:.0%} of {n}" for side, rate, n in sides
+        )
+        return f"mean: {rates}" if numeric else f"{self.label!r}: {rates}"
 
 
-def _around(r: float, n: int, *, questions: int) -> tuple[float, float]:
-    """A 95 % interval of a rank correlation (Bonett and Wright 2000), wider where the largest of several was taken."""
-    z = NormalDist().inv_cdf(1 - 0.025 / questions)
-    middle = atanh(max(-0.999, min(0.999, r)))
-    half = z * sqrt((1 + r * r / 2) / (n - 3))
-    return tanh(middle - half), tanh(middle + half)
+_MEAN = "(mean)"  # in the place of a label, for numbers
+
+
+def _widest_gap(groups: Mapping[str, Sequence[Value]], *, numeric: bool) -> _Gap | None:
+    """The widest gap between two groups with enough labels; their 95 % intervals say whether it may be chance."""
+    able = sorted(name for name, values in groups.items() if len(values) >= ENOUGH)
+    if len(able) < 2:
+        return None
+    labels = [_MEAN] if numeric else sorted({value_text(value) for values in groups.values() for value in values})
+    size, label, low, high = max(
+        (_rate(groups[b], label) - _rate(groups[a], label), label, a, b)
+        for label in labels
+        for a, b in permutations(able, 2)
+    )
+    significant = _interval(groups[low], label)[1] < _interval(groups[high], label)[0]
+    return _Gap(label=label, low=low, high=high, size=size, significant=significant)
+
+
+def _rates(values: Sequence[Value], *, numeric: bool) -> dict[str, Any]:
+    if numeric:
+        return {"mean": _rate(values, _MEAN)}
+    return {"shares": {label: _rate(values, label) for label in sorted(map(value_text, set(values)))}}
+
+
+def _rate(values: Sequence[Value], label: str) -> float:
+    """The share of a label among `values`, or their mean."""
+    return fmean(float(value) if label == _MEAN else value_text(value) == label for value in values)
+
+
+def _interval(values: Sequence[Value], label: str) -> tuple[float, float]:
+    """The 95 % interval of that."""
+    if label != _MEAN:
+        return wilson_interval(sum(value_text(value) == label for value in values), len(values)) or (0.0, 1.0)
+    numbers = [float(value) for value in values]
+    half = NormalDist().inv_cdf(0.975) * pstdev(numbers) / sqrt(len(numbers) - 1)
+    return fmean(numbers) - half, fmean(numbers) + half

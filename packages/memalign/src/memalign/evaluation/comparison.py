@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from memalign.errors import InputError
-from memalign.evaluation.result import Evaluation, ScoredCase, clusters, same_value
+from memalign.evaluation.evaluated import Evaluation, ScoredCase, clusters, same_value
 from memalign.metrics import Estimate, Statistic, ccc, exact_match, mcnemar_exact, paired_bootstrap
 from memalign.values import Value
 

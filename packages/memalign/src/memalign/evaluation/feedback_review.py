@@ -1,4 +1,4 @@
-"""What feedback holds, before a judge learns from it: counts, who agrees with whom, and what a reviewer would ask."""
+"""What feedback holds, before a judge learns from it: counts, agreement, conflicts, and remarks on bias."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memalign.errors import RowError
-from memalign.evaluation.bias_review import Finding, Heard, findings
+from memalign.evaluation.bias_review import Remark, ReviewedCase, remarks
 from memalign.io import check_feedback, read_feedback
 from memalign.judge import Judge
 from memalign.memory.label_policy import POLICY, policy_label
@@ -17,11 +17,11 @@ from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["Checked", "Conflicting", "examine"]
+__all__ = ["ConflictingLabels", "FeedbackReview", "review_feedback"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conflicting:
+class ConflictingLabels:
     """One content on which annotations differ: the ids, every annotation's value by key, and the label that would count."""
 
     ids: tuple[str, ...]
@@ -30,12 +30,12 @@ class Conflicting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
+class FeedbackReview:
     """What a file of feedback holds.
 
     `labels` and `sources` count rows. `duplicates` are groups of ids with the same content. `alpha` is Krippendorff's,
     over the `compared` cases that two or more people labelled; None when there are fewer than two such cases, or all
-    labels are the same. `findings` answer what a reviewer of bias would ask. `status` counts new, changed and unchanged
+    labels are the same. `remarks` answer what a reviewer of bias would ask. `status` counts new, changed and unchanged
     rows against a judge, None without one.
     """
 
@@ -46,10 +46,10 @@ class Checked:
     labels: dict[str, int]
     sources: dict[str, int]
     duplicates: tuple[tuple[str, ...], ...]
-    conflicts: tuple[Conflicting, ...]
+    conflicts: tuple[ConflictingLabels, ...]
     alpha: float | None
     compared: int
-    findings: tuple[Finding, ...]
+    remarks: tuple[Remark, ...]
     status: dict[str, int] | None
     invalid: tuple[RowError, ...]
 
@@ -62,13 +62,13 @@ class Checked:
             for label, count in self.labels.items()
         ]
         plain["source_shares"] = {source: count / self.rows for source, count in self.sources.items()}
-        plain["findings"] = [asdict(each) for each in self.findings]
+        plain["remarks"] = [asdict(each) for each in self.remarks]
         return plain
 
 
-def examine(
+def review_feedback(
     feedback: str | Path | list[dict[str, Any]], value_type: ValueType | None, judge: Judge | None = None
-) -> Checked:
+) -> FeedbackReview:
     """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
     known = {case.id: case.example for case in judge.memory.cases} if judge else {}
     hashes = {name: example.content_hash for name, example in known.items()}
@@ -84,44 +84,44 @@ def examine(
     rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
     by_content: dict[str, list[Feedback]] = defaultdict(list)
     for row in rows:
-        # A row without content speaks of a case that the judge knows.
+        # A row without content is on a case that the judge knows.
         by_content[row.content_hash if row.content else hashes[row.id]].append(row)
     authority, policy = (judge.memory.authority, judge.memory.policy) if judge else ((), POLICY)
-    heard = [
-        Heard(
+    cases = [
+        ReviewedCase(
             content=next((row.content for row in annotations if row.content), {}) or known[annotations[0].id].content,
             annotations=tuple(annotations),
             label=policy_label(annotations, authority, policy),
         )
         for annotations in by_content.values()
     ]
-    pairable = [list(unit.values()) for each in heard if len(unit := _labels_by_source(each.annotations)) > 1]
+    pairable = [list(unit.values()) for each in cases if len(unit := _by_source(each.annotations)) > 1]
     labels = _label_counts(rows, value_type)
-    groups = (tuple(dict.fromkeys(row.id for row in each.annotations)) for each in heard)
-    return Checked(
+    groups = (tuple(dict.fromkeys(row.id for row in each.annotations)) for each in cases)
+    return FeedbackReview(
         rows=len(rows),
-        cases=len(heard),
+        cases=len(cases),
         labelled=sum(row.value is not None for row in rows),
         commented=sum(bool((row.rationale or "").strip()) for row in rows),
         labels=labels,
         sources=dict(Counter(row.source for row in rows).most_common()),
         duplicates=tuple(ids for ids in groups if len(ids) > 1),
-        conflicts=_conflicts(heard),
+        conflicts=_conflicts(cases),
         alpha=_alpha(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
-        findings=findings(heard, labels=labels, value_type=value_type),
+        remarks=remarks(cases, labels=labels, value_type=value_type),
         status=_status(judge, rows) if judge else None,
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
     )
 
 
-def _conflicts(heard: Sequence[Heard]) -> tuple[Conflicting, ...]:
+def _conflicts(cases: Sequence[ReviewedCase]) -> tuple[ConflictingLabels, ...]:
     found = []
-    for each in heard:
-        said = {row.key: row.value for row in each.annotations if row.value is not None}
+    for each in cases:
+        said = {str(row.key): row.value for row in each.annotations if row.value is not None}
         if len(set(said.values())) > 1:
             ids = tuple(dict.fromkeys(row.id for row in each.annotations))
-            found.append(Conflicting(ids=ids, annotations=said, label=each.label))
+            found.append(ConflictingLabels(ids=ids, annotations=said, label=each.label))
     return tuple(found)
 
 
@@ -133,7 +133,7 @@ def _status(judge: Judge, rows: Sequence[Feedback]) -> dict[str, int]:
     return dict(counts)
 
 
-def _labels_by_source(annotations: Sequence[Feedback]) -> Mapping[str, Value]:
+def _by_source(annotations: Sequence[Feedback]) -> Mapping[str, Value]:
     """One label a person, also where they saw the same content under two ids. An unknown source is a person too."""
     return {row.source: row.value for row in annotations if row.value is not None}
 

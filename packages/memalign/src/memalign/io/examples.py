@@ -18,7 +18,7 @@ from typing import IO, Any, Self
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io.fields import LABEL_FIELDS, content_needed, differing, given_rows, shown_id, split
 from memalign.io.rows import Row, json_rows, never_empty, read_rows
-from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, Feedback
+from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, Feedback, FeedbackKey
 
 __all__ = ["Examples", "Index", "check_examples", "mark_of", "read_examples"]
 
@@ -210,7 +210,7 @@ class _Checked:
             if len(self._differing) < InvalidRows.SHOWN:
                 self._differing.append((len(self._bad), self._lines[place], example))
             raise InputError(f"its content differs from that of {example_id!r} on line {self._lines[place]}")
-        annotated = mark_of(f"{example_id}@{annotation}") if spoken else 0
+        annotated = mark_of(str(FeedbackKey(example_id, annotation))) if spoken else 0
         earlier = self._without.get(mark, (0, ""))[0] if place is None else self._lines[place]
         if earlier:
             had = place is None or bool(self._spoken[place])

@@ -17,7 +17,7 @@ import msgspec
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io.fields import content_needed, differing, given_rows, shown_id, split
 from memalign.io.rows import Row, read_rows
-from memalign.types import Feedback
+from memalign.types import Feedback, FeedbackKey
 from memalign.values import ValueType
 
 __all__ = ["FeedbackFile", "check_feedback", "read_feedback"]
@@ -84,7 +84,7 @@ def _checked(
 ) -> FeedbackFile:
     good: dict[int, Feedback] = {}
     bad: list[RowError] = []
-    key_lines: dict[str, int] = {}
+    key_lines: dict[FeedbackKey, int] = {}
     contents: dict[str, tuple[int, Feedback]] = {}
     for row in rows:
         if isinstance(row, RowError):
@@ -127,7 +127,7 @@ def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedba
 
 def _check_against(
     feedback: Feedback,
-    key_lines: Mapping[str, int],
+    key_lines: Mapping[FeedbackKey, int],
     contents: Mapping[str, tuple[int, Feedback]],
     known: Mapping[str, str],
 ) -> None:

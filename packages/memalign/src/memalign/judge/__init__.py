@@ -4,5 +4,6 @@ from memalign.judge.batch import Progress, signature_of
 from memalign.judge.instructions import named_fields
 from memalign.judge.judge import Judge
 from memalign.judge.prepare import Prepared
+from memalign.memory.retrieval import Retrieved
 
-__all__ = ["Judge", "Prepared", "Progress", "named_fields", "signature_of"]
+__all__ = ["Judge", "Prepared", "Progress", "Retrieved", "named_fields", "signature_of"]

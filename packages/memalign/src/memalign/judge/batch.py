@@ -1,4 +1,4 @@
-"""Many items: at most so many at a time, in order, resumed from what an earlier run wrote, within a ceiling of cost.
+"""Many items: at most so many at a time, in order, resumed from what an earlier run wrote, within a spend limit.
 
 Items are read when their turn comes, and with `out` their judgments go to the file as they come, so that memory stays
 flat however many there are, and one slow item holds up nobody. The file is put into order at the end.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
 from memalign.io import Examples, JudgmentWriter
-from memalign.judge.spend_limit import RunSpend, SpendLimit
+from memalign.judge.spend_limit import SpendLimit
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.resolve import resolve
 from memalign.prompts import prompts_hash
@@ -25,16 +25,13 @@ from memalign.types import Example, Judgment, Usage
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["NOT_JUDGED", "OnJudgment", "Progress", "judge_many", "signature_of"]
+__all__ = ["OnJudgment", "Progress", "judge_many", "signature_of"]
 
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how many are done, and how many there are."""
 
 OnJudgment = Callable[[str, Judgment], None]
 """Called with the id and the judgment of every item that this run judged, errors included, as soon as it is kept."""
-
-NOT_JUDGED = "NotJudged: "
-"""How the error of an item begins that the run stopped before."""
 
 _TURN = 100  # rows that are read without letting others run
 _HOPELESS = 32  # failed calls in a row, or twice what is in flight: nothing works
@@ -51,7 +48,7 @@ async def judge_many(
     max_cost: float | SpendLimit | None = None,
     on_judgment: OnJudgment | None = None,
 ) -> Sequence[Judgment]:
-    """See `Judge.ajudge_many`; a Ceiling may be that of other runs too."""
+    """See `Judge.ajudge_many`; a SpendLimit may have been that of earlier runs too."""
     if concurrency is not None and (
         isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
     ):
@@ -59,6 +56,8 @@ async def judge_many(
     if isinstance(examples, Example | Mapping) or not isinstance(examples, Examples | Iterable | str | Path):
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
     spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
+    if spend_limit is not None:
+        spend_limit.start_run()
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
@@ -68,7 +67,7 @@ async def judge_many(
         judge,
         source,
         limit=concurrency or model.limits.concurrency,
-        run_spend=None if spend_limit is None else spend_limit.run_spend(),
+        spend_limit=spend_limit,
         progress=progress,
         on_judgment=on_judgment,
     )
@@ -105,14 +104,14 @@ class _Run:
         source: Examples,
         *,
         limit: int,
-        run_spend: RunSpend | None,
+        spend_limit: SpendLimit | None,
         progress: Progress | None,
         on_judgment: OnJudgment | None,
     ) -> None:
         self._judge = judge
         self._source = source
         self._limit = limit
-        self._run_spend = run_spend
+        self._spend_limit = spend_limit
         self._progress = progress
         self._on_judgment = on_judgment
         self._finished = self._failed_in_a_row = 0
@@ -121,9 +120,11 @@ class _Run:
 
     def not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
-        spent = "" if self._run_spend is None else f" (${self._run_spend.spend_limit.spent:.4g} spent)"
+        spent = "" if self._spend_limit is None else f" (${self._spend_limit.spent:.4g} spent)"
         hint = "run it again with the same `out` (-o) to go on from there"
-        return Judgment(error=f"{NOT_JUDGED}{self._stopped}{spent}; {hint}", memory_hash=self._judge.memory.hash)
+        return Judgment(
+            error=f"NotJudged: {self._stopped}{spent}; {hint}", memory_hash=self._judge.memory.hash, not_judged=True
+        )
 
     async def all(self, keep: Callable[[int, str, Judgment], None], earlier: JudgmentWriter | None = None) -> None:
         """Judge all items but those that `earlier` runs judged; `keep` is given place, id and judgment of each."""
@@ -157,9 +158,9 @@ class _Run:
             return True
 
         async def work(number: int) -> None:
-            if self._run_spend is not None and number > 0:
+            if self._spend_limit is not None and number > 0:
                 await first_is_known.wait()
-            elif self._run_spend is not None:
+            elif self._spend_limit is not None:
                 await self._make_first_calls(step)
                 first_is_known.set()
             while await step():
@@ -169,21 +170,18 @@ class _Run:
 
     async def _make_first_calls(self, step: Callable[[], Awaitable[bool]]) -> None:
         """One item after the other, until it is known what one costs: what fails for free does not tell."""
-        while self._run_spend is not None and not self._run_spend.known:
-            async with (
-                self._run_spend.spend_limit.first
-            ):  # for one item at a time: a run whose model is down holds up no other
-                if not await step():
-                    return
+        while self._spend_limit is not None and not self._spend_limit.price_known:
+            if not await step():
+                return
 
     def _may_go_on(self) -> bool:
-        if self._run_spend is not None and not self._run_spend.room():
-            self._stopped = self._stopped or f"one more would pass the ceiling of ${self._run_spend.spend_limit.most:g}"
+        if self._spend_limit is not None and not self._spend_limit.room():
+            self._stopped = self._stopped or f"one more would pass the limit of ${self._spend_limit.most:g}"
         return not self._stopped
 
     async def _judged(self, example: Example, *, again: bool) -> Judgment:
-        if self._run_spend is not None:
-            self._run_spend.begin()
+        if self._spend_limit is not None:
+            self._spend_limit.begin()
         try:
             judgment = await self._judge.ajudge(example)
         except (ModelError, InputError) as error:
@@ -200,19 +198,19 @@ class _Run:
         """Give up where nothing works: a server that is down would cost every item all its attempts."""
         self._failed_in_a_row += 1
         silent = time.monotonic() - self._last_answer
-        side_by_side = 1 if self._run_spend is not None and not self._run_spend.known else self._limit
+        side_by_side = 1 if self._spend_limit is not None and not self._spend_limit.price_known else self._limit
         if self._failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
             self._stopped = self._stopped or f"{self._failed_in_a_row} items in a row failed, the last with {reason}"
 
     def _check(self, judgment: Judgment) -> None:
-        """Count the cost of a judgment that is kept. Raises ConfigurationError when a ceiling cannot hold."""
-        if self._run_spend is None:
+        """Count the cost of a judgment that is kept. Raises ConfigurationError when the limit cannot hold."""
+        if self._spend_limit is None:
             return
         cost = judgment.usage.cost
-        self._run_spend.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
+        self._spend_limit.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
         if cost is None:
             raise ConfigurationError(
                 f"max_cost cannot hold: what a call of {judgment.model or self._judge.model_name} costs is not known (the "
-                "price list has no such model at this address, or the server counts no tokens); leave the ceiling out "
+                "price list has no such model at this address, or the server counts no tokens); leave the limit out "
                 "(--max-cost, max_cost), and limit the examples instead"
             )

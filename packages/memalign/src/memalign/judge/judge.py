@@ -17,9 +17,11 @@ from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.instructions import checked_instructions, named_fields
 from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
 from memalign.judge.prepare import Prepared, budget_of, prepare
+from memalign.judge.retrieve import retrieve
 from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
 from memalign.memory.model import Memory
+from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.resolve import WORDLLAMA, canonical_name, resolve, resolve_embedding
 from memalign.types import CONTENT_FIELDS, Example, Judgment, canonical_json
@@ -27,7 +29,7 @@ from memalign.values import ValueType
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
-    from memalign.types import Feedback
+    from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["Judge"]
 
@@ -213,6 +215,18 @@ class Judge:
         self._check(example)
         return await prepare(self, example, model or resolve(self.model))
 
+    def retrieve(self, example: Example) -> tuple[Retrieved, ...]:
+        """The past cases that a judgment of the item is made with; see `aretrieve`."""
+        return aio.run(self.aretrieve(example))
+
+    async def aretrieve(self, example: Example) -> tuple[Retrieved, ...]:
+        """The past cases that a judgment of the item is made with, the most useful first; no judge model is asked.
+
+        A prompt shows them in the reverse order, and as many as its budget of tokens holds. Any content field of the
+        item will do. Raises ConfigurationError without a model, and a ModelError when a provider's embedder fails.
+        """
+        return (await retrieve(self, example, resolve(self.model).limits)).cases
+
     def budget(self) -> Budget:
         """Tokens that each part of a prompt for the judge's model may take. Raises ConfigurationError without a model."""
         return budget_of(self, resolve(self.model).limits)
@@ -287,7 +301,7 @@ class Judge:
 
     def unalign(
         self,
-        *keys: str,
+        *keys: str | FeedbackKey,
         source: str | None = None,
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,

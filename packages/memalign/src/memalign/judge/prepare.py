@@ -9,29 +9,22 @@ import msgspec
 
 from memalign.cache import kept
 from memalign.judge.parameters import SAMPLING_TEMPERATURE
+from memalign.judge.retrieve import retrieve
 from memalign.judge.samples import label_texts
 from memalign.memory.budget import Budget, fit_guidelines
-from memalign.memory.retrieval import Neighbourhood, embedding_text
 from memalign.memory.working_memory import assemble
 from memalign.models.base import ChatModel, ChatRequest, Limits
-from memalign.models.resolve import resolve_embedding
 from memalign.prompts import render_item, render_judge_system
 from memalign.prompts.tokens import estimate_tokens
-from memalign.types import Example
+from memalign.types import Example, ToolCall
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from memalign.judge.judge import Judge
 
 __all__ = ["Prepared", "budget_of", "prepare"]
 
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
-
-RETRIEVED_FROM = 8
-"""Nearest cases whose demoted guidelines are shown beside those in force."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,25 +39,20 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     example_ids: tuple[str, ...]
     notes: tuple[str, ...]
     seconds: dict[str, float]
+    trace_tool_calls: tuple[ToolCall, ...] = ()
     unread: int = 0
 
 
 async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     """Put together what `judge` asks `model` about `example`: the same bytes for the same memory and item."""
-    started = time.perf_counter()
     limits, memory, value_type = model.limits, judge.memory, judge.value_type
     budget = budget_of(judge, limits)
     stable = _stable(judge, limits, budget)
-    k = _wanted_examples(judge, limits)
-    calls = bool(memory.demoted) and budget.retrieved > 0
-    reach = max(k, RETRIEVED_FROM if calls else 0)
-    vector, notes = await _embed(judge, example, reach)
-    embedded = time.perf_counter()
-    around = Neighbourhood(memory, example, vector, value_type)
-    hits = around.hits(k)
-    retrieved = memory.retrieved_for(hit.case for hit in around.hits(reach)) if calls else ()
-    searched = time.perf_counter()
-    working = assemble(memory, hits, retrieved, content=example.content, fields=judge.fields, budget=budget)
+    found = await retrieve(judge, example, limits, guidelines=budget.retrieved > 0)
+    retrieved = time.perf_counter()
+    working = assemble(
+        memory, found.cases, found.guidelines, content=example.content, fields=judge.fields, budget=budget
+    )
     samples = judge.parameters.get("samples", 1)
     request = ChatRequest(
         system=stable.system,
@@ -81,12 +69,8 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
         request=request,
         guideline_ids=(*stable.guideline_ids, *(guideline.id for guideline in working.guidelines)),
         example_ids=working.example_ids,
-        notes=(*notes, *working.notes, *stable.notes),
-        seconds={
-            "embed": embedded - started,
-            "retrieve": searched - embedded,
-            "assemble": time.perf_counter() - searched,
-        },
+        notes=(*found.notes, *working.notes, *stable.notes),
+        seconds=found.seconds | {"assemble": time.perf_counter() - retrieved},
         unread=working.unread,
     )
 
@@ -145,29 +129,8 @@ def _weighs(judge: Judge) -> bool:
     return not _reasoned(judge) or judge.parameters.get("abstain_below", 0) > 0
 
 
-def _wanted_examples(judge: Judge, limits: Limits) -> int:
-    """How many similar cases to show: as the judge says, else as admission found good, else as suits the model."""
-    wishes = (judge.retrieval_k, judge.memory.examples, limits.examples)
-    return next(wish for wish in wishes if wish is not None)
-
-
 def _answer_tokens(judge: Judge, limits: Limits) -> int:
     return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024))
-
-
-async def _embed(judge: Judge, example: Example, k: int) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """The example's vector, of length 0 where there is nothing to compare it with, and notes."""
-    import numpy as np  # not at import: see retrieval
-
-    memory = judge.memory
-    if not memory.cases or k == 0:
-        return np.zeros(0, dtype=np.float32), ()
-    model = resolve_embedding(judge.embedding_model)
-    if memory.embedding_model not in (None, model.name):
-        # Vectors of two models compare to noise, and with equal lengths nothing else would tell.
-        note = f"no similar examples: memory has vectors of {memory.embedding_model}, not of {model.name}"
-        return np.zeros(0, dtype=np.float32), (note,)
-    return (await model.embed([embedding_text(example)]))[0], ()
 
 
 def _answer_schema(value_type: ValueType, *, reasoned: bool, brief: bool) -> dict[str, Any]:

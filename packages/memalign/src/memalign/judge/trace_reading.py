@@ -15,11 +15,11 @@ import msgspec
 
 from memalign.content import SpanTree, span_tree
 from memalign.errors import InvalidOutput, ModelError
-from memalign.judge.trace_tools import ToolCall, show, tool_call_of, tool_call_schema
+from memalign.judge.trace_tools import show, tool_call_of, tool_call_schema
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts.tokens import estimate_tokens
 from memalign.prompts.trace_tools_prompts import render_cue, render_intro, render_tool_call
-from memalign.types import Example, Usage
+from memalign.types import Example, ToolCall, Usage
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
@@ -39,8 +39,7 @@ ANSWER_TOKENS = 300
 async def read_trace(judge: Judge, example: Example, prepared: Prepared, model: ChatModel) -> tuple[Prepared, Usage]:
     """`prepared` with what the judge chose to read in the item's trace, and what the tool calls cost.
 
-    Unchanged, without any call, where the trace is shown whole or there is none. The notes name every tool
-    call. A model whose answer is no tool call ends the reading; any other failure of it raises its ModelError.
+    Unchanged, without any call, where the trace is shown whole or there is none. A model whose answer is no tool call ends the reading; any other failure of it raises its ModelError.
     """
     most = int(judge.parameters.get("trace_tool_calls", MOST_TOOL_CALLS))
     tree = span_tree(example.trace) if prepared.unread and most else None
@@ -72,23 +71,20 @@ async def read_trace(judge: Judge, example: Example, prepared: Prepared, model: 
             break
         tool_calls.append(tool_call)
         view.add(tool_call)
-    notes = [
-        *(f"tool call {number}: {tool_call}" for number, tool_call in enumerate(tool_calls, 1)),
-        f"tool calls: {ended}",
-    ]
-    changed = _final(prepared, view, notes)
+    changed = _final(prepared, view, tool_calls)
+    changed = msgspec.structs.replace(changed, notes=(*changed.notes, f"tool calls: {ended}"))
     return changed, usage + Usage(seconds={"trace_tools": time.perf_counter() - started})
 
 
 def with_tool_calls(judge: Judge, example: Example, prepared: Prepared, tool_calls: Sequence[ToolCall]) -> Prepared:
-    """`prepared` as it was asked after these tool calls (see `tool_calls_in`), put together again without any call."""
+    """`prepared` as it was asked after these tool calls, put together again without any call."""
     tree = span_tree(example.trace) if prepared.unread else None
     if tree is None:
         return prepared
     view = _View(prepared, tree, int(judge.parameters.get("trace_tool_calls", MOST_TOOL_CALLS)))
     for tool_call in tool_calls:
         view.add(tool_call)
-    return _final(prepared, view, [])
+    return _final(prepared, view, tool_calls)
 
 
 class _View:
@@ -108,7 +104,7 @@ class _View:
 
     def add(self, tool_call: ToolCall) -> None:
         """Add what the tool shows."""
-        part = render_tool_call(len(self._parts) - 1, str(tool_call), show(self._tree, tool_call, self.room))
+        part = render_tool_call(len(self._parts) - 1, tool_call, show(self._tree, tool_call, self.room))
         self._left -= estimate_tokens(part)
         self._parts.append(part)
 
@@ -131,6 +127,6 @@ def _asking(judge: Judge, prepared: Prepared, view: _View, schema: dict[str, Any
     )
 
 
-def _final(prepared: Prepared, view: _View, notes: Sequence[str]) -> Prepared:
+def _final(prepared: Prepared, view: _View, tool_calls: Sequence[ToolCall]) -> Prepared:
     request = msgspec.structs.replace(prepared.request, user=view.text(0))
-    return msgspec.structs.replace(prepared, request=request, notes=(*prepared.notes, *notes))
+    return msgspec.structs.replace(prepared, request=request, trace_tool_calls=tuple(tool_calls))

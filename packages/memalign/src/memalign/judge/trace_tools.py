@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -13,14 +13,9 @@ from memalign.content import Span, SpanTree
 from memalign.prompts import encode
 from memalign.prompts.tokens import BYTES_PER_TOKEN, estimate_tokens
 from memalign.prompts.truncate import shown_span, span_line, span_parts, span_size
+from memalign.types import Judgment, ToolCall
 
-__all__ = ["SWAPPED", "TOOL_CALL_NOTE", "ToolCall", "show", "tool_call_of", "tool_call_schema", "tool_calls_in"]
-
-SWAPPED = "swapped: "
-"""How a note begins that is of the item with its sides swapped only."""
-
-TOOL_CALL_NOTE = "tool call"
-"""How every note begins that is of tool calls."""
+__all__ = ["show", "tool_call_of", "tool_call_schema", "tool_calls_of"]
 
 MOST_SPANS = 8
 MOST_TEXT = 200
@@ -50,66 +45,45 @@ def tool_call_schema(*, brief: bool) -> dict[str, Any]:
 
 
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ss](\d{1,9})(?![A-Za-z0-9])")
-_NOTE = re.compile(
-    r"(?:tool call|look) \d+: (?:(read|children)((?: S\d+,?)*)(?: part (\d+))?|search (\".*\"))$"
-)  # "look": older files
-
-
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool call: all that some spans hold, where a text occurs, or what is below a span."""
-
-    kind: Literal["read", "search", "children"]
-    spans: tuple[str, ...] = ()
-    part: int = 1
-    text: str = ""
-
-    def __str__(self) -> str:
-        """How prompts and notes name it."""
-        if self.kind == "search":
-            return f"search {encode(self.text)}"
-        part = f" part {self.part}" if self.part > 1 else ""
-        return f"{self.kind} {', '.join(self.spans)}".rstrip() + part
+_OLD_NOTE = re.compile(r"(swapped: )?look \d+: (?:(read|children)((?: S\d+,?)*)(?: part (\d+))?|search (\".*\"))$")
 
 
 def tool_call_of(data: dict[str, Any]) -> ToolCall | None:
     """The tool call that a model asks for, whatever it wrote; None when it has seen enough."""
-    kind, part = data.get("tool"), data.get("part")
-    if kind not in ("read", "search", "children"):
+    tool, part = data.get("tool"), data.get("part")
+    if tool == "search":
+        return ToolCall(tool=tool, text=" ".join(str(data.get("text") or "").split())[:MOST_TEXT])
+    if tool not in ("read", "children"):
         return None
-    if kind == "search":
-        return ToolCall(kind="search", text=" ".join(str(data.get("text") or "").split())[:MOST_TEXT])
     named = dict.fromkeys(f"S{int(number)}" for number in _ID.findall(str(data.get("spans") or "")))
     number = part if isinstance(part, int) and not isinstance(part, bool) else 1
-    most = MOST_SPANS if kind == "read" else 1
-    return ToolCall(kind=kind, spans=tuple(named)[:most], part=min(max(number, 1), 10**6))
+    most = MOST_SPANS if tool == "read" else 1
+    return ToolCall(tool=tool, spans=tuple(named)[:most], part=min(max(number, 1), 10**6))
 
 
-def tool_calls_in(notes: Sequence[str], *, swapped: bool = False) -> tuple[ToolCall, ...]:
-    """The tool calls that a judgment's notes name, so that its last prompt can be put together again.
-
-    With `swapped` those on the item with its sides swapped.
-    """
-    found = []
-    for note in notes:
-        match = _NOTE.match(note.removeprefix(SWAPPED)) if note.startswith(SWAPPED) == swapped else None
-        if match and match[4]:
-            found.append(ToolCall(kind="search", text=str(json.loads(match[4]))))
-        elif match:
-            spans = tuple(part.strip() for part in match[2].split(",") if part.strip())
-            found.append(
-                ToolCall(kind="read" if match[1] == "read" else "children", spans=spans, part=int(match[3] or 1))
-            )
-    return tuple(found)
+def tool_calls_of(judgment: Judgment) -> tuple[ToolCall, ...]:
+    """The judgment's tool calls; those of a judgment of memalign 0.1 stand in its notes."""
+    if judgment.trace_tool_calls:
+        return judgment.trace_tool_calls
+    calls = []
+    for found in filter(None, map(_OLD_NOTE.match, judgment.notes)):
+        swapped, tool, spans, part, text = found.groups()
+        if tool is None:
+            calls.append(ToolCall(tool="search", text=str(json.loads(text)), swapped=bool(swapped)))
+        else:
+            call = tool_call_of({"tool": tool, "spans": spans, "part": int(part or 1)})
+            calls += [msgspec.structs.replace(call, swapped=bool(swapped))] if call else []
+    return tuple(calls)
 
 
 def show(tree: SpanTree, tool_call: ToolCall, tokens: int) -> str:
     """What the tool shows in about `tokens`; a call for what is not there shows what is wrong with it."""
-    if tool_call.kind == "search":
+    if tool_call.tool == "search":
         return _search(tree, tool_call.text, tokens)
     unknown = [name for name in tool_call.spans if tree.span(name) is None]
     if unknown:
         return f"there is no span {', '.join(unknown)}; spans are S1 to S{len(tree.spans)}"
-    if tool_call.kind == "children":
+    if tool_call.tool == "children":
         return _children(tree, tool_call, tokens)
     spans = [span for name in tool_call.spans if (span := tree.span(name)) is not None]
     if not spans:

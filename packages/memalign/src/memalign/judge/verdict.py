@@ -15,7 +15,6 @@ from memalign.judge.calibrator import calibrate, calibrates
 from memalign.judge.prepare import Prepared, prepare
 from memalign.judge.samples import Sample, count, label_texts
 from memalign.judge.trace_reading import read_trace
-from memalign.judge.trace_tools import SWAPPED, TOOL_CALL_NOTE
 from memalign.models.base import ChatModel, ChatReply
 from memalign.models.resolve import resolve
 from memalign.types import Example, Judgment, Usage
@@ -69,18 +68,21 @@ async def decide(judge: Judge, example: Example) -> Judgment:
         memory_hash=judge.memory.hash,
         model=model.name,
         usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + reading),
+        trace_tool_calls=prepared.trace_tool_calls,
         notes=(*prepared.notes, *(unsure if least and confidence is None else ())),
     )
 
 
 def _both(one: Prepared, other: Prepared) -> Prepared:
     """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
-    own = (note for note in other.notes if note not in one.notes or note.startswith(TOOL_CALL_NOTE))
+    own = (note for note in other.notes if note not in one.notes)
+    swapped = (msgspec.structs.replace(call, swapped=True) for call in other.trace_tool_calls)
     return msgspec.structs.replace(
         one,
         guideline_ids=tuple(dict.fromkeys((*one.guideline_ids, *other.guideline_ids))),
         example_ids=tuple(dict.fromkeys((*one.example_ids, *other.example_ids))),
-        notes=(*one.notes, *(f"{SWAPPED}{note}" for note in own)),
+        trace_tool_calls=(*one.trace_tool_calls, *swapped),
+        notes=(*one.notes, *(f"swapped: {note}" for note in own)),
         seconds={phase: seconds + other.seconds.get(phase, 0.0) for phase, seconds in one.seconds.items()},
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memalign.prompts.tokens import estimate_tokens
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,7 @@ def fit_guidelines(
     guidelines: Sequence[Guideline],
     tokens: int,
     *,
-    corrective: Callable[[], Collection[str]] = frozenset,
+    corrective: Callable[[], Collection[FeedbackKey]] = frozenset,
     topics: Topics | None = None,
 ) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """The guidelines that fit into `tokens`, in their order, and the ids of those left out.

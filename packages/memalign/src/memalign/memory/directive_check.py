@@ -25,19 +25,19 @@ _ASIDE = re.compile(
     r"|instru\w+|regras?|reglas?|diretriz\w*|directri\w*|anterior\w*)\b"
 )
 _FORM = re.compile(r"[\"'](?:value|rationale)[\"']\s*:|(?:^|[.;!?]\s*)Expert\s*:", re.IGNORECASE)
-_ALWAYS = re.compile(
-    r"\b(?:always|every|everything|all|any|anything|never|none|sempre|tod[oa]s?|tudo|nunca|siempre|cualquier\w*)\b"
-)
-_CONDITION = re.compile(
-    r"\b(?:when|where|if|unless|while|until|except|only|that|which|who|whose|with|without|because|for"
-    r"|quando|cuando|onde|donde|se|si|sin|sem|com|con|salvo|exceto|excepto|menos|que|para|porque)\b|[;:,]"
-)
-_ANSWER = re.compile(
-    r"\b(?:answer|say|give|return|output|score|rate|choose|pick|judge|mark|label|is|are|be|must be"
-    r"|responda|responde|diga|d[eê]|[eé]|s[aã]o|son|es)\b"
+# A sentence that is an order as a whole, with a label in the place of {label}.
+_ORDER = (
+    (
+        r"(?:please )?(?:(?:always|only|sempre|siempre) )?"
+        r"(?:answer|say|give|return|output|score|rate|choose|pick|mark|label|responda|responde|diga)"
+        r"(?: (?:always|sempre|siempre|it|this|them|everything|(?:all|any|every) \w+))?(?: (?:as|with|an?))* {label}"
+    ),
+    (
+        r"(?:everything|anything|(?:all|any|every) \w+|tudo|todo)"
+        r" (?:is|are|gets?|must be|should be|deserves?|[eé]|es)(?: (?:always|an?))* {label}"
+    ),
 )
 _YES_NO = ("true", "false", "yes", "no", "pass", "fail")
-_FEW = 5
 
 
 def directive_in(text: str, value_type: ValueType | None = None) -> str | None:
@@ -52,20 +52,19 @@ def directive_in(text: str, value_type: ValueType | None = None) -> str | None:
         return "it has a verdict in the form of an answer"
     if _ASIDE.search(plain.casefold()):
         return "it speaks of the judge's other instructions"
-    for sentence in re.split(r"[.!?\n]+", plain):
-        if _verdict(sentence, value_type) and not _CONDITION.search(sentence.casefold()):
-            lowered = sentence.casefold()
-            if _ALWAYS.search(lowered) or (_ANSWER.search(lowered) and len(sentence.split()) <= _FEW):
-                return "it states a verdict without a condition"
+    label = _label_pattern(value_type)
+    for sentence in re.split(r"[.!?\n;:,]+", plain):
+        words = " ".join(sentence.split())
+        if any(re.fullmatch(order.format(label=label), words, re.IGNORECASE) for order in _ORDER):
+            return "it states a verdict without a condition"
     return None
 
 
-def _verdict(sentence: str, value_type: ValueType | None) -> bool:
-    labels = _YES_NO if value_type is None or value_type.kind == "bool" else tuple(map(str, value_type.labels))
+def _label_pattern(value_type: ValueType | None) -> str:
     if value_type is not None and value_type.kind in ("int", "float"):
-        return bool(re.search(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]|\s*%)", sentence))
+        return r"\d+(?:\.\d+)?"
+    labels = _YES_NO if value_type is None or value_type.kind == "bool" else tuple(map(str, value_type.labels))
     # A short label such as A is a word of its own in small letters.
-    return any(
-        re.search(rf"(?<!\w){re.escape(label)}(?!\w)", sentence, 0 if len(label) < 3 else re.IGNORECASE)
-        for label in labels
+    return (
+        "(?:" + "|".join(re.escape(label) if len(label) > 2 else f"(?-i:{re.escape(label)})" for label in labels) + ")"
     )

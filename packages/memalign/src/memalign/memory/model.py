@@ -18,7 +18,7 @@ from memalign.errors import UnknownKey
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_strength
 from memalign.memory.precedence import Relation, precedence
 from memalign.memory.text_search import Finder
-from memalign.types import Example, Feedback, Guideline, LedgerState, canonical_json, feedback_key
+from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json, select_keys
 from memalign.values import Value
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def key(self) -> str:
-        """`id@source`."""
-        return feedback_key(self.id, self.source)
+    def key(self) -> FeedbackKey:
+        """The identity of this piece of feedback."""
+        return FeedbackKey(self.id, self.source)
 
     def says(self, feedback: Feedback) -> bool:
         """Whether `feedback` says just what this annotation says already; a new time alone is nothing new."""
@@ -93,13 +93,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 class Shard(msgspec.Struct, frozen=True, kw_only=True):
     """Feedback keys that are distilled together, in one call, in canonical order."""
 
-    keys: tuple[str, ...]
+    keys: tuple[FeedbackKey, ...]
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     """What remains of feedback that was taken back: its key, no word of it."""
 
-    key: str
+    key: FeedbackKey
     state: Literal["withdrawn", "erased"] = "withdrawn"
     reason: str = ""
 
@@ -107,7 +107,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Where one piece of feedback ended: exactly one state, the reason, and the guidelines that carry it."""
 
-    key: str
+    key: FeedbackKey
     state: LedgerState
     reason: str = ""
     guideline_ids: tuple[str, ...] = ()
@@ -193,17 +193,18 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
             yield from case.annotations
 
     @cached_property
-    def _annotations_by_key(self) -> Mapping[str, Annotation]:
+    def _annotations_by_key(self) -> Mapping[FeedbackKey, Annotation]:
         return {annotation.key: annotation for annotation in self.annotations()}
 
-    def annotation(self, key: str) -> Annotation | None:
+    def annotation(self, key: FeedbackKey) -> Annotation | None:
         """The annotation of that key, or None."""
         return self._annotations_by_key.get(key)
 
-    def keys(self, *selectors: str, source: str | None = None) -> tuple[str, ...]:
+    def keys(self, *selectors: str | FeedbackKey, source: str | None = None) -> tuple[FeedbackKey, ...]:
         """The keys that `selectors` name: `t-17` all annotations on t-17, `t-17@ana` one; all of `source` when given.
 
-        With selectors and a source, both must match. Raises UnknownKey for a selector that names nothing here.
+        With selectors and a source, both must match. Raises UnknownKey for a selector that names nothing here, or
+        several things; see `select_keys`.
         """
         known = [annotation for annotation in self.annotations() if source is None or annotation.source == source]
         if not selectors:
@@ -212,16 +213,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
             if not known:
                 raise UnknownKey(f"no feedback of source {source!r}; sources: {self._named_sources()}")
             return tuple(annotation.key for annotation in known)
-        chosen: dict[str, None] = {}
-        for selector in selectors:
-            found = [annotation.key for annotation in known if selector in (annotation.id, annotation.key)]
+        chosen = select_keys([annotation.key for annotation in known], selectors)
+        for selector, found in chosen.items():
             if not found:
                 where = f" of source {source!r}" if source is not None else ""
-                raise UnknownKey(f"no feedback {selector!r}{where}; `memalign ledger` lists every key")
-            chosen.update(dict.fromkeys(found))
-        return tuple(chosen)
+                raise UnknownKey(f"no feedback {str(selector)!r}{where}; `memalign ledger` lists every key")
+        return tuple(dict.fromkeys(key for found in chosen.values() for key in found))
 
-    def matching(self, text: str, *, source: str | None = None) -> dict[str, tuple[str, ...]]:
+    def matching(self, text: str, *, source: str | None = None) -> dict[FeedbackKey, tuple[str, ...]]:
         """Key → the fields that hold `text`, for all feedback (of `source`) whose case or words do; see `Finder`."""
         finder = Finder(text)
         found = (
@@ -229,7 +228,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
             for case in self.cases
             for annotation in case.annotations
         )
-        return {key: places for key, places in found if places and source in (None, key.rpartition("@")[2])}
+        return {key: places for key, places in found if places and source in (None, key.source)}
 
     def _named_sources(self) -> str:
         return ", ".join(sorted({annotation.source for annotation in self.annotations()})) or "none"
@@ -242,14 +241,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
         known = ", ".join(guideline.id for guideline in self.guidelines) or "none"
         raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {known}")
 
-    def sources_of(self, guideline: Guideline) -> tuple[str, ...]:
+    def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
         behind = [other for other in self.guidelines if other.superseded_by == guideline.id]
         return tuple(dict.fromkeys(key for member in (guideline, *behind) for key in member.supported_by))
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
         """Every piece of feedback that this memory ever held, and where it ended."""
-        carried: dict[str, list[str]] = {}
+        carried: dict[FeedbackKey, list[str]] = {}
         for guideline in self.guidelines:
             for key in guideline.supported_by:
                 carried.setdefault(key, []).append(guideline.superseded_by or guideline.id)
@@ -309,12 +308,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
         )
         return self if guidelines == self.guidelines else msgspec.structs.replace(self, guidelines=guidelines)
 
-    def _strength(self, keys: Collection[str]) -> tuple[Any, ...]:
+    def _strength(self, keys: Collection[FeedbackKey]) -> tuple[Any, ...]:
         annotations = [annotation for key in sorted(keys) if (annotation := self.annotation(key))]
         return policy_strength(annotations, self.authority, self.policy)
 
     @cached_property
-    def corrective(self) -> frozenset[str]:
+    def corrective(self) -> frozenset[FeedbackKey]:
         """The keys of all feedback on cases of which the judge, before it learned, had said something else."""
         return frozenset(
             annotation.key
@@ -359,9 +358,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
         return tuple(found.values())
 
     @cached_property
-    def _demoted_by_key(self) -> Mapping[str, tuple[Guideline, ...]]:
+    def _demoted_by_key(self) -> Mapping[FeedbackKey, tuple[Guideline, ...]]:
         faces = {guideline.id: guideline for guideline in self.demoted}
-        found: dict[str, list[Guideline]] = {}
+        found: dict[FeedbackKey, list[Guideline]] = {}
         for guideline in self.guidelines:
             face = faces.get(guideline.superseded_by or guideline.id)
             if face is not None:
@@ -394,7 +393,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
                 for case in self.cases
             ],
             "guidelines": [_hashed(guideline) for guideline in self.guidelines],
-            "shards": [shard.keys for shard in self.shards],
+            "shards": [_hashed_keys(shard.keys) for shard in self.shards],
         }
         return hashlib.sha256(canonical_json(state).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -411,4 +410,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
 
 def _hashed(guideline: Guideline) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(guideline)
+    fields |= {name: _hashed_keys(fields[name]) for name in ("supported_by", "exposed_to")}
     return fields | {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}
+
+
+def _hashed_keys(keys: Iterable[FeedbackKey]) -> list[str | FeedbackKey]:
+    """Texts in order where the first format could name them, with sources without an `@`; then the others."""
+    old = sorted(f"{key.id}@{key.source}" for key in keys if "@" not in key.source)
+    return [*old, *sorted(key for key in keys if "@" in key.source)]

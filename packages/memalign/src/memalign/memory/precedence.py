@@ -13,7 +13,7 @@ import msgspec
 
 from memalign.memory.budget import fit_guidelines
 from memalign.memory.guard import normalised
-from memalign.types import Guideline, guideline_number
+from memalign.types import FeedbackKey, Guideline, guideline_number
 
 if TYPE_CHECKING:
     from memalign.memory.budget import Topics
@@ -73,9 +73,9 @@ def precedence(
     guidelines: Iterable[Guideline],
     *,
     relations: Sequence[Relation] = (),
-    strength: Callable[[Collection[str]], tuple[Any, ...]] = lambda keys: (len(keys),),
+    strength: Callable[[Collection[FeedbackKey]], tuple[Any, ...]] = lambda keys: (len(keys),),
     tokens: int | None = None,
-    corrective: Callable[[], Collection[str]] = frozenset,
+    corrective: Callable[[], Collection[FeedbackKey]] = frozenset,
     topics: Topics | None = None,
 ) -> tuple[Guideline, ...]:
     """`guidelines`, each with the status that it has beside the others; deciding again changes nothing.
@@ -181,7 +181,7 @@ def _overridden(
     members: Mapping[str, Sequence[Guideline]],
     group: Mapping[str, str],
     relations: Sequence[Relation],
-    strength: Callable[[Collection[str]], tuple[Any, ...]],
+    strength: Callable[[Collection[FeedbackKey]], tuple[Any, ...]],
 ) -> list[tuple[str, str]]:
     """Loser and winner, by id, of every contradiction between guidelines that are shown."""
     rivals: dict[str, set[str]] = {}

@@ -18,14 +18,14 @@ from memalign.content import words_of
 from memalign.memory.lexical import overlap, signatures
 from memalign.memory.model import Case, Memory
 from memalign.prompts.language import language_of
-from memalign.types import Example
+from memalign.types import Example, FeedbackKey
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Hit", "Neighbourhood", "embedding_text", "misjudged_keys", "stumbled"]
+__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "misjudged_keys", "stumbled"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -38,7 +38,7 @@ CHOICE = 30
 for they teach a house's ways."""
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
+class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     """A retrieved case: its cosine similarity to the item in [-1, 1], why it ranks where it does, and its effective label.
 
     Similarities of two items do not compare: one may be of embeddings, the other of words.
@@ -74,10 +74,10 @@ def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
     return not value_type.agree(label, pre_alignment.value)
 
 
-def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[str]:
+def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[FeedbackKey]:
     """The keys of all feedback on cases that the judge got wrong before it learned."""
     # Asked for every judgment; a memory never changes, so the answer is kept with it.
-    kept: dict[str, frozenset[str]] = memory.__dict__.setdefault("_misjudged_keys", {})
+    kept: dict[str, frozenset[FeedbackKey]] = memory.__dict__.setdefault("_misjudged_keys", {})
     if value_type.spec not in kept:
         stumbles = (case for case in memory.cases if stumbled(memory, case, value_type))
         kept[value_type.spec] = frozenset(annotation.key for case in stumbles for annotation in case.annotations)
@@ -97,10 +97,12 @@ class Neighbourhood:
         self._vector = vector
         self._value_type = value_type
         self._seen: list[int] = []  # places of cases, the nearest first
-        self._hits: list[Hit] = []  # those that were asked for so far, one of each content, and where more come from
+        self._hits: list[
+            Retrieved
+        ] = []  # those that were asked for so far, one of each content, and where more come from
         self._more = self._distinct()
 
-    def hits(self, k: int) -> tuple[Hit, ...]:
+    def hits(self, k: int) -> tuple[Retrieved, ...]:
         """Up to `k` cases, the most useful first.
 
         An identical case comes first and always, also with k = 0; then, among the nearest 2k, the ones that the judge
@@ -121,7 +123,7 @@ class Neighbourhood:
             return tuple(hits[:k])
         return self._with_each_label(hits[:k], hits[k:])
 
-    def _distinct(self) -> Iterator[Hit]:
+    def _distinct(self) -> Iterator[Retrieved]:
         """An identical case, then the nearest; of cases of identical content the first."""
         seen: set[str] = set()
         for duplicate in self._memory.duplicates(self._example)[:1]:
@@ -132,7 +134,7 @@ class Neighbourhood:
                 seen.add(case.example.content_hash)
                 yield self._hit(case, similarity)
 
-    def _with_each_label(self, chosen: list[Hit], others: list[Hit]) -> tuple[Hit, ...]:
+    def _with_each_label(self, chosen: list[Retrieved], others: list[Retrieved]) -> tuple[Retrieved, ...]:
         labels = [hit.label for hit in chosen]
         for other in others:
             label = other.label
@@ -144,14 +146,14 @@ class Neighbourhood:
             chosen[spare[-1]], labels[spare[-1]] = other, label
         return tuple(sorted(chosen, key=_rank))
 
-    def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Hit:
+    def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
         # The same cases are near to item after item, and a memory never changes.
         known: dict[Any, tuple[bool, Value | None]] = self._memory.__dict__.setdefault("_stumbled", {})
         key = (case.id, self._value_type.spec)
         if key not in known:
             known[key] = stumbled(self._memory, case, self._value_type), self._memory.label(case)
         misjudged, label = known[key]
-        return Hit(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
+        return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
 
     def _nearest(self) -> Iterator[tuple[Case, float]]:
         """Cases from the nearest on, of equal similarity the lower id first."""
@@ -199,7 +201,7 @@ class Neighbourhood:
         return products
 
 
-def _rank(hit: Hit) -> tuple[bool, bool, float, str]:
+def _rank(hit: Retrieved) -> tuple[bool, bool, float, str]:
     return (not hit.identical, not hit.misjudged, -hit.similarity, hit.case.id)
 
 

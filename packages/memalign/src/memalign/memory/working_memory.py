@@ -9,7 +9,7 @@ import msgspec
 
 from memalign.memory.budget import Budget
 from memalign.memory.model import Case, Memory
-from memalign.memory.retrieval import Hit
+from memalign.memory.retrieval import Retrieved
 from memalign.prompts import ShownExample, render_answer
 from memalign.prompts.tokens import estimate_tokens
 from memalign.prompts.truncate import OUTLINED, cut, left_out, whole
@@ -38,7 +38,7 @@ class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 def assemble(
     memory: Memory,
-    hits: Sequence[Hit],
+    hits: Sequence[Retrieved],
     retrieved: Sequence[Guideline] = (),
     *,
     content: Mapping[str, object],

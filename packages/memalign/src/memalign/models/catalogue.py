@@ -15,7 +15,7 @@ import msgspec
 
 from memalign.errors import ConfigurationError
 
-__all__ = ["CATALOGUE", "DEFAULT", "EmbeddedModel", "find", "models_dir"]
+__all__ = ["CATALOGUE", "DEFAULT", "EmbeddedModel", "find", "locate", "models_dir"]
 
 DEFAULT = "qwen2.5-coder-1.5b"
 """The embedded model that is used and suggested when none is named."""
@@ -105,11 +105,36 @@ def find(name: str) -> EmbeddedModel:
 
     Raises ConfigurationError, which lists the names, for any other.
     """
-    bare = name.removeprefix("local:").lstrip("/").strip()
+    plain = name.removeprefix("local:").lstrip("/").strip()
     try:
-        return CATALOGUE[bare]
+        return CATALOGUE[plain]
     except KeyError:
         raise ConfigurationError(
             f"unknown embedded model {name!r}; there are: {', '.join(CATALOGUE)}; "
             "or give local:PATH with the path of a .gguf file"
         ) from None
+
+
+def locate(name: str) -> tuple[str, Path]:
+    """The full name and the file of `name`: one of the catalogue's, or the path of a .gguf file.
+
+    `local:` may stand before it and stands before the full name. Raises ConfigurationError for an unknown name, and
+    for a file that is not there or not whole, with the command that pulls it.
+    """
+    plain = name.removeprefix("local:").strip()
+    if plain.endswith(".gguf"):
+        path = Path(plain).expanduser().absolute()
+        # `local:/home/a/m.gguf` may arrive without its slash: in `openai:/m` the slash means nothing.
+        path = path if path.is_file() or not (rooted := Path(f"/{plain}")).is_file() else rooted
+        if not path.is_file():
+            raise ConfigurationError(f"no model file {path}; give local:PATH, or one of: {', '.join(CATALOGUE)}")
+        known = next((entry.name for entry in CATALOGUE.values() if entry.path == path), None)
+        return f"local:{known or path}", path
+    entry = find(plain)
+    if not entry.present:
+        there = "is not whole" if entry.path.exists() else "is not here yet"
+        raise ConfigurationError(
+            f"the embedded model {entry.name} {there} ({entry.path}); "
+            f"run 'memalign models pull {entry.name}' ({entry.megabytes})"
+        )
+    return f"local:{entry.name}", entry.path

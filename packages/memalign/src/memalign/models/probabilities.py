@@ -73,11 +73,11 @@ def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[
         before, place = max(start - place, 0), place + len(token.text)
         if place <= start or len(live) < 2:
             continue
-        head = token.text[:before]
+        lead = token.text[:before]  # what the token has before the value
         chosen = _fitting(live, token.text[before:])
         if not chosen:
             return None  # the answer is none of the labels
-        others = [(text, rest, p) for text, p in token.alternatives if (rest := _after(text, head)) is not None]
+        others = [(text, rest, p) for text, p in token.alternatives if (rest := _after(text, lead)) is not None]
         longer = _goes_on(live, [rest for _, rest, _ in others])
         groups: dict[frozenset[str], float] = {}
         apart: dict[str, float] = {}
@@ -103,18 +103,17 @@ def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[
                 for label in group:
                     shares[label] += mass * probability / total / len(group)
         mass *= stays / total
-        written = token.text[before:]
-        live = {label: rest[len(written) :] for label, rest in live.items() if label in chosen}
+        live = {label: rest[len(token.text) - before :] for label, rest in live.items() if label in chosen}
     for label in live:
         shares[label] += mass / len(live)
     return shares
 
 
-def _after(text: bytes, head: bytes) -> bytes | None:
-    """What `text` has of the value, where its place begins with `head` before the value; None where it differs there."""
-    if text.startswith(head):
-        return text[len(head) :]
-    return text.lstrip() if not head.strip() else None  # white space before the value is of no account
+def _after(text: bytes, lead: bytes) -> bytes | None:
+    """What `text` has of the value, which follows `lead`; None where it differs there."""
+    if text.startswith(lead):
+        return text[len(lead) :]
+    return text.lstrip() if not lead.strip() else None  # white space before the value is of no account
 
 
 def _fitting(live: Mapping[str, bytes], text: bytes) -> frozenset[str]:

@@ -187,7 +187,7 @@ class ProviderChatModel:
         if correction:
             user = f"{user}\n\nYour last answer could not be used: {correction}. Answer again, briefly, to the schema."
         parameters = _parameters(request, mode)
-        refused_at: float | None = None  # how many slots there were when an attempt before was refused as one too many
+        refused_at: float | None = None  # the limit when an attempt before was refused as one too many
 
         async def attempt() -> ModelResponse:
             nonlocal refused_at

@@ -7,8 +7,6 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import msgspec
-
 from memalign.errors import ConfigurationError
 from memalign.models.providers import Target
 
@@ -53,13 +51,13 @@ class LoopClients(Generic[T]):
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> T:
         client, provider = await asyncio.to_thread(self._open)
-        keeper = self._keep(loop, provider)
-        await anext(keeper)
+        closing = self._close_with_loop(loop, provider)
+        await anext(closing)
         with self._lock:
-            _keepers[loop, self] = keeper
+            _closings[loop, self] = closing
         return client
 
-    async def _keep(self, loop: asyncio.AbstractEventLoop, provider: Provider[Any]) -> AsyncGenerator[None]:
+    async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, provider: Provider[Any]) -> AsyncGenerator[None]:
         # An event loop has no "on close" hook, but it ends its async generators before it closes (asyncio.run and
         # every runner call `shutdown_asyncgens`): the one place where connections can still be closed in order.
         async with provider:
@@ -71,16 +69,12 @@ class LoopClients(Generic[T]):
 
     def _forget(self, loop: asyncio.AbstractEventLoop) -> None:
         self._clients.pop(loop, None)
-        _keepers.pop((loop, self), None)
+        _closings.pop((loop, self), None)
 
 
 # Held here rather than by the model: when a model that was dropped takes its open connections along while their loop
 # still runs, asyncio warns of each. So they stay open until the loop ends, one set a model.
-_keepers: dict[tuple[asyncio.AbstractEventLoop, LoopClients[Any]], AsyncGenerator[None]] = {}
-
-
-class _Opened(msgspec.Struct):
-    provider: Any = None
+_closings: dict[tuple[asyncio.AbstractEventLoop, LoopClients[Any]], AsyncGenerator[None]] = {}
 
 
 def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
@@ -108,11 +102,11 @@ def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
 
 
 def _open(target: Target, build: Callable[[Callable[[str], Provider[Any]]], T]) -> tuple[T, Provider[Any]]:
-    opened = _Opened()
+    opened: list[Provider[Any]] = []
 
     def provider_of(name: str) -> Provider[Any]:
-        opened.provider = _provider(target, name)
-        return opened.provider  # type: ignore[no-any-return]  # msgspec reads annotations, and would import the class
+        opened.append(_provider(target, name))
+        return opened[-1]
 
     try:
         model = build(provider_of)
@@ -125,9 +119,10 @@ def _open(target: Target, build: Callable[[Callable[[str], Provider[Any]]], T]) 
 
         # Providers' own clients complain about missing keys and regions with errors of their own, all at this point.
         if isinstance(error, UserError | ValueError | OSError) or not type(error).__module__.startswith("builtins"):
-            raise ConfigurationError(f"{target.name} cannot be used: {_first_sentence(error)}") from error
+            said = str(error).strip().split("\n")[0] or type(error).__name__
+            raise ConfigurationError(f"{target.name} cannot be used: {said}") from error
         raise
-    return model, opened.provider
+    return model, opened[-1]
 
 
 def _provider(target: Target, name: str) -> Provider[Any]:
@@ -144,7 +139,3 @@ def _provider(target: Target, name: str) -> Provider[Any]:
     if hasattr(provider.client, "max_retries"):
         provider.client.max_retries = 0
     return provider
-
-
-def _first_sentence(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

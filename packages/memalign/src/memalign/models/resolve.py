@@ -43,25 +43,8 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
         )
     provider, model = parse_name(name)
     if provider == "local":
-
-        def open_local() -> ChatModel:
-            from memalign.models.local import LocalChatModel
-
-            return LocalChatModel.open(model)
-
-        return _once(("chat", provider, model), open_local)
-    target = target_of(name)
-    limits, look_up = _limits()
-
-    def open_provider() -> ChatModel:
-        from memalign.models.provider_chat import ProviderChatModel
-
-        # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
-        most = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
-        return ProviderChatModel(target, limits=limits, look_up_context=look_up, max_concurrency=most)
-
-    # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
-    return _once(("chat", target, limits, os.environ.get("MEMALIGN_CONCURRENCY")), open_provider)
+        return _once(("chat", provider, model), lambda: _open_local(model))
+    return _provider_model(target_of(name))
 
 
 def configured(
@@ -93,16 +76,31 @@ def configured(
         raise ConfigurationError(
             f"{provider}:{model}: a base_url needs an OpenAI-compatible server, and a model named openai:{model}"
         )
-    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
-    limits, look_up = _limits()
+    return _provider_model(target, {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})})
+
+
+def _open_local(model: str) -> ChatModel:
+    from memalign.models.local import LocalChatModel
+
+    return LocalChatModel.open(model)
+
+
+def _provider_model(target: Target, extra: Mapping[str, Any] | None = None) -> ChatModel:
+    limits = _limits()
+    look_up_context = _positive("MEMALIGN_CONTEXT_TOKENS") is None
+    # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
+    most = _positive("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
 
     def open_provider() -> ChatModel:
         from memalign.models.provider_chat import ProviderChatModel
 
-        most = limits.concurrency if _positive("MEMALIGN_CONCURRENCY") else MOST_IN_FLIGHT
-        return ProviderChatModel(target, limits=limits, look_up_context=look_up, max_concurrency=most, extra=extra)
+        return ProviderChatModel(
+            target, limits=limits, look_up_context=look_up_context, max_concurrency=most, extra=extra
+        )
 
-    return _once(("chat", target, limits, json.dumps(extra, sort_keys=True, default=str)), open_provider)
+    # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
+    settings = json.dumps(extra, sort_keys=True, default=str)
+    return _once(("chat", target, limits, look_up_context, most, settings), open_provider)
 
 
 def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingModel:
@@ -124,7 +122,7 @@ def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingMode
     plain, _, length = name.rpartition("@")
     dimensions = int(length) if plain and length.isascii() and length.isdigit() else None
     target = target_of(name if dimensions is None else plain)
-    concurrency = _limits()[0].concurrency
+    concurrency = _limits().concurrency
 
     def open_provider() -> EmbeddingModel:
         from memalign.models.provider_embedding import ProviderEmbedding
@@ -156,16 +154,13 @@ def _once(key: tuple[object, ...], make: Callable[[], T]) -> T:
         return _models[key]  # type: ignore[return-value]  # a key belongs to one kind
 
 
-def _limits() -> tuple[Limits, bool]:
-    """Limits by the environment, and whether the context window is still to be looked up."""
+def _limits() -> Limits:
     usual = Limits()
-    window = _positive("MEMALIGN_CONTEXT_TOKENS")
-    limits = Limits(
-        context_tokens=window or usual.context_tokens,
+    return Limits(
+        context_tokens=_positive("MEMALIGN_CONTEXT_TOKENS") or usual.context_tokens,
         shard_size=_positive("MEMALIGN_SHARD_SIZE") or usual.shard_size,
         concurrency=_positive("MEMALIGN_CONCURRENCY") or USUAL_IN_FLIGHT,
     )
-    return limits, window is None
 
 
 def _positive(variable: str) -> int | None:

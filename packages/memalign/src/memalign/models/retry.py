@@ -1,7 +1,4 @@
-"""One layer of retries: exponential back-off with jitter that honours Retry-After.
-
-The providers' own retries are switched off, so that what a person configures here is what happens.
-"""
+"""One layer of retries: exponential back-off with jitter that honours Retry-After. The providers' own are off."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def commit(
         if allow_erased:
             erasures_of(database, connection, number).readmit(connection, judge.memory)
         elif erased and (refused := erased.refusals(judge.memory, memory_of(before) if before else None)):
-            faults = [RowError(line=n, id=r.key, reason=r.reason) for n, r in enumerate(refused, 1)]
+            faults = [RowError(line=n, id=str(r.key), reason=r.reason) for n, r in enumerate(refused, 1)]
             raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults, hint=ALLOW)
         return versions.add_version(
             connection,

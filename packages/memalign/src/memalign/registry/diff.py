@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
-import msgspec
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from memalign.judge import Judge
 from memalign.memory import Annotation
 from memalign.registry.store import Contents, settings_of
-from memalign.types import Guideline, guideline_number
+from memalign.types import FeedbackKey, Guideline, as_json, guideline_number
 from memalign.values import Value
+
+if TYPE_CHECKING:
+    import msgspec
 
 __all__ = ["FeedbackChange", "GuidelineChange", "MemoryDiff", "SettingChange", "compare", "summary"]
 
@@ -34,7 +35,7 @@ class GuidelineChange:
 class FeedbackChange:
     """One piece of feedback before and after; None where it was not there."""
 
-    key: str
+    key: FeedbackKey
     before: Annotation | None
     after: Annotation | None
 
@@ -104,16 +105,10 @@ class MemoryDiff:
             "judge": self.judge,
             "before": self.before,
             "after": self.after,
-            "settings": [asdict(setting) for setting in self.settings],
-            "guidelines": [
-                {"id": g.id, "before": _plain(g.before), "after": _plain(g.after), "fields": list(g.fields)}
-                for g in self.guidelines
-            ],
+            "settings": as_json(self.settings),
+            "guidelines": [as_json(g) | {"fields": list(g.fields)} for g in self.guidelines],
             **{
-                name: [
-                    {"key": c.key, "before": _plain(c.before), "after": _plain(c.after), "fields": list(c.fields)}
-                    for c in changes
-                ]
+                name: [as_json(c) | {"fields": list(c.fields)} for c in changes]
                 for name, changes in (
                     ("added", self.added),
                     ("removed", self.removed),
@@ -194,7 +189,9 @@ def summary(before: Contents, after: Contents) -> str:
 def _guideline_lines(change: GuidelineChange) -> list[str]:
     before, after = change.before, change.after
     if before is None and after is not None:
-        return [f"  + {change.id} {after.text}  [{after.status}, from {', '.join(after.supported_by) or after.origin}]"]
+        return [
+            f"  + {change.id} {after.text}  [{after.status}, from {', '.join(map(str, after.supported_by)) or after.origin}]"
+        ]
     if after is None and before is not None:
         return [f"  - {change.id} {before.text}"]
     if before is None or after is None:
@@ -217,7 +214,3 @@ def _differing(before: msgspec.Struct | None, after: msgspec.Struct | None) -> t
     if before is None or after is None:
         return ()
     return tuple(name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name))
-
-
-def _plain(value: msgspec.Struct | None) -> Any:
-    return None if value is None else msgspec.to_builtins(value)

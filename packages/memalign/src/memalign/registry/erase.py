@@ -28,7 +28,7 @@ from memalign.registry.schema import judges, rows
 from memalign.registry.schema import versions as versions_table
 from memalign.registry.search import found_in, selected
 from memalign.registry.store import Codec, Contents, RowKey
-from memalign.types import guideline_number
+from memalign.types import FeedbackKey, guideline_number
 
 __all__ = ["Erasure", "erase_feedback"]
 
@@ -56,7 +56,7 @@ class _DryRun(Exception):  # a way out of the transaction, no error
 def erase_feedback(
     database: Database,
     name: str,
-    selectors: tuple[str, ...],
+    selectors: tuple[str | FeedbackKey, ...],
     *,
     source: str | None,
     matching: str | None = None,
@@ -95,8 +95,8 @@ class _Eraser:
         for kind, key, since, until, body in connection.execute(query):
             self.timeline.setdefault((kind, key), []).append((since, until or latest + 1, body))
 
-    def erase(self, selectors: tuple[str, ...], source: str | None, matching: str | None) -> Erasure:
-        there = [key for kind, key in self.timeline if kind in ("annotation", "tombstone")]
+    def erase(self, selectors: tuple[str | FeedbackKey, ...], source: str | None, matching: str | None) -> Erasure:
+        there = [FeedbackKey.parse(key) for kind, key in self.timeline if kind in ("annotation", "tombstone")]
         if matching is not None:
             holding = found_in(self.timeline, Finder(matching), self.codec)
             there = [key for key in there if key in holding]
@@ -122,7 +122,7 @@ class _Eraser:
         pending = (
             {annotation.key for annotation in latest.annotations() if annotation.state == "pending"}
             if latest is not None
-            else set()
+            else set[FeedbackKey]()
         )
         receipt = Receipt(
             judge=self.name,
@@ -139,7 +139,7 @@ class _Eraser:
 
     # -- which -------------------------------------------------------------------------------------------------------
 
-    def _touched(self, keys: Collection[str], copied: Collection[str] = ()) -> list[int]:
+    def _touched(self, keys: Collection[FeedbackKey], copied: Collection[str] = ()) -> list[int]:
         """The versions that hold anything of `keys`, or a guideline of `copied`."""
         wanted, found = Residue(keys=keys), set[int]()
         for (kind, key), spans in self.timeline.items():
@@ -160,7 +160,7 @@ class _Eraser:
     def _tainted(self, kind: str, key: str, body: bytes, named: Residue) -> bool:
         match kind:
             case "annotation" | "tombstone":
-                return key in named.keys or named.in_sentence(self.codec.decode(kind, body).reason)
+                return key in named.names or named.in_sentence(self.codec.decode(kind, body).reason)
             case "guideline":
                 guideline = self.codec.decode(kind, body)
                 return not named.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
@@ -168,7 +168,7 @@ class _Eraser:
                 return not named.keys.isdisjoint(self.codec.decode(kind, body))
         return False
 
-    def _copies(self, residue: Residue, keys: Collection[str]) -> frozenset[str]:
+    def _copies(self, residue: Residue, keys: Collection[FeedbackKey]) -> frozenset[str]:
         named = Residue(keys=keys)
         return frozenset(
             key
@@ -186,7 +186,7 @@ class _Eraser:
         }
 
     def _forgotten(
-        self, numbers: Collection[int], keys: Collection[str], residue: Residue, copied: Collection[str] = ()
+        self, numbers: Collection[int], keys: Collection[FeedbackKey], residue: Residue, copied: Collection[str] = ()
     ) -> _Without:
         """What these versions become. One at a time, and only what differs is kept: all of them may be gigabytes."""
         changes: dict[int, Change] = {}
@@ -205,7 +205,7 @@ class _Eraser:
         return _Without(changes=changes, counts=counts, reasons=frozenset(reasons))
 
     def _without(
-        self, contents: Contents, keys: Collection[str], residue: Residue, copied: Collection[str] = ()
+        self, contents: Contents, keys: Collection[FeedbackKey], residue: Residue, copied: Collection[str] = ()
     ) -> Memory:
         """The version's memory after forgetting, by the rules that an unalign follows, and without a tombstone."""
         gone = frozenset(keys)
@@ -248,11 +248,11 @@ class _Eraser:
 
     def _surviving(self, changes: dict[int, Change], kinds: Collection[str]) -> Iterator[str]:
         """The texts of everything of these kinds that some version keeps."""
-        for kind, key, body in self._rows_left(changes, kinds):
-            yield from words_of(self.codec, kind, key, body)
+        for kind, _, body in self._rows_left(changes, kinds):
+            yield from words_of(self.codec, kind, body)
 
     def _residue(
-        self, removed: Removed, changes: dict[int, Change], keys: Collection[str]
+        self, removed: Removed, changes: dict[int, Change], keys: Collection[FeedbackKey]
     ) -> tuple[Residue, tuple[str, ...]]:
         """What to search for, and the other judges that hold some of it and keep it."""
         residue = Residue(removed.texts, keys)
@@ -264,7 +264,7 @@ class _Eraser:
             .where(rows.c.judge != self.judge, rows.c.kind != "vector")
         )
         for name, kind, key, body in self.connection.execute(query):
-            texts = [key, *words_of(self.codec, kind, key, body)]
+            texts = [key, *words_of(self.codec, kind, body)]
             if name not in elsewhere and any(map(whole.is_trace, texts)):
                 elsewhere.add(name)
             residue.share(texts)
@@ -337,7 +337,7 @@ class _Eraser:
             line=f"{count} feedback erased from all versions",
         )
 
-    def _remember(self, removed: Removed, keys: Iterable[str], changes: dict[int, Change]) -> None:
+    def _remember(self, removed: Removed, keys: Iterable[FeedbackKey], changes: dict[int, Change]) -> None:
         left = self._rows_left(changes, ("case",))
         kept = {self.codec.decode(kind, body).content_hash for kind, _, body in left} if removed.examples else set()
         self.erased.remember(

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.schema import erasures
-from memalign.types import Example
+from memalign.types import Example, FeedbackKey
 
 __all__ = ["ALLOW", "Erasures", "Refusal"]
 
@@ -28,7 +28,7 @@ ALLOW = "take it back all the same: --allow-erased, allow_erased=True in Python"
 class Refusal:
     """Feedback that was erased once and may not come back unasked: its key, and why."""
 
-    key: str
+    key: FeedbackKey
     reason: str
 
 
@@ -51,10 +51,10 @@ class Erasures:
         data = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
         return hmac.new(self._secret, data, hashlib.sha256).hexdigest()
 
-    def refusal(self, key: str, content: str | None = None, rationale: str | None = None) -> Refusal | None:
+    def refusal(self, key: FeedbackKey, content: str | None = None, rationale: str | None = None) -> Refusal | None:
         """Why feedback may not come back, or None; `content` is the content hash of its case, where known."""
         for kind, text, what in (
-            ("key", key, "this feedback"),
+            ("key", str(key), "this feedback"),
             ("case", content, "a case of this content"),
             ("words", _words(content, rationale), "these words on this case"),
         ):
@@ -66,7 +66,7 @@ class Erasures:
         """Everything in `memory` that was erased and is not in `before`."""
         if not self._known:
             return ()
-        found: dict[str, Refusal] = {}
+        found: dict[FeedbackKey, Refusal] = {}
         for case in memory.cases:
             for annotation in case.annotations:
                 known = before.annotation(annotation.key) if before else None
@@ -84,13 +84,13 @@ class Erasures:
         self,
         connection: Connection,
         *,
-        keys: Iterable[str],
+        keys: Iterable[FeedbackKey],
         annotations: Iterable[tuple[str | None, Annotation]],
         examples: Iterable[Example],
         at: str,
     ) -> None:
         """Keep hashes of erased keys, of annotations with the content hash of their case, and of cases that went."""
-        wanted = [("key", key) for key in keys]
+        wanted = [("key", str(key)) for key in keys]
         wanted += [("case", example.content_hash) for example in examples]
         wanted += [
             ("words", text) for content, annotation in annotations if (text := _words(content, annotation.rationale))
@@ -105,7 +105,7 @@ class Erasures:
 
     def readmit(self, connection: Connection, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
-        texts = {("key", annotation.key) for annotation in memory.annotations()}
+        texts = {("key", str(annotation.key)) for annotation in memory.annotations()}
         for case in memory.cases:
             content = case.example.content_hash
             texts.add(("case", content))
@@ -119,15 +119,15 @@ class Erasures:
                 )
             )
 
-    def erased_on(self, key: str) -> str | None:
-        """The day on which the feedback of that key was erased, or None."""
-        at = self._known.get(("key", self.digest("key", key)))
+    def erased_on(self, key: str | FeedbackKey) -> str | None:
+        """The day on which the feedback of that key, or written key, was erased, or None."""
+        at = self._known.get(("key", self.digest("key", str(key))))
         return _day(at) if at else None
 
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """A ledger entry for every erased key; its name is the beginning of the hash."""
+        """A ledger entry for every erased key; its key has the beginning of the hash for an id, and no source."""
         return tuple(
-            LedgerEntry(key=f"erased:{digest[:16]}", state="erased", reason=f"erased on {_day(at)}")
+            LedgerEntry(key=FeedbackKey(f"erased:{digest[:16]}", ""), state="erased", reason=f"erased on {_day(at)}")
             for (kind, digest), at in sorted(self._known.items())
             if kind == "key"
         )
@@ -137,7 +137,7 @@ def _words(content: str | None, rationale: str | None) -> str | None:
     return f"{content}\0{rationale}" if content is not None and rationale else None
 
 
-def _named(memory: Memory) -> Iterable[str]:
+def _named(memory: Memory) -> Iterable[FeedbackKey]:
     yield from (annotation.key for annotation in memory.annotations())
     yield from (stone.key for stone in memory.tombstones)
     for guideline in memory.guidelines:

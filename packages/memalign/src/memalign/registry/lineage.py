@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from sqlalchemy import Connection, select
 
 from memalign.errors import UnknownKey
@@ -14,7 +13,7 @@ from memalign.registry import versions
 from memalign.registry.ledger import Erasures
 from memalign.registry.schema import rows
 from memalign.registry.store import Codec, decoded
-from memalign.types import Guideline, LedgerState
+from memalign.types import FeedbackKey, Guideline, LedgerState, as_json, select_keys
 from memalign.values import Value
 
 __all__ = ["Lineage", "Step", "lineages"]
@@ -45,7 +44,7 @@ class Lineage:
     that state it, and what stands for them in prompts. `steps` are how it got there, the oldest first.
     """
 
-    key: str
+    key: FeedbackKey
     version: int
     state: LedgerState
     reason: str
@@ -56,11 +55,7 @@ class Lineage:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
-        return {
-            **{name: getattr(self, name) for name in ("key", "version", "state", "reason", "value", "rationale")},
-            "guidelines": msgspec.to_builtins(self.guidelines),
-            "steps": [asdict(step) for step in self.steps],
-        }
+        return dict(as_json(self))
 
 
 def lineages(
@@ -75,19 +70,20 @@ def lineages(
         (kind, key, since, version if until is None else min(until - 1, version), body)
         for kind, key, since, until, body in connection.execute(query)
     ]
-    own = [each for each in spans if each[0] != "guideline" and selector in (each[1], each[1].rpartition("@")[0])]
+    every = [(kind, FeedbackKey.parse(key), *rest) for kind, key, *rest in spans if kind != "guideline"]
+    chosen = frozenset(select_keys({key for _, key, *_ in every}, [selector])[selector])
+    own = [each for each in every if each[1] in chosen]
     rules = [(since, last, decoded("guideline", body)) for kind, _, since, last, body in spans if kind == "guideline"]
-    keys = sorted({key for _, key, *_ in own})
-    if not keys:
+    if not chosen:
         day = erased.erased_on(selector)
         if day is None:
             raise UnknownKey(
                 f"version {version} of {name!r} never held feedback {selector!r}; `memalign ledger` lists all"
             )
-        return (Lineage(key=selector, version=version, state="erased", reason=f"erased on {day}"),)
+        return (Lineage(key=FeedbackKey.parse(selector), version=version, state="erased", reason=f"erased on {day}"),)
     made = {each.number: each for each in versions.history(connection, judge)}
     found = []
-    for key in keys:
+    for key in sorted(chosen):
         steps: list[Step] = []
         carry: tuple[Guideline, ...] = ()
         for number in range(1, version + 1):
@@ -114,7 +110,7 @@ def lineages(
     return tuple(found)
 
 
-def _carrying(key: str, there: dict[str, Guideline]) -> tuple[Guideline, ...]:
+def _carrying(key: FeedbackKey, there: dict[str, Guideline]) -> tuple[Guideline, ...]:
     """The guidelines that state the feedback, and those that stand before them in prompts."""
     own = [rule for rule in there.values() if key in rule.supported_by]
     faces = [there[rule.superseded_by] for rule in own if rule.superseded_by in there]

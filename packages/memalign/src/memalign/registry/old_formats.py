@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from memalign.judge.parameters import FIRST_NAMES
 from memalign.registry import schema
 from memalign.registry.store import encoded
+from memalign.types import FeedbackKey
 
 __all__ = ["bundle_from_1", "migrate_from_1"]
 
@@ -25,7 +26,7 @@ def migrate_from_1(connection: Connection) -> None:
     """Rewrite a registry's rows, inside the caller's transaction. Erased digests and their secret stay as they are."""
     connection.exec_driver_sql(f"ALTER TABLE {schema.judges.name} RENAME COLUMN head TO latest")
     rows = schema.rows
-    for kind in (*_KINDS, *_FIELDS, "judge"):
+    for kind in (*_KINDS, *_FIELDS, "shard", "tombstone", "judge"):
         old = connection.execute(select(rows).where(rows.c.kind == kind)).mappings().all()
         # Taken out first: a new key may be spelled as another row's old one.
         connection.execute(delete(rows).where(rows.c.kind == kind))
@@ -51,7 +52,12 @@ def bundle_from_1(document: Mapping[str, Any]) -> dict[str, Any]:
         **document,
         "judge": settings | {"parameters": _renamed(settings["parameters"], _PARAMETERS)},
         "memory": memory
-        | {"cases": cases, "guidelines": guidelines, "shards": [{"keys": keys} for keys in memory["shards"]]},
+        | {
+            "cases": cases,
+            "guidelines": guidelines,
+            "shards": [{"keys": _value("shard", keys)} for keys in memory["shards"]],
+            "tombstones": [_value("tombstone", each) for each in memory["tombstones"]],
+        },
     }
 
 
@@ -61,13 +67,25 @@ def _row(kind: str, key: str, body: bytes) -> dict[str, Any]:
         value = _value(kind, value)
     elif key == "parameters":
         value = _renamed(value, _PARAMETERS)
-    return {"kind": _KINDS.get(kind, kind), "key": key, "body": encoded(value)}
+    named = str(FeedbackKey.from_old(key)) if kind in ("voice", "tombstone") else key
+    return {"kind": _KINDS.get(kind, kind), "key": named, "body": encoded(value)}
 
 
-def _value(kind: str, value: dict[str, Any]) -> dict[str, Any]:
-    if kind == "voice":
-        value["reason"] = _reason(value["reason"])
+def _value(kind: str, value: Any) -> Any:
+    match kind:
+        case "voice":
+            value["reason"] = _reason(value["reason"])
+        case "shard":
+            return _keys(value)
+        case "tombstone":
+            return value | {"key": FeedbackKey.from_old(value["key"])}
+        case "guideline":
+            value |= {name: _keys(value[name]) for name in ("supported_by", "exposed_to")}
     return _renamed(value, _FIELDS.get(kind, {}))
+
+
+def _keys(texts: list[str]) -> list[FeedbackKey]:
+    return sorted(map(FeedbackKey.from_old, texts))
 
 
 def _reason(text: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from memalign.types import FeedbackKey, as_json
 
 __all__ = ["UNREACHABLE", "Receipt", "RedactedVersion"]
 
@@ -39,13 +42,13 @@ class Receipt:
     """
 
     judge: str
-    keys: tuple[str, ...]
+    keys: tuple[FeedbackKey, ...]
     cases: tuple[str, ...]
     guidelines: tuple[str, ...]
     copied: tuple[str, ...]
     versions: tuple[RedactedVersion, ...]
     latest: int | None
-    pending: tuple[str, ...] = ()
+    pending: tuple[FeedbackKey, ...] = ()
     rederived: tuple[str, ...] = ()
     problem: str = ""
     searched: str = ""
@@ -54,14 +57,14 @@ class Receipt:
     dry_run: bool = False
 
     def with_rederivation(
-        self, *, pending: tuple[str, ...], guidelines: tuple[str, ...] = (), problem: str = ""
+        self, *, pending: tuple[FeedbackKey, ...], guidelines: tuple[str, ...] = (), problem: str = ""
     ) -> Receipt:
         """The receipt after the survivors were distilled again, or not."""
         return replace(self, pending=pending, rederived=guidelines, problem=problem if pending else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
-        return asdict(self)
+        return dict(as_json(self))
 
     def __str__(self) -> str:
         verb = "would be erased" if self.dry_run else "erased"
@@ -91,6 +94,6 @@ class Receipt:
         return "\n".join(lines)
 
 
-def _some(names: tuple[str, ...], limit: int = 10) -> str:
-    shown = ", ".join(names[:limit]) or "none"
+def _some(names: Sequence[object], limit: int = 10) -> str:
+    shown = ", ".join(map(str, names[:limit])) or "none"
     return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown

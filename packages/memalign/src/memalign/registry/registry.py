@@ -28,7 +28,7 @@ from memalign.registry.search import matching
 from memalign.registry.store import judge_of, memory_of, models_by_name, settings_of
 from memalign.registry.verify import verified
 from memalign.registry.versions import JudgeSummary, VersionInfo
-from memalign.types import Feedback
+from memalign.types import Feedback, FeedbackKey
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -206,14 +206,16 @@ class Registry:
 
         return await self._optimistic(name, learn, action="align", attempts=attempts, allow_erased=allow_erased)
 
-    def unalign(self, name: str, *selectors: str, source: str | None = None, **options: Any) -> AlignResult:
+    def unalign(
+        self, name: str, *selectors: str | FeedbackKey, source: str | None = None, **options: Any
+    ) -> AlignResult:
         """Forget feedback from the head on; older versions keep it. See `aunalign`."""
         return aio.run(self.aunalign(name, *selectors, source=source, **options))
 
     async def aunalign(
         self,
         name: str,
-        *selectors: str,
+        *selectors: str | FeedbackKey,
         source: str | None = None,
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
@@ -280,7 +282,7 @@ class Registry:
     def erase(
         self,
         name: str,
-        selectors: Collection[str] = (),
+        selectors: Collection[str | FeedbackKey] = (),
         *,
         source: str | None = None,
         matching: str | None = None,
@@ -306,7 +308,7 @@ class Registry:
             return receipt
         return self._rederived(name, receipt, optimizer, progress)
 
-    def matching(self, name: str, text: str) -> dict[str, tuple[str, ...]]:
+    def matching(self, name: str, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
         """Key → the fields that hold `text`, for every piece of feedback of any version whose case or words do."""
         with self._reading(name) as (connection, judge, latest):
             return matching(connection, judge, latest, text)

@@ -78,7 +78,7 @@ def screened(judge: Judge, feedback: Given, erased: Erasures | None, *, skip_inv
         if reason is None:
             kept.append((line, row))
         else:
-            refused.append(RowError(line=line, id=row.key, reason=reason.reason))
+            refused.append(RowError(line=line, id=str(row.key), reason=reason.reason))
     if refused and not skip_invalid:
         raise InvalidRows(name, refused, hint=ALLOW)
     return Screened(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from memalign.memory import Annotation
 from memalign.registry.residue import strings
 from memalign.registry.store import Codec, RowKey
-from memalign.types import Example
+from memalign.types import Example, FeedbackKey
 
 __all__ = ["Change", "Removed", "words_of"]
 
@@ -31,11 +31,11 @@ class Removed:
         cls,
         codec: Codec,
         changes: Mapping[int, Change],
-        keys: Collection[str],
+        keys: Collection[FeedbackKey],
         body_of: Callable[[str, str, int], bytes | None],
     ) -> Removed:
         """What `changes` of versions take away; `body_of` gives a row's body by kind, key and version, as it was."""
-        wanted = frozenset(keys)
+        wanted = frozenset(map(str, keys))
         annotations: dict[bytes, tuple[str | None, Annotation]] = {}
         examples: dict[bytes, Example] = {}
         guidelines: dict[bytes, str] = {}
@@ -50,14 +50,14 @@ class Removed:
                     case = body_of("case", annotation.id, number)
                     content = None if case is None else codec.decode("case", case).content_hash
                     annotations[body] = (content, annotation)
-                    texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
+                    texts.update(dict.fromkeys(words_of(codec, kind, body)))
                 elif after is not None:
                     continue
                 elif kind == "case":
                     examples[body] = codec.decode(kind, body)
-                    texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
+                    texts.update(dict.fromkeys(words_of(codec, kind, body)))
                 elif kind == "pre_alignment":
-                    texts.update(dict.fromkeys(words_of(codec, kind, key, body)))
+                    texts.update(dict.fromkeys(words_of(codec, kind, body)))
                 elif kind == "guideline":
                     guidelines[body] = codec.decode(kind, body).text
                     ids.add(key)
@@ -70,7 +70,7 @@ class Removed:
         )
 
 
-def words_of(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
+def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
     """The texts that a person or a judged system wrote, in one row; labels of a closed type are no one's words."""
     if kind == "vector":
         return
@@ -90,4 +90,4 @@ def words_of(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
     elif kind == "judge":
         yield from strings(value)
     elif kind == "tombstone":
-        yield key.rpartition("@")[0]
+        yield value.key.id

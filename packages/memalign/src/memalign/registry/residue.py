@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memalign.memory.guard import UNSPACED, normalised
+from memalign.types import FeedbackKey
 
 __all__ = ["Residue", "strings"]
 
@@ -33,8 +34,9 @@ _NOT_BEFORE, _NOT_AFTER = re.compile(r"[\w@.:/-]$"), re.compile(r"^[\w@-]")
 class Residue:
     """What to look for: runs of words, short texts as whole fields, and keys of feedback."""
 
-    def __init__(self, texts: Iterable[str] = (), keys: Iterable[str] = ()) -> None:
+    def __init__(self, texts: Iterable[str] = (), keys: Iterable[FeedbackKey] = ()) -> None:
         self.keys = frozenset(keys)
+        self.names = frozenset(map(str, self.keys))
         self.runs: set[tuple[str, ...]] = set()
         self.short: set[str] = set()
         self._long: list[str] = []
@@ -49,7 +51,7 @@ class Residue:
                 self.short.add(text.strip())
         self._phrases = {" ".join(_words(text)) for text in self.short}
         self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
-        self._finder = _Keys(self.keys)
+        self._finder = _Finder(_written(key) for key in self.keys)
 
     def __or__(self, other: Residue) -> Residue:
         both = Residue(keys=self.keys | other.keys)
@@ -76,7 +78,7 @@ class Residue:
 
     def is_trace(self, field: str) -> bool:
         """Whether a field repeats an erased text, or is an erased key."""
-        return field in self.keys or self.copied(field)
+        return field in self.names or self.copied(field)
 
     def in_sentence(self, text: str) -> bool:
         """Whether a reason or note, which memalign or a person wrote, repeats an erased text or names an erased key."""
@@ -121,7 +123,7 @@ class _Bytes:
     """The same in bytes, as bodies spell it: runs of byte words, quoted short texts, keys."""
 
     def __init__(
-        self, texts: Iterable[str], runs: set[tuple[str, ...]], short: Iterable[str], keys: Iterable[str]
+        self, texts: Iterable[str], runs: set[tuple[str, ...]], short: Iterable[str], keys: Iterable[FeedbackKey]
     ) -> None:
         self.runs: set[tuple[bytes, ...]] = set()
         self._anchors: set[tuple[bytes, ...]] = set()
@@ -139,8 +141,9 @@ class _Bytes:
             max(spelled.split(b'"'), key=len) for text in short for spelled in _spellings(text) if len(spelled) > 1
         }
         # Latin-1 gives every byte a character, so that one finder serves texts and bytes.
-        self.keys = {spelled.decode("latin-1") for key in keys for spelled in _spellings(key)}
-        self._finder = _Keys(self.keys)
+        halves = {(one.decode("latin-1"), other.decode("latin-1")) for key in keys for one, other in _in_bytes(key)}
+        self.keys = {one + other for one, other in halves}
+        self._finder = _Finder(halves)
 
     def discard(self, data: bytes) -> None:
         if self.runs and _anchored(self._anchors, words := self._words(data)):
@@ -167,14 +170,16 @@ class _Bytes:
         return data.translate(_BYTE_GAPS).split()
 
 
-class _Keys:
-    """Finds any of many keys in one pass for each source, so that all feedback of one busy person stays quick."""
+class _Finder:
+    """Finds any of many keys in one pass for each source, so that all feedback of one busy person stays quick.
 
-    def __init__(self, keys: Iterable[str]) -> None:
+    A key comes as two halves of text, the first with its id and the other with its source.
+    """
+
+    def __init__(self, keys: Iterable[tuple[str, str]]) -> None:
         self._names: dict[str, set[str]] = {}
-        for key in keys:
-            name, _, source = key.rpartition("@")
-            self._names.setdefault(f"@{source}", set()).add(name)
+        for name, source in keys:
+            self._names.setdefault(source, set()).add(name)
 
     def found(self, text: str) -> Iterator[tuple[str, int]]:
         """Every key in `text`, and where it starts; neighbouring characters do not matter."""
@@ -186,6 +191,24 @@ class _Keys:
                     if length <= at and (name := text[at - length : at]) in names:
                         yield name + source, at - length
                 at = text.find(source, at + 1)
+
+
+def _written(key: FeedbackKey) -> tuple[str, str]:
+    written = str(key)
+    end = len(written) - len(key.source) - 1
+    return written[:end], written[end:]
+
+
+def _in_bytes(key: FeedbackKey) -> Iterator[tuple[bytes, bytes]]:
+    """The halves of a key as a row's key has it, as a text in a body names it, and as a body lists it."""
+    plain = _written(key)
+    for escaped in (False, True):
+        one, other = (json.dumps(half, ensure_ascii=escaped)[1:-1] for half in plain)
+        first, last = (json.dumps(half, ensure_ascii=escaped) for half in key)
+        try:
+            yield from [(a.encode(), b.encode()) for a, b in (plain, (one, other), (f"[{first},", f"{last}]"))]
+        except UnicodeEncodeError:
+            continue
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -11,6 +11,7 @@ from memalign.memory.text_search import Finder
 from memalign.registry.ledger import Erasures
 from memalign.registry.schema import rows
 from memalign.registry.store import Codec, RowKey
+from memalign.types import FeedbackKey, select_keys
 
 __all__ = ["found_in", "matching", "selected"]
 
@@ -18,7 +19,7 @@ Timeline = Mapping[RowKey, Sequence[tuple[int, int, bytes]]]
 """What every row was from one version up to another (exclusive)."""
 
 
-def matching(connection: Connection, judge: int, latest: int, text: str) -> dict[str, tuple[str, ...]]:
+def matching(connection: Connection, judge: int, latest: int, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
     """Key → the fields that hold `text`, for every piece of feedback of any version. Raises InputError."""
     query = select(rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body).where(
         rows.c.judge == judge, rows.c.kind.in_(("case", "annotation"))
@@ -29,9 +30,9 @@ def matching(connection: Connection, judge: int, latest: int, text: str) -> dict
     return found_in(timeline, Finder(text), Codec())
 
 
-def found_in(timeline: Timeline, finder: Finder, codec: Codec) -> dict[str, tuple[str, ...]]:
+def found_in(timeline: Timeline, finder: Finder, codec: Codec) -> dict[FeedbackKey, tuple[str, ...]]:
     """The same in a judge's rows; an annotation is found by a case that it once stood beside, also by an older one."""
-    found: dict[str, dict[str, None]] = {}
+    found: dict[FeedbackKey, dict[str, None]] = {}
     for (kind, key), spans in sorted(timeline.items()):
         if kind != "annotation":
             continue
@@ -44,24 +45,24 @@ def found_in(timeline: Timeline, finder: Finder, codec: Codec) -> dict[str, tupl
             ]
             for example in beside or [None]:
                 if places := finder.places(example, annotation):
-                    found.setdefault(key, {}).update(dict.fromkeys(places))
+                    found.setdefault(FeedbackKey.parse(key), {}).update(dict.fromkeys(places))
     return {key: tuple(places) for key, places in found.items()}
 
 
 def selected(
     name: str,
-    there: Iterable[str],
-    selectors: Sequence[str],
+    there: Iterable[FeedbackKey],
+    selectors: Sequence[str | FeedbackKey],
     *,
     source: str | None,
     searched: bool,
     erased: Erasures,
-) -> tuple[str, ...]:
+) -> tuple[FeedbackKey, ...]:
     """Those of the keys `there` that `selectors` (ids or keys) and `source` name; all, after a text was `searched` for.
 
     Raises UnknownKey, without the text: it is to be kept nowhere.
     """
-    known = [key for key in sorted(set(there)) if source is None or key.rpartition("@")[2] == source]
+    known = [key for key in sorted(set(there)) if source is None or key.source == source]
     of = f" of source {source!r}" if source is not None else ""
     if not known and (searched or (source is not None and not selectors)):
         raise UnknownKey(f"no version of {name!r} holds feedback{of}{' with this text' if searched else ''}")
@@ -69,13 +70,11 @@ def selected(
         if source is None and not searched:
             raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
         return tuple(known)
-    chosen: dict[str, None] = {}
-    for selector in selectors:
-        found = [key for key in known if selector in (key, key.rpartition("@")[0])]
+    chosen = select_keys(known, selectors)
+    for selector, found in chosen.items():
         if not found:
             day = erased.erased_on(selector)
             gone = f"; it was erased on {day}" if day else "; `memalign ledger` lists every key"
             what = f"{of} with this text" if searched else of
-            raise UnknownKey(f"no version of {name!r} holds feedback {selector!r}{what}{gone}")
-        chosen.update(dict.fromkeys(found))
-    return tuple(chosen)
+            raise UnknownKey(f"no version of {name!r} holds feedback {str(selector)!r}{what}{gone}")
+    return tuple(dict.fromkeys(key for found in chosen.values() for key in found))

@@ -16,7 +16,7 @@ from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatModel, EmbeddingModel
-from memalign.types import Example, Guideline, guideline_number
+from memalign.types import Example, FeedbackKey, Guideline, guideline_number
 from memalign.values import ValueType
 
 __all__ = [
@@ -43,7 +43,7 @@ _TYPES: dict[str, Any] = {
     "pre_alignment": PreAlignmentVerdict,
     "guideline": Guideline,
     "tombstone": Tombstone,
-    "shard": tuple[str, ...],
+    "shard": tuple[FeedbackKey, ...],
     "relation": Relation,
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
@@ -91,7 +91,7 @@ class Codec:
         for case in memory.cases:
             contents["case", _key(case.id)] = self.encode(case.example)
             for annotation in case.annotations:
-                contents["annotation", _key(annotation.key)] = self.encode(annotation)
+                contents["annotation", _key(str(annotation.key))] = self.encode(annotation)
             if case.pre_alignment is not None:
                 contents["pre_alignment", case.id] = self.encode(case.pre_alignment)
             if case.vector is not None:
@@ -101,7 +101,7 @@ class Codec:
         for relation in memory.relations:
             contents["relation", "-".join(relation.pair)] = self.encode(relation)
         for stone in memory.tombstones:
-            contents["tombstone", _key(stone.key)] = self.encode(stone)
+            contents["tombstone", _key(str(stone.key))] = self.encode(stone)
         for place, keys in _placed([shard.keys for shard in memory.shards], shards_in(before or {})):
             contents["shard", f"{place:019d}"] = encoded(keys)
         return contents
@@ -157,7 +157,7 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
         cases=tuple(cases),
         guidelines=tuple(sorted(of("guideline").values(), key=lambda guideline: guideline.number)),
         shards=tuple(Shard(keys=keys) for _, keys in sorted(of("shard").items())),
-        tombstones=tuple(stone for _, stone in sorted(of("tombstone").items())),
+        tombstones=tuple(sorted(of("tombstone").values(), key=lambda stone: stone.key)),
         relations=tuple(sorted(of("relation").values(), key=_pair_order)),
         locks=tuple(state.get("locks", ())),
         next_guideline=state.get("next_guideline", 1),
@@ -195,15 +195,15 @@ def models_by_name(models: Iterable[ChatModel | EmbeddingModel]) -> dict[str, Ch
     return {model.name: model for model in models}
 
 
-def shards_in(contents: Contents) -> list[tuple[int, tuple[str, ...]]]:
+def shards_in(contents: Contents) -> list[tuple[int, tuple[FeedbackKey, ...]]]:
     """Place and keys of every shard, in order."""
     found = ((int(key), decoded("shard", body)) for (kind, key), body in contents.items() if kind == "shard")
     return sorted(found)
 
 
 def _placed(
-    shards: Sequence[tuple[str, ...]], before: Sequence[tuple[int, tuple[str, ...]]]
-) -> list[tuple[int, tuple[str, ...]]]:
+    shards: Sequence[tuple[FeedbackKey, ...]], before: Sequence[tuple[int, tuple[FeedbackKey, ...]]]
+) -> list[tuple[int, tuple[FeedbackKey, ...]]]:
     """`shards` in order, each at the place where it was, new ones between or behind, as long as there is room."""
     home = {key: place for place, keys in before for key in keys}
     places: list[int | None] = []

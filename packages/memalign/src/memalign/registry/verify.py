@@ -57,7 +57,7 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
 
 def _traced(residue: Residue, codec: Codec, kind: str, key: str, body: bytes) -> bool:
     """Whether a row still names or repeats what was erased. Names of our own fields are nobody's words."""
-    if key in residue.keys or any(map(residue.copied, words_of(codec, kind, key, body))):
+    if key in residue.names or any(map(residue.copied, words_of(codec, kind, body))):
         return True
     match kind:
         case "annotation" | "tombstone":

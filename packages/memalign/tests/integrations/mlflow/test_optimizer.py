@@ -132,7 +132,7 @@ def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(e
     says(trace_id, False, by="ben")
     says(trace_id, True, by="eva")
     aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    assert {episode.source for episode in aligned._episodic_memory} == {"ana(at)example.org", "ben", "eva"}
+    assert {episode.source for episode in aligned._episodic_memory} == {"ana@example.org", "ben", "eva"}
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts

@@ -66,7 +66,7 @@ def test_the_latest_word_of_a_person_counts():
 def test_the_case_of_a_label_and_of_a_name_is_kept():
     trace_id = traced(1)
     says(trace_id, "Very Good", by="Ana.Silva@Example.org")
-    assert said(trace_id) == [("Ana.Silva(at)Example.org", "Very Good", None)]
+    assert said(trace_id) == [("Ana.Silva@Example.org", "Very Good", None)]
 
 
 def test_nobody_in_particular_is_unknown():

@@ -17,7 +17,7 @@ from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.trace_feedback import read_feedback
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.memory.guard import guideline_fault, tidy
-from memalign.types import Example, Guideline
+from memalign.types import Example, FeedbackKey, Guideline
 
 __all__ = ["adopt", "adopted", "aligned_from"]
 
@@ -144,9 +144,9 @@ def _memory(cases: Sequence[Case], listed: Iterable[Mapping[str, Any]]) -> Memor
     )
 
 
-def _apart(shards: Sequence[Shard], keys: Mapping[str, Sequence[str]]) -> tuple[Shard, ...]:
+def _apart(shards: Sequence[Shard], keys: Mapping[str, Sequence[FeedbackKey]]) -> tuple[Shard, ...]:
     """Every key in one shard: guidelines that share a source go into one together."""
-    groups: list[set[str]] = []
+    groups: list[set[FeedbackKey]] = []
     for shard in (*shards, *(Shard(keys=(key,)) for several in keys.values() for key in several)):
         joined = set(shard.keys)
         apart = []

@@ -22,8 +22,9 @@ from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kep
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
 from memalign.models import resolve
 from memalign.models.providers import parse_name
+from memalign.prompts.trace_tools_prompts import tool_call_text
 from memalign.registry.bundle import bundle_of
-from memalign.types import Example, Judgment
+from memalign.types import Example, FeedbackKey, Judgment
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
@@ -240,6 +241,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             metadata["memalign.confidence"] = judgment.confidence
         if judgment.abstained:
             metadata["memalign.abstained"] = True
+        if judgment.trace_tool_calls:
+            metadata["memalign.trace_tool_calls"] = [tool_call_text(each) for each in judgment.trace_tool_calls]
         if judgment.notes:
             metadata["memalign.notes"] = list(judgment.notes)
         return Feedback(
@@ -370,5 +373,5 @@ def _memory_used(guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, A
     return {name: ids for name, ids in used.items() if ids}
 
 
-def _traces_of(keys: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key.rpartition("@")[0] for key in keys))
+def _traces_of(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key.id for key in keys))

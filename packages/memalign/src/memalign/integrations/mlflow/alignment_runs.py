@@ -71,7 +71,9 @@ def _metrics(result: AlignResult) -> dict[str, float]:
 def _diff(before: memalign.Judge, result: AlignResult) -> str:
     lines = [str(result), ""]
     lines += [f"- {each.id}  {each.text}" for each in result.forgotten]
-    lines += [f"+ {each.id}  {each.text}  (from {', '.join(each.supported_by)})" for each in result.guidelines]
+    lines += [
+        f"+ {each.id}  {each.text}  (from {', '.join(map(str, each.supported_by))})" for each in result.guidelines
+    ]
     lines += [f"withdrawn {key}" for key in result.removed]
     lines += [
         f"{row.status} {row.key}: {row.state or 'left out'}{f', {row.reason}' if row.reason else ''}"

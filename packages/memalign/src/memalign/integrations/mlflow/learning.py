@@ -20,7 +20,7 @@ from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.trace_feedback import TraceFeedback, read_feedback, trace_ids
 from memalign.judge import Progress
-from memalign.types import Example, Feedback
+from memalign.types import Example, Feedback, FeedbackKey
 
 __all__ = ["forget_traces", "learn"]
 
@@ -107,7 +107,11 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
 
 
 async def _aligned(
-    settings: Settings, core: memalign.Judge, rows: list[Feedback], gone: Sequence[str], progress: Progress | None
+    settings: Settings,
+    core: memalign.Judge,
+    rows: list[Feedback],
+    gone: Sequence[FeedbackKey],
+    progress: Progress | None,
 ) -> AlignResult:
     optimizer, forgotten = settings.memalign(), None
     if gone:
@@ -158,7 +162,7 @@ def _check(traces: Any) -> None:
         raise invalid(f"traces must be Trace objects, got {type(strange).__name__}; mlflow.get_trace(ID) gives one")
 
 
-def _taken_back(core: memalign.Judge, found: TraceFeedback) -> list[str]:
+def _taken_back(core: memalign.Judge, found: TraceFeedback) -> list[FeedbackKey]:
     """Keys in memory that the traces no longer have: taken back in MLflow, or said of other content than it is now."""
     given = {row.key for row in found.rows}
     gone = []
@@ -182,7 +186,7 @@ def _rows(core: memalign.Judge, found: TraceFeedback, scale: Scale) -> list[Feed
     return rows
 
 
-def _warn(core: memalign.Judge, found: TraceFeedback, gone: Sequence[str]) -> None:
+def _warn(core: memalign.Judge, found: TraceFeedback, gone: Sequence[FeedbackKey]) -> None:
     if found.skipped:
         why = next(iter(found.skipped.values()))
         _logger.warning(
@@ -192,7 +196,7 @@ def _warn(core: memalign.Judge, found: TraceFeedback, gone: Sequence[str]) -> No
     for note in found.notes:
         _logger.info("judge %s: %s", core.name, note)
     if gone:
-        _logger.info("judge %s: forgets what is no longer said: %s", core.name, _few(gone))
+        _logger.info("judge %s: forgets what is no longer said: %s", core.name, _few([str(key) for key in gone]))
     value_type = core.value_type
     if value_type.high == UNBOUNDED:
         _logger.warning(

@@ -13,9 +13,6 @@ from memalign.types import UNKNOWN_SOURCE, Feedback
 
 __all__ = ["TraceFeedback", "content_of", "content_of_session", "plain", "read_feedback", "source_name", "trace_ids"]
 
-AT = "(at)"
-"""Stands for @ in a source's name: keys are written `trace@source`."""
-
 SESSION = "mlflow.trace.session"
 
 
@@ -107,8 +104,8 @@ def trace_ids(traces: Iterable[Any]) -> tuple[str, ...]:
 
 
 def source_name(assessment: Any) -> str:
-    """Who gave it, as our keys write it; MLflow's placeholder for nobody is `unknown`."""
-    name = " ".join(str(assessment.source.source_id or "").split()).replace("@", AT)
+    """Who gave it, on one line; MLflow's placeholder for nobody is `unknown`."""
+    name = " ".join(str(assessment.source.source_id or "").split())
     return UNKNOWN_SOURCE if name in ("", "default") else name
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import memalign
-from memalign import aio
 from memalign.integrations.mlflow.mlflow_errors import translated
 from memalign.memory import Memory
 from memalign.prompts import ShownExample
@@ -45,9 +44,8 @@ def ask_mlflow(
     cases: tuple[str, ...] = ()
     if memory.cases and content:
         with translated():
-            # A judge of the very fields that are there finds the similar cases, whatever the base judge is asked.
-            finder = core.replace(instructions=" ".join(f"{{{{ {name} }}}}" for name in content))
-            cases = aio.run(finder.prepare(Example(id="item", **content))).example_ids
+            found = core.retrieve(Example(id="item", **content))
+        cases = tuple(each.case.id for each in reversed(found))  # next to the item, the most useful one
     judge = base.model_copy()
     judge._instructions = _whole(base.instructions, memory, cases, core.fields)  # noqa: SLF001  # no other way in
     feedback = judge(**asked)

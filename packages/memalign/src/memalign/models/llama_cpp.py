@@ -1,0 +1,218 @@
+"""What llama.cpp is asked and answers: loading a file, requests, grammars, and the pieces of a streamed answer."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import secrets
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from memalign.errors import ConfigurationError, ModelRejected
+from memalign.models.base import ChatRequest
+from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens
+from memalign.types import Usage
+
+__all__ = ["Answer", "chat_body", "library", "load", "physical_cores", "prefix_body", "raw_body"]
+
+_CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
+_BATCH = 256  # tokens between two looks at whether the caller still waits
+
+_STREAMED = {
+    "cache_prompt": True,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "return_progress": True,
+}
+_SAMPLING = ("temperature", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
+
+# What is read behind a shared prefix: a control picture, which no message begins with.
+_AFTER_PREFIX = "\u241e"
+
+# What chat templates are made of. In judged text these words must stay words: tokenizers read them as control tokens
+# wherever they stand, and a judged answer could end its own message and go on as the judge.
+_CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])")
+
+
+def _grammar(schema: dict[str, Any]) -> str:
+
+    # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
+    layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return str(library().json_schema_to_grammar({**_closed(schema), "x-guidance": layout}))
+
+
+def library() -> Any:
+    """The module xllamacpp. Raises ConfigurationError where it is not installed."""
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the embedded model needs xllamacpp ({error}): pip install xllamacpp, or name a provider's model"
+        ) from error
+    return xllamacpp
+
+
+def load(path: Path, *, context_tokens: int, threads: int) -> Any:
+    """llama.cpp's server over the file. Raises ConfigurationError for one that it cannot read."""
+    xllamacpp = library()
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.n_ctx = context_tokens
+    params.n_parallel = 1
+    params.n_batch = params.n_ubatch = _BATCH
+    params.cache_ram_mib = _CACHE_MIB
+    params.warmup = False
+    params.verbosity = -1
+    for pool in (params.cpuparams, params.cpuparams_batch):
+        pool.n_threads = threads
+    # It always listens on a port of 127.0.0.1. We never use it; a key that nobody knows keeps other users of the
+    # machine, and pages in a browser, from it.
+    params.api_keys = [secrets.token_urlsafe(32)]
+    params.endpoint_slots = False
+    params.ui = False
+    params.n_threads_http = 1
+    try:
+        return xllamacpp.Server(params)
+    except (RuntimeError, ValueError) as error:
+        raise ConfigurationError(
+            f"llama.cpp cannot load {path} ({error}); is it a GGUF file, whole, and is there memory for it? "
+            "'memalign models pull' checks the embedded ones and pulls them anew"
+        ) from error
+
+
+class Answer:
+    """Collects the pieces of one streamed answer; tells llama.cpp to stop when nobody waits for it any more."""
+
+    def __init__(self, *, deadline: float, given_up: threading.Event) -> None:
+        self._deadline = deadline
+        self._given_up = given_up
+        self._pieces: list[str] = []
+        self._weighed: list[dict[str, Any]] = []
+        self.usage = Usage(calls=1)
+        self.cut = False
+        self.stopped = False
+        self.error: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        """What has come of it."""
+        return "".join(self._pieces)
+
+    def probabilities(self, labels: tuple[str, ...]) -> dict[str, float] | None:
+        """The probability of each label; None where the tokens tell none."""
+        return label_probabilities(read_tokens(self._weighed), labels) if labels and self._weighed else None
+
+    def receive(self, chunk: dict[str, Any]) -> bool:
+        """Take one piece; True stops the call. Called while the prompt is read, too, after each batch."""
+        if "error" in chunk:
+            self.error = dict(chunk["error"])
+            return False
+        for choice in chunk.get("choices", ()):
+            self._pieces.append(choice.get("delta", {}).get("content") or "")
+            self._weighed += (choice.get("logprobs") or {}).get("content") or ()
+            self.cut = self.cut or choice.get("finish_reason") == "length"
+        if counts := chunk.get("usage"):
+            self.usage = Usage(
+                calls=1,
+                input_tokens=counts["prompt_tokens"],
+                cached_tokens=(counts.get("prompt_tokens_details") or {}).get("cached_tokens", 0),
+                output_tokens=counts["completion_tokens"],
+                cost=0.0,
+            )
+            return False  # the last piece: the answer is whole, however late
+        self.stopped = self._given_up.is_set() or time.monotonic() > self._deadline
+        return self.stopped
+
+
+def _system(request: ChatRequest) -> dict[str, str]:
+    return {"role": "system", "content": words_only(request.system)}
+
+
+def prefix_body(request: ChatRequest) -> dict[str, Any]:
+    """Nothing but reading the prefix that all requests of a judge share."""
+    messages = [_system(request), {"role": "user", "content": _AFTER_PREFIX}]
+    return {"messages": messages, "max_tokens": 0, **_STREAMED}
+
+
+def chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
+    """The request, its answer held to the schema by a grammar."""
+    body: dict[str, Any] = {
+        "messages": [_system(request), {"role": "user", "content": words_only(request.user)}],
+        "grammar": _grammar(request.schema),
+        "max_tokens": max_tokens,
+        **_STREAMED,
+    }
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.seed is not None:
+        body["seed"] = request.seed
+    if request.labels:
+        body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
+    return body
+
+
+def raw_body(body: dict[str, Any]) -> dict[str, Any]:
+    """What llama.cpp is asked for an OpenAI request: only the fields that we know, and no control token in a text."""
+    if body.get("tools") or body.get("stream"):
+        raise ModelRejected(f"the embedded model serves no {'tools' if body.get('tools') else 'streams'} here")
+    asked = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
+    limit = body.get("max_completion_tokens") or body.get("max_tokens")
+    asked |= _STREAMED | ({"max_tokens": limit} if limit else {})
+    asked["messages"] = [{**each, "content": _content_words(each.get("content"))} for each in body["messages"]]
+    shape = body.get("response_format") or {}
+    if shape.get("type") == "json_schema":
+        asked["grammar"] = _grammar(shape["json_schema"]["schema"])
+    elif shape.get("type") == "json_object":
+        asked["grammar"] = _grammar({"type": "object"})
+    return asked
+
+
+def _content_words(content: Any) -> Any:
+    if isinstance(content, list):
+        return "".join(words_only(part.get("text", "")) for part in content)
+    return words_only(content or "")
+
+
+def _closed(schema: Any) -> Any:
+    """`schema` with `additionalProperties: false` in every object that lists its properties and does not say."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _closed(value) for key, value in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        result.setdefault("additionalProperties", False)
+    return result
+
+
+def words_only(text: str) -> str:
+    """`text` in which nothing is a control token: a space stands inside what would be one."""
+    return _CONTROL.sub(lambda found: f"{found[0]} ", text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def physical_cores() -> int:
+    """Physical cores that this process may use; engines get slower on more threads than that."""
+    try:
+        mine = os.sched_getaffinity(0)  # type: ignore[attr-defined,unused-ignore]  # Linux only
+    except AttributeError:
+        return os.cpu_count() or 1
+    cores = set()
+    for cpu in mine:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            cores.add(siblings.read_text(encoding="ascii").strip())
+        except OSError:
+            cores.add(str(cpu))
+    return max(1, min(len(cores), _cpu_quota()))
+
+
+def _cpu_quota() -> int:
+    """Whole CPUs that a container's limit allows; a large number without one."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return math.ceil(int(quota) / int(period))
+    except (OSError, ValueError):
+        return 1 << 16

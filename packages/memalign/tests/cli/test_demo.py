@@ -1,0 +1,143 @@
+"""The demo on a model over loopback: a judge of a shop's promises learns, and forgets."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign.cli.common import Session
+from memalign.cli.demo import Screen, _embedded, demo
+from memalign.errors import ConfigurationError, ModelError
+from memalign.types import Feedback, Judgment
+from tests.support.endpoint import Endpoint, Fault, server_error, system_of, user_of
+
+
+def attentive(body: dict[str, Any]) -> dict[str, Any]:
+    """A model that passes everything until guidelines tell it what is promised; it distils the expert's own words."""
+    system, user = system_of(body), user_of(body)
+    if body["response_format"]["json_schema"]["name"] == "changes":
+        labels = re.findall(r"^(F\d+) <<<$", user, re.MULTILINE)
+        text = {label: f"When a customer writes, mind lesson {label}" for label in labels}
+        changes = [{"action": "ADD", "feedback": [f], "text": text[f], "guideline": ""} for f in labels]
+        return {"changes": changes}
+    item = user.rpartition("<<<")[2]
+    promises = re.search("Monday|Thursday|refund you|money back", item)
+    taught = "# Guidelines from experts" in system
+    return {"rationale": "By the guidelines." if taught else "At face value.", "value": not (promises and taught)}
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with Endpoint(answer=attentive) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        yield server
+
+
+def test_the_demo_shows_a_judge_that_learns_and_forgets(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo(Session(), model="openai:test") == 0
+    shown = capsys.readouterr().out
+    for chapter in (
+        "1. The judge before",
+        "2. Five pieces of feedback",
+        "3. The same judge",
+        "4. t-1 is withdrawn",
+        "5. What",
+    ):
+        assert chapter in shown
+    assert "3 before, 5 after" in " ".join(shown.split())
+    assert "Never promise a day" in " ".join(shown.split())
+    assert "t-1@ana" in shown
+
+
+def test_its_json_holds_every_verdict_and_what_each_stage_took(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert demo(Session(json=True), model="openai:test") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 5}
+    assert [stage["name"] for stage in report["stages"]] == [
+        "judge, unaligned",
+        "align",
+        "judge, aligned",
+        "unalign",
+        "judge, after unalign",
+    ]
+    calls = sum(stage["usage"]["calls"] for stage in report["stages"])
+    assert calls == len(endpoint.requests)
+    assert report["unalign"]["removed"] == ["t-1@ana"]
+    gone = {guideline["id"] for guideline in report["unalign"]["forgotten"]}
+    assert all("t-1@ana" not in guideline["exposed_to"] for guideline in report["unalign"]["guidelines"])
+    assert gone
+
+
+def test_nothing_of_the_withdrawn_case_is_in_a_later_prompt(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo(Session(json=True), model="openai:test")
+    prompts = iter(endpoint.requests)
+    told = {
+        stage["name"]: [
+            "parcel" in system_of(body) + user_of(body) for body in islice(prompts, stage["usage"]["calls"])
+        ]
+        for stage in json.loads(capsys.readouterr().out)["stages"]
+    }
+    assert any(told["judge, aligned"])  # it was shown, else the last line would say nothing
+    assert told["judge, after unalign"] == [False] * 5
+
+
+def test_a_model_that_fails_is_said_and_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(body: dict[str, Any]) -> dict[str, Any] | Fault:
+        if body["response_format"]["json_schema"]["name"] == "changes":
+            return server_error(400)
+        return attentive(body)
+
+    with Endpoint(answer=broken) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        assert demo(Session(), model="openai:test") == 1
+    assert "pending" in capsys.readouterr().out
+
+
+def test_a_model_that_answers_nothing_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Endpoint(answer=lambda _body: server_error(400)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
+            demo(Session(), model="openai:test")
+    assert len(server.requests) == 5
+
+
+def test_a_wrong_model_name_stops_the_demo_before_any_work() -> None:
+    with pytest.raises(ConfigurationError):
+        demo(Session(), model="nobody:knows")
+
+
+# -- what it prints --------------------------------------------------------------------------------------------------
+
+EVIL = "\x1b[2J[/bold] [red]done[/red] \u202eevil"
+
+
+def test_the_first_run_says_what_it_will_pull_and_where_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
+    monkeypatch.setattr("memalign.models.pull.pull", lambda *_, **__: tmp_path)
+    _embedded(Session(), Screen(Session()))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "downloaded once: 1,117 MB" in shown
+
+
+def test_a_models_words_are_neither_markup_nor_commands_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    row = Feedback(id="t-1", inputs="a", outputs="b", value=True)
+    screen = Screen(Session())
+    screen.verdicts([row, row], judge=[Judgment(value=True, rationale=EVIL), Judgment(error=EVIL)])
+    screen.show(EVIL)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "[/bold] [red]done[/red]" in " ".join(shown.split())

@@ -1,0 +1,84 @@
+"""Commands of other packages: found by their entry points, loaded when they are named, missed with a hint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import typer
+
+from memalign.cli import app as commands
+from tests.cli.conftest import Run
+
+
+@dataclass
+class Entry:
+    """An entry point of the group `memalign.commands`."""
+
+    app: Any
+    name: str = "extra"
+    loaded: list[str] = field(default_factory=list)
+
+    def load(self) -> Any:
+        self.loaded.append(self.name)
+        if isinstance(self.app, Exception):
+            raise self.app
+        return self.app
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, *entries: Entry) -> None:
+    monkeypatch.setattr(commands, "entry_points", lambda **_: entries)
+
+
+@pytest.fixture
+def extra(monkeypatch: pytest.MonkeyPatch) -> Entry:
+    made = typer.Typer(help="Something more.", no_args_is_help=True)
+
+    @made.command("run")
+    def run(number: int) -> int:
+        """Run it."""
+        return number
+
+    @made.command("stop")
+    def stop() -> int:
+        """Stop it."""
+        return 0
+
+    entry = Entry(app=made)
+    installed(monkeypatch, entry)
+    return entry
+
+
+def test_a_missing_package_is_named_with_how_to_install_it(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch)
+    for arguments in (("bench",), ("bench", "run", "run.toml", "--dry-run"), ("bench", "--help")):
+        refused = memalign(*arguments)
+        assert refused.code == 2
+        assert refused.out == ""
+        assert "package memalign-bench" in refused.err
+        assert "pip install" in refused.err
+    assert memalign("bench", "run", "--json").json["error"]["type"] == "ConfigurationError"
+    assert "bench      benchmark (package memalign-bench)" in memalign("--help").out
+
+
+def test_a_plugin_is_loaded_only_when_it_is_named(memalign: Run, extra: Entry) -> None:
+    assert memalign("list").code == 0
+    assert memalign("align", "--help").code == 0
+    assert extra.loaded == []
+    assert memalign("extra", "run", "1").code == 1
+    assert extra.loaded == ["extra"]
+
+
+def test_the_overview_shows_the_commands_of_plugins(memalign: Run, extra: Entry) -> None:
+    assert "Something more." in memalign("--help").out
+    assert "extra" in memalign("extra", "--help").out
+
+
+def test_a_broken_plugin_breaks_no_other_command(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, Entry(app=ImportError("no module named matplotlib"), name="bench"))
+    assert memalign("list").code == 0
+    assert "cannot be loaded" in memalign("--help").out
+    refused = memalign("bench", "run")
+    assert refused.code == 2
+    assert "no module named matplotlib" in refused.err
