@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from memalign_bench.estimate import Estimate
     from memalign_bench.tasks import Task
 
-app = typer.Typer(no_args_is_help=True, help="Does a judge learn, how fast, at what cost, against everyone.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Does a judge learn, how fast, at what cost, against everyone."
+)
 
 _NOTES = 20
 

@@ -22,12 +22,12 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
     assert "t-1@ana" in learned.out
     assert "tone is version 2 now" in learned.out
     assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
-    assert "pre_alignment" in learned.err
+    assert "pre-alignment verdicts" in learned.err
     assert "distil" in learned.err
 
     shown = memalign("show", tone)
     assert "Is the reply warm and helpful?" in shown.out
-    assert "3 feedback on 3 cases, 2 guidelines in force" in shown.out
+    assert "3 pieces of feedback on 3 cases, 2 guidelines in force" in shown.out
     assert "must show sympathy before facts (F1)." in shown.out
 
     assert "3 learned" in memalign("ledger", tone).out

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.cli.common import DONE, FAILURES, Session, interruptible, latest_of, version_line
 from memalign.cli.guideline_words import by_people, guideline_table, legend, why_it_counts
-from memalign.cli.output import Output, listed, table, usage_text
-from memalign.values import value_text
+from memalign.cli.output import Output, label_text, listed, table, usage_text
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, Impact, LockCheck, RuleConflict
@@ -67,10 +66,10 @@ def report(result: AlignResult, out: Output) -> int:
     if kept := [check.id for check in result.locks if check.kept and not check.guideline_ids]:
         parts.append(f"locked and judged right: {listed(kept)}")
     for conflict in result.conflicts:
-        said = ", ".join(f"{key}: {value_text(value)}" for key, value in conflict.annotations.items())
+        said = ", ".join(f"{key}: {label_text(value)}" for key, value in conflict.annotations.items())
         counts = "no label counts until somebody settles it"
         if conflict.label is not None:
-            counts = f"{value_text(conflict.label)} counts"
+            counts = f"{label_text(conflict.label)} counts"
         parts.append(f"conflict on {listed(conflict.ids)}: {said}; {counts}")
     for rules in result.rule_conflicts:
         parts += _rule_conflict(result, rules)
@@ -107,7 +106,7 @@ def _impact(name: str, impact: Impact | None, *, learned: bool) -> list[Any]:
     parts: list[Any] = [line]
     if impact.changes:
         rows = [
-            (each.id, *map(value_text, (each.label, each.before, each.after)), each.effect, listed(each.guideline_ids))
+            (each.id, *map(label_text, (each.label, each.before, each.after)), each.effect, listed(each.guideline_ids))
             for each in impact.changes
         ]
         columns = ("id", "experts", "before", "after", "effect", "guideline")

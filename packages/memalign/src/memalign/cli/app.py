@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command
+from typer.main import get_group
 
 import memalign
 from memalign.cli import demo, embedded, explaining, forgetting, history, judges, judging, learning, measuring
@@ -101,7 +101,7 @@ class Commands(TyperGroup):
             return found
         if entry := self._plugins.get(cmd_name):
             try:
-                command = get_command(entry.load())
+                command = get_group(entry.load())
             except ImportError as error:
                 raise ConfigurationError(f"memalign {cmd_name} cannot be loaded: {error}") from error
             command.name = cmd_name

@@ -155,7 +155,7 @@ def confirmed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise InputError(f"{question} Nobody is there to answer: give --yes to go ahead")
+        raise InputError(f"{question} There is no terminal to ask on: give --yes to go ahead")
     try:
         return typer.confirm(question, default=False, err=True)
     except typer.Abort:  # Ctrl-C, or the end of the input

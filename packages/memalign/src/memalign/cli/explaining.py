@@ -10,9 +10,8 @@ import msgspec
 import typer
 
 from memalign.cli.common import DONE, Name, Session, Version, read_input
-from memalign.cli.output import facts, table, usage_text
+from memalign.cli.output import facts, label_text, table, usage_text
 from memalign.errors import ConfigurationError, InputError
-from memalign.values import value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Prepared
@@ -137,10 +136,10 @@ def _prompt(prepared: Prepared) -> dict[str, Any]:
 def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     from memalign.prompts.trace_tools_prompts import tool_call_text
 
-    verdict: list[tuple[object, object]] = [("value", value_text(judgment.value))]
+    verdict: list[tuple[object, object]] = [("value", label_text(judgment.value))]
     verdict += [("rationale", judgment.rationale)] if judgment.rationale else []
     verdict += [("confidence", f"{judgment.confidence:.2f}")] if judgment.confidence is not None else []
-    verdict += [("calibrated", value_text(judgment.calibrated_value))] if judgment.calibrated_value is not None else []
+    verdict += [("calibrated", label_text(judgment.calibrated_value))] if judgment.calibrated_value is not None else []
     verdict += [("abstained", "yes: less sure than abstain_below asks")] if judgment.abstained else []
     seconds = ", ".join(f"{phase} {took:.3f} s" for phase, took in judgment.usage.seconds.items())
     verdict += [
@@ -156,7 +155,7 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         rows = [(each["id"], each["text"]) for each in data["guidelines"]]
         parts.append(table(("id", "guideline"), rows, title="Guidelines in the prompt"))
     if data["examples"]:
-        rows = [(each["id"], value_text(each["label"])) for each in data["examples"]]
+        rows = [(each["id"], label_text(each["label"])) for each in data["examples"]]
         parts.append(table(("id", "experts' label"), rows, title="Cases in the prompt"))
     samples = judge.parameters.get("samples", 1)
     times = f", asked {samples} times" if samples > 1 else ""

@@ -25,7 +25,9 @@ def guideline_table(
     for guideline in guidelines:
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
         source = "; ".join(filter(None, (origin, listed(guideline.supported_by))))
-        rows.append((guideline.id, precedence_words(guideline, memory), guideline.text, source))
+        in_force = "in force" if memory is not None and guideline.status == "active" else ""
+        status = ", ".join(filter(None, (in_force, precedence_words(guideline, memory))))
+        rows.append((guideline.id, status, guideline.text, source))
     return table(("id", "status", "guideline", "from"), rows, title=title)
 
 

@@ -10,9 +10,8 @@ import typer
 
 from memalign.cli.common import DONE, Name, Session, Version, latest_of, version_line
 from memalign.cli.guideline_words import guideline_table
-from memalign.cli.output import facts, listed, table
+from memalign.cli.output import facts, label_text, listed, table
 from memalign.errors import InputError
-from memalign.values import value_text
 
 if TYPE_CHECKING:
     from memalign.registry import Lineage
@@ -60,7 +59,7 @@ def ledger(
 
 def _lineage(lineage: Lineage) -> list[Any]:
     """One piece of feedback, its guidelines, and its history."""
-    said = (None if lineage.value is None else value_text(lineage.value), lineage.rationale)
+    said = (None if lineage.value is None else label_text(lineage.value), lineage.rationale)
     card = [
         ("feedback", lineage.key),
         ("label and comment", " · ".join(filter(None, said)) or "not kept"),

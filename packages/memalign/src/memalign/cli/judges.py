@@ -197,7 +197,10 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
 
 def _counts(judge: Judge) -> str:
     memory = judge.memory
-    return f"{len(memory)} feedback on {len(memory.cases)} cases, {len(memory.semantic)} guidelines in force"
+    return (
+        f"{counted(len(memory), 'piece')} of feedback on {counted(len(memory.cases), 'case')}, "
+        f"{counted(len(memory.semantic), 'guideline')} in force"
+    )
 
 
 def _names(given: str | None) -> list[Any] | None:

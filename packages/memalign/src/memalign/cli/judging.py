@@ -23,9 +23,8 @@ from memalign.cli.common import (
     interruptible,
     read_input,
 )
-from memalign.cli.output import cost_text, shorten, table, usage_text
+from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
 from memalign.errors import InputError
-from memalign.values import value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
@@ -171,7 +170,7 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     rows = [
         (
             key,
-            "error" if made.error else f"{value_text(made.value)}{' (unsure)' if made.abstained else ''}",
+            "error" if made.error else f"{label_text(made.value)}{' (unsure)' if made.abstained else ''}",
             shorten(made.error or made.rationale),
         )
         for key, made in zip(ids, judgments, strict=True)
@@ -202,7 +201,7 @@ def _case_table(card: Scorecard) -> Any:
     def cell(judgment: Judgment) -> str:
         if judgment.error is not None:
             return "" if judgment.not_judged else "error"
-        return value_text(judgment.value)
+        return label_text(judgment.value)
 
     rows = [(row.id, *(cell(judgment) for judgment in row.judgments.values())) for row in card]
     return table(("id", *card.judges), rows)

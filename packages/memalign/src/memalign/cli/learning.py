@@ -10,9 +10,8 @@ import typer
 from memalign.cli.align_report import run_and_report
 from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, read_input, version_line
 from memalign.cli.guideline_words import consequences, guideline_table, legend, precedence_words
-from memalign.cli.output import facts, listed, table
+from memalign.cli.output import facts, label_text, listed, table
 from memalign.errors import InputError
-from memalign.values import value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
@@ -159,7 +158,7 @@ def lock(
         others, lines = consequences(saved)
         lines.append(version_line(name, saved))
     rows = [(case.id, judge.memory.label(case)) for key in judge.memory.locks if (case := judge.memory.case(key))]
-    locked = table(("locked case", "experts' label"), [(case, value_text(label)) for case, label in rows])
+    locked = table(("locked case", "experts' label"), [(case, label_text(label)) for case, label in rows])
     data = {
         "judge": name,
         "version": number,

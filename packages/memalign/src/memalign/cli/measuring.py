@@ -8,9 +8,8 @@ import typer
 
 from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible, read_input
 from memalign.cli.judging import Out, kept_in
-from memalign.cli.output import counted, listed, shorten, table, usage_text
+from memalign.cli.output import counted, label_text, listed, shorten, table, usage_text
 from memalign.errors import InputError
-from memalign.values import ValueType, value_text
 
 if TYPE_CHECKING:
     from memalign.evaluation import Evaluation, FeedbackReview
@@ -41,6 +40,7 @@ def check(
     to that judge, and which values and fields do not fit. No model is called. Exit 1 when rows are invalid.
     """
     from memalign.evaluation import review_feedback
+    from memalign.values import ValueType
 
     if name is not None and value_type is not None:
         raise InputError("give a judge or --value-type, not both: the judge has its own")
@@ -78,7 +78,7 @@ def _review(found: FeedbackReview, name: str) -> list[Any]:
         parts.append(table(("ids",), [(", ".join(ids),) for ids in found.duplicates], title=title, limit=_LIMIT))
     if found.conflicts:
         conflicts = [
-            (listed(each.ids), "none" if each.label is None else value_text(each.label), _annotations(each.annotations))
+            (listed(each.ids), "none" if each.label is None else label_text(each.label), _annotations(each.annotations))
             for each in found.conflicts
         ]
         parts.append(table(("ids", "label that counts", "annotations"), conflicts, title="Conflicts", limit=_LIMIT))
@@ -89,7 +89,7 @@ def _review(found: FeedbackReview, name: str) -> list[Any]:
 
 
 def _annotations(annotations: Any) -> str:
-    return ", ".join(f"{key}: {value_text(value)}" for key, value in annotations.items())
+    return ", ".join(f"{key}: {label_text(value)}" for key, value in annotations.items())
 
 
 def _agreement(found: FeedbackReview) -> str:
@@ -165,7 +165,7 @@ def _disagreements(found: Evaluation) -> list[Any]:
     if not found.disagreements:
         return []
     rows = [
-        (each.id, value_text(each.value), value_text(each.label), shorten(each.rationale))
+        (each.id, label_text(each.value), label_text(each.label), shorten(each.rationale))
         for each in found.disagreements[:_DISAGREEMENTS]
     ]
     total = len(found.disagreements)

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from memalign.types import Usage
+    from memalign.values import Value
 
 __all__ = [
     "Output",
     "cost_text",
     "counted",
     "facts",
+    "label_text",
     "listed",
     "open_console",
     "print_json",
@@ -145,6 +147,13 @@ def listed(names: Sequence[object], limit: int = 30) -> str:
     """`a, b, c and 7 more`."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(map(str, names[:limit])) + more
+
+
+def label_text(value: Value | None) -> str:
+    """A label as files write it: `true`, `4`, `Refuted`."""
+    from memalign.values import value_text  # it loads msgspec, which help can do without
+
+    return value_text(value)
 
 
 def counted(count: int, noun: str) -> str:

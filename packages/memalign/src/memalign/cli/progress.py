@@ -19,6 +19,16 @@ __all__ = ["FailureReasons", "RunProgress", "bars", "lines"]
 Update = Callable[[str, int, int], None]
 Detail = Callable[[int, int], str] | None
 
+_PHASES = {
+    "pre_alignment": "pre-alignment verdicts",
+    "distil": "distil guidelines",
+    "consolidate": "compare guidelines",
+    "admit": "try guidelines on past cases",
+    "locks": "check locked cases",
+    "hub": "download from the hub",
+    "wheels": "download from the package index",
+}
+
 _FRAME, _MINUTE = 0.1, 60.0  # seconds
 _NAMED = 5  # ids of a reason for failures
 _REASONS = 20
@@ -39,6 +49,7 @@ def bars(console: Console, *, size: bool, detail: Detail, transient: bool) -> It
 
         def update(phase: str, done: int, total: int) -> None:
             nonlocal last
+            phase = _PHASES.get(phase, phase)
             now = time.monotonic()
             if phase in tasks and done < total and now - last < _FRAME:
                 return  # a hundred thousand items need no bar drawn for each
@@ -67,7 +78,10 @@ def lines(say: Callable[[str], None], *, size: bool, detail: Detail) -> Update:
         amount = f"{done} of {total}" if total else f"{done}"
         if size:
             amount = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
-        say(f"{phase}: {amount}" + (f", {more}" if detail is not None and (more := detail(done, total)) else ""))
+        say(
+            f"{_PHASES.get(phase, phase)}: {amount}"
+            + (f", {more}" if detail is not None and (more := detail(done, total)) else "")
+        )
 
     return update
 
