@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
+from memalign.cache import derived
 from memalign.errors import InputError, UnknownKey
 from memalign.values import Value
 
@@ -31,6 +32,7 @@ __all__ = [
     "canonical_json",
     "guideline_number",
     "json_line",
+    "readings",
     "select_keys",
 ]
 
@@ -129,16 +131,19 @@ def select_keys(
     return {selector: _named(by_id, selector) for selector in selectors}
 
 
+def readings(selector: str) -> list[tuple[str, str | None]]:
+    """What a written key or id may mean: ids, each with a source or None for all feedback on the case."""
+    if selector.startswith('"'):
+        return [_split(selector)]
+    ends = [at for at, character in enumerate(selector) if character == "@"]
+    return [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
+
+
 def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) -> tuple[FeedbackKey, ...]:
     if isinstance(selector, FeedbackKey):
         return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
-    if selector.startswith('"'):
-        readings: list[tuple[str, str | None]] = [_split(selector)]
-    else:
-        ends = [at for at, character in enumerate(selector) if character == "@"]
-        readings = [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
     found: dict[str, tuple[FeedbackKey, ...]] = {}
-    for example_id, source in readings:
+    for example_id, source in readings(selector):
         if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
             found[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
     if len(found) > 1:
@@ -175,7 +180,7 @@ def _too_deep(value: object) -> bool:
     return True
 
 
-class _Content(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class _Content(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Fields shared by Example and Feedback: an id and what was judged."""
 
     id: str
@@ -197,17 +202,13 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The content fields that are present, in prompt order."""
         return {name: value for name in CONTENT_FIELDS if (value := getattr(self, name)) is not None}
 
-    @property
+    @derived
     def content_hash(self) -> str:
         """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
-        cached = self.__dict__.get("_content_hash")
-        if cached is None:
-            text = canonical_json(self.content)
-            if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(self.content):
-                raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
-            cached = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-            self.__dict__["_content_hash"] = cached
-        return str(cached)
+        text = canonical_json(self.content)
+        if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(self.content):
+            raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Example(_Content, frozen=True, kw_only=True):

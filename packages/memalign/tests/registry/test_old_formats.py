@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import json
 import os
 import re
@@ -21,12 +22,13 @@ from typer.testing import CliRunner
 
 from memalign import Judge, Registry
 from memalign.cli.app import app
-from memalign.errors import InputError, RegistryError
+from memalign.errors import InputError, InvalidRows, RegistryError, UnknownKey
+from memalign.memory import Annotation
 from memalign.models.base import Limits
 from memalign.registry import load_bundle
-from memalign.registry.store import settings_of
+from memalign.registry.judge_rows import settings_of
 from memalign.testing import HashEmbedding, ScriptedChatModel
-from memalign.types import Example, as_json
+from memalign.types import Example, Feedback, FeedbackKey, as_json
 from tests.support.endpoint import Endpoint
 from tests.support.old_registry import FOLDER, answer, recorded, reply
 from tests.support.registry import intact
@@ -337,7 +339,7 @@ def test_an_old_bundle_is_the_judge_that_was_exported(path: Path, bundle: str, j
     assert loaded == opened(path).load(judge, int(version))
 
 
-def test_an_old_bundle_that_was_edited_is_refused(tmp_path: Path) -> None:
+def test_an_old_bundle_that_was_edited_is_refused_and_left_as_it_is() -> None:
     document = json.loads((FOLDER / "pick.bundle.json").read_text("utf-8"))
     document["memory"]["cases"][0]["voices"][0]["rationale"] = "somebody edited this"
     with pytest.raises(InputError, match="its checksum does not match"):
@@ -361,3 +363,37 @@ def test_judgments_of_other_prompts_are_not_explained(command: Any, monkeypatch:
     code, _, problem = command("explain", "score", "judged/score-03.jsonl", "e-1", "--examples", "examples/score.jsonl")
     assert code == 2
     assert "was written with other prompts than this memalign has" in problem
+
+
+# -- keys that were texts ----------------------------------------------------------------------------------------------
+
+
+def test_what_was_erased_by_the_first_format_stays_refused(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    (secret,) = connection.execute("SELECT value FROM memalign_meta WHERE name = 'secret'").fetchone()
+    digest = hmac.new(bytes.fromhex(secret), b"key\0mail@x@dora", hashlib.sha256).hexdigest()
+    connection.execute("INSERT INTO memalign_erasures VALUES (1, 'key', ?, '2026-01-01T00:00:00+00:00')", [digest])
+    connection.commit()
+    connection.close()
+    registry = opened(path)
+    row = {"id": "mail@x", "source": "dora", "value": True}
+    with pytest.raises(InvalidRows, match=r'"mail@x"@dora\): this feedback was erased on 2026-01-01'):
+        registry.align("tone", [row])
+    with pytest.raises(UnknownKey, match="it was erased on 2026-01-01"):
+        registry.erase("tone", ['"mail@x"@dora'], dry_run=True)
+    other = row | {"id": "mail", "source": "x@dora"}  # the same text in the first format, if it had known such sources
+    judge = registry.load("tone")
+    memory = judge.memory
+    case = memory.case("mail")
+    assert case is not None
+    said = msgspec.structs.replace(case, annotations=(*case.annotations, Annotation.of(Feedback(**other))))
+    cases = tuple(said if each is case else each for each in memory.cases)
+    assert registry.save(judge.replace(memory=msgspec.structs.replace(memory, cases=cases))) == 27
+
+
+def test_one_of_two_keys_of_one_text_can_be_erased(path: Path) -> None:
+    registry = opened(path)
+    receipt = registry.erase("tone", ["mail"], rederive=False)
+    assert receipt.keys == (FeedbackKey("mail", "x"),)
+    assert "no trace found" in receipt.searched
+    assert registry.load("tone").memory.annotation(FeedbackKey("mail@x", "ana"))

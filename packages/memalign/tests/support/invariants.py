@@ -14,7 +14,7 @@ from memalign.memory.guard import guideline_fault, normalised
 from memalign.memory.precedence import ADMISSION, LOCK
 from memalign.prompts.tokens import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
-from memalign.registry.store import Codec
+from memalign.registry.judge_rows import Codec
 from memalign.types import Guideline
 from tests.support.learning import text_of, words_in
 

@@ -26,9 +26,7 @@ Keys = Annotated[
         "ana@example.org's. Quote an id with an @: '\"mail@x\"@ana'.",
     ),
 ]
-Source = Annotated[
-    str | None, typer.Option(metavar="S", help="All feedback of one person; with keys, both must match.")
-]
+Source = Annotated[str | None, typer.Option(metavar="S", help="All feedback of one person, or of those keys.")]
 Matching = Annotated[
     str | None,
     typer.Option(

@@ -23,10 +23,9 @@ from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
 from memalign.memory.precedence import left_out
 from memalign.prompts import prompts_hash
+from memalign.registry.judge_rows import judge_from, settings_of
 from memalign.registry.old_formats import bundle_from_1
-from memalign.registry.store import settings_of
 from memalign.types import canonical_json
-from memalign.values import ValueType
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "bundle_of", "load_bundle", "read_bundle", "write_bundle"]
 
@@ -91,14 +90,14 @@ def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[st
             f"{where} has format version {version}, this memalign reads up to {FORMAT_VERSION}; upgrade memalign"
         )
     unsigned = {name: value for name, value in document.items() if name != "checksum"}
+    if document.get("checksum") != _checksum(unsigned):
+        raise InputError(f"{where} is damaged or was edited: its checksum does not match; export the judge again")
     try:
-        intact = document.get("checksum") == _checksum(unsigned)
         current = document if version == FORMAT_VERSION else bundle_from_1(document)
-        judge = _judge(current) if intact else None
+        memory = msgspec.convert(current["memory"], Memory)
+        judge = judge_from(current["name"], current["judge"], memory, models={})
     except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise InputError(f"{where} is damaged: {error}; export the judge again") from None
-    if judge is None:
-        raise InputError(f"{where} is damaged or was edited: its checksum does not match; export the judge again")
     if judge.memory.hash != document["memory"]["hash"]:
         raise InputError(f"{where} is damaged: its memory is not the one that its hash names; export the judge again")
     for guideline in judge.memory.guidelines:
@@ -128,20 +127,6 @@ def _document(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str,
     if not isinstance(document, dict):
         raise InputError(f"{source} is not a judge's bundle: it holds no JSON object")
     return str(source), document
-
-
-def _judge(document: Mapping[str, Any]) -> Judge:
-    settings = document["judge"]
-    return Judge(
-        name=document["name"],
-        instructions=settings["instructions"],
-        feedback_value_type=msgspec.convert(settings["value_type"], ValueType),
-        model=settings["model"],
-        embedding_model=settings["embedding_model"],
-        retrieval_k=settings["retrieval_k"],
-        parameters=settings["parameters"],
-        memory=msgspec.convert(document["memory"], Memory),
-    )
 
 
 def _checksum(document: Mapping[str, Any]) -> str:

@@ -11,9 +11,9 @@ from memalign.memory import Memory, Relation
 from memalign.memory.precedence import with_relations
 from memalign.registry import versions
 from memalign.registry.database import Database
-from memalign.registry.ledger import ALLOW, Erasures
+from memalign.registry.erased_hashes import ALLOW, ErasedHashes
+from memalign.registry.judge_rows import Codec, Contents, decoded, memory_of
 from memalign.registry.schema import rows
-from memalign.registry.store import Codec, Contents, decoded, memory_of
 from memalign.types import Guideline
 
 __all__ = ["commit", "erasures_of"]
@@ -24,9 +24,9 @@ _FOREIGN = ("save", "import")
 """Actions whose judge need not come from the head: its guidelines may have numbers that were given here to others."""
 
 
-def erasures_of(database: Database, connection: Connection, judge: int | None) -> Erasures:
+def erasures_of(database: Database, connection: Connection, judge: int | None) -> ErasedHashes:
     """What a registry remembers of erased feedback of one judge, or of all."""
-    return Erasures(connection, database.meta(connection, "secret"), judge)
+    return ErasedHashes(connection, database.meta(connection, "secret"), judge)
 
 
 def commit(
@@ -69,8 +69,8 @@ def commit(
         erased = erasures_of(database, connection, None if erased_anywhere else number)
         if allow_erased:
             erasures_of(database, connection, number).readmit(connection, judge.memory)
-        elif erased and (refused := erased.refusals(judge.memory, memory_of(before) if before else None)):
-            faults = [RowError(line=n, id=str(r.key), reason=r.reason) for n, r in enumerate(refused, 1)]
+        elif erased and (refused := erased.refusals(judge.memory, memory_of(before) if before else Memory())):
+            faults = [RowError(line=n, id=str(key), reason=why) for n, (key, why) in enumerate(refused.items(), 1)]
             raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults, hint=ALLOW)
         return versions.add_version(
             connection,

@@ -3,46 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from memalign.judge import Judge
 from memalign.memory import Annotation
-from memalign.registry.store import Contents, settings_of
+from memalign.registry.judge_rows import Contents, settings_of
 from memalign.types import FeedbackKey, Guideline, as_json, guideline_number
 from memalign.values import Value
-
-if TYPE_CHECKING:
-    import msgspec
 
 __all__ = ["FeedbackChange", "GuidelineChange", "MemoryDiff", "SettingChange", "compare", "summary"]
 
 
+C = TypeVar("C", Guideline, Annotation)
+
+
 @dataclass(frozen=True, kw_only=True)
-class GuidelineChange:
+class _Change(Generic[C]):
+    before: C | None
+    after: C | None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that differ; none where it is in one version only."""
+        before, after = self.before, self.after
+        if before is None or after is None:
+            return ()
+        return tuple(name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        return {**as_json(self), "fields": list(self.fields)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuidelineChange(_Change[Guideline]):
     """One guideline before and after; None where it was not there. `fields` are those that differ."""
 
     id: str
-    before: Guideline | None
-    after: Guideline | None
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields that differ, where the guideline is in both versions."""
-        return _differing(self.before, self.after)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedbackChange:
-    """One piece of feedback before and after; None where it was not there."""
+class FeedbackChange(_Change[Annotation]):
+    """One piece of feedback before and after; None where it was not there. `fields` are those that differ."""
 
     key: FeedbackKey
-    before: Annotation | None
-    after: Annotation | None
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields that differ, where the feedback is in both versions."""
-        return _differing(self.before, self.after)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,55 +105,33 @@ class MemoryDiff:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
-        return {
-            "judge": self.judge,
-            "before": self.before,
-            "after": self.after,
-            "settings": as_json(self.settings),
-            "guidelines": [as_json(g) | {"fields": list(g.fields)} for g in self.guidelines],
-            **{
-                name: [as_json(c) | {"fields": list(c.fields)} for c in changes]
-                for name, changes in (
-                    ("added", self.added),
-                    ("removed", self.removed),
-                    ("reworded", self.reworded),
-                    ("states", self.states),
-                )
-            },
-        }
+        lists = ("guidelines", "added", "removed", "reworded", "states")
+        return as_json(self) | {name: [change.to_dict() for change in getattr(self, name)] for name in lists}
 
 
 def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
     """What changed from one judge to another."""
-    old, new = _settings(before), _settings(after)
-    rules = {g.id: g for g in before.memory.guidelines}, {g.id: g for g in after.memory.guidelines}
-    annotations = {v.key: v for v in before.memory.annotations()}, {v.key: v for v in after.memory.annotations()}
-    both = [
-        FeedbackChange(key=key, before=annotations[0][key], after=annotations[1][key])
-        for key in sorted(annotations[0].keys() & annotations[1].keys())
-        if annotations[0][key] != annotations[1][key]
+    settings = [(name, old, _settings(after)[name]) for name, old in _settings(before).items()]
+    rules, others = ({g.id: g for g in judge.memory.guidelines} for judge in (before, after))
+    guidelines = [
+        GuidelineChange(id=name, before=rules.get(name), after=others.get(name))
+        for name in sorted(rules.keys() | others.keys(), key=guideline_number)
     ]
-    said = {change.key: bool({"value", "rationale", "meta"} & set(change.fields)) for change in both}
+    said, says = ({each.key: each for each in judge.memory.annotations()} for judge in (before, after))
+    feedback = [
+        FeedbackChange(key=key, before=said.get(key), after=says.get(key)) for key in sorted(said.keys() | says.keys())
+    ]
+    reworded = [each for each in feedback if not {"value", "rationale", "meta"}.isdisjoint(each.fields)]
     return MemoryDiff(
         judge=after.name,
         before=versions[0],
         after=versions[1],
-        settings=tuple(SettingChange(name=k, before=old[k], after=new[k]) for k in old if old[k] != new[k]),
-        guidelines=tuple(
-            GuidelineChange(id=name, before=rules[0].get(name), after=rules[1].get(name))
-            for name in sorted(rules[0].keys() | rules[1].keys(), key=guideline_number)
-            if rules[0].get(name) != rules[1].get(name)
-        ),
-        added=tuple(
-            FeedbackChange(key=k, before=None, after=annotations[1][k])
-            for k in sorted(annotations[1].keys() - annotations[0])
-        ),
-        removed=tuple(
-            FeedbackChange(key=k, before=annotations[0][k], after=None)
-            for k in sorted(annotations[0].keys() - annotations[1])
-        ),
-        reworded=tuple(change for change in both if said[change.key]),
-        states=tuple(change for change in both if not said[change.key]),
+        settings=tuple(SettingChange(name=name, before=old, after=new) for name, old, new in settings if old != new),
+        guidelines=tuple(each for each in guidelines if each.before != each.after),
+        added=tuple(each for each in feedback if each.before is None),
+        removed=tuple(each for each in feedback if each.after is None),
+        reworded=tuple(reworded),
+        states=tuple(each for each in feedback if each.fields and each not in reworded),
     )
 
 
@@ -208,9 +190,3 @@ def _short(value: object) -> str:
 
 def _said(value: Value | None, rationale: str | None) -> str:
     return " · ".join(part for part in (None if value is None else str(value), rationale) if part)
-
-
-def _differing(before: msgspec.Struct | None, after: msgspec.Struct | None) -> tuple[str, ...]:
-    if before is None or after is None:
-        return ()
-    return tuple(name for name in before.__struct_fields__ if getattr(before, name) != getattr(after, name))

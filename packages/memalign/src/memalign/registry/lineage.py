@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy import Connection, select
+from typing import TYPE_CHECKING, Any
 
 from memalign.errors import UnknownKey
 from memalign.memory import Annotation
 from memalign.registry import versions
-from memalign.registry.ledger import Erasures
-from memalign.registry.schema import rows
-from memalign.registry.store import Codec, decoded
+from memalign.registry.erased_hashes import ErasedHashes
+from memalign.registry.judge_rows import Codec
+from memalign.registry.versions import timeline
 from memalign.types import FeedbackKey, Guideline, LedgerState, as_json, select_keys
 from memalign.values import Value
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 __all__ = ["Lineage", "Step", "lineages"]
+
+Spans = list[tuple[int, int, Any]]
+"""What something was from one version up to another (exclusive)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,21 +64,19 @@ class Lineage:
 
 
 def lineages(
-    connection: Connection, judge: int, selector: str, *, name: str, version: int, erased: Erasures
+    connection: Connection, judge: int, selector: str, *, name: str, version: int, erased: ErasedHashes
 ) -> tuple[Lineage, ...]:
-    """The trail of a key (`t-17@ana`), or of all annotations on a case (`t-17`), up to a version. Raises UnknownKey."""
-    query = select(rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body).where(
-        rows.c.judge == judge, rows.c.kind.in_(("annotation", "tombstone", "guideline")), rows.c.since <= version
-    )
+    """What became of a key (`t-17@ana`), or of all feedback on a case (`t-17`), up to a version. Raises UnknownKey."""
     codec = Codec()
-    spans = [
-        (kind, key, since, version if until is None else min(until - 1, version), body)
-        for kind, key, since, until, body in connection.execute(query)
-    ]
-    every = [(kind, FeedbackKey.parse(key), *rest) for kind, key, *rest in spans if kind != "guideline"]
-    chosen = frozenset(select_keys({key for _, key, *_ in every}, [selector])[selector])
-    own = [each for each in every if each[1] in chosen]
-    rules = [(since, last, decoded("guideline", body)) for kind, _, since, last, body in spans if kind == "guideline"]
+    found = timeline(connection, judge, version, ("annotation", "tombstone", "guideline"))
+    rules, own = [], dict[FeedbackKey, list[tuple[int, int, Any]]]()
+    for (kind, key), spans in found.items():
+        decoded = [(since, until, codec.decode(kind, body)) for since, until, body in spans]
+        if kind == "guideline":
+            rules += decoded
+        else:
+            own.setdefault(FeedbackKey.parse(key), []).extend(decoded)
+    chosen = select_keys(own, [selector])[selector]
     if not chosen:
         day = erased.erased_on(selector)
         if day is None:
@@ -81,33 +84,39 @@ def lineages(
                 f"version {version} of {name!r} never held feedback {selector!r}; `memalign ledger` lists all"
             )
         return (Lineage(key=FeedbackKey.parse(selector), version=version, state="erased", reason=f"erased on {day}"),)
-    made = {each.number: each for each in versions.history(connection, judge)}
-    found = []
-    for key in sorted(chosen):
-        steps: list[Step] = []
-        carry: tuple[Guideline, ...] = ()
-        for number in range(1, version + 1):
-            row = next((each for each in own if each[1] == key and each[2] <= number <= each[3]), None)
-            there = {rule.id: rule for since, last, rule in rules if since <= number <= last}
-            carry = _carrying(key, there)
-            step = _step(row and codec.decode(row[0], row[4]), carry, made[number])
-            if (not steps and step.state) or (steps and _differ(steps[-1], step)):
-                steps.append(step)
-        last = steps[-1]
-        day = erased.erased_on(key)
-        found.append(
-            Lineage(
-                key=key,
-                version=version,
-                state=last.state or ("erased" if day else "withdrawn"),
-                reason=last.reason or ("" if last.state else "not in this version any more"),
-                value=last.value,
-                rationale=last.rationale,
-                guidelines=carry,
-                steps=tuple(steps),
-            )
-        )
-    return tuple(found)
+    made = versions.history(connection, judge)[:version]
+    return tuple(_lineage(key, own[key], rules, made, erased) for key in sorted(chosen))
+
+
+def _lineage(
+    key: FeedbackKey,
+    said: Spans,
+    rules: Spans,
+    made: Sequence[versions.VersionInfo],
+    erased: ErasedHashes,
+) -> Lineage:
+    steps: list[Step] = []
+    carry: tuple[Guideline, ...] = ()
+    for version in made:
+        carry = _carrying(key, {rule.id: rule for rule in _at(version.number, rules)})
+        step = _step(next(iter(_at(version.number, said)), None), carry, version)
+        if (not steps and step.state) or (steps and _differ(steps[-1], step)):
+            steps.append(step)
+    last = steps[-1]
+    return Lineage(
+        key=key,
+        version=made[-1].number,
+        state=last.state or ("erased" if erased.erased_on(key) else "withdrawn"),
+        reason=last.reason or ("" if last.state else "not in this version any more"),
+        value=last.value,
+        rationale=last.rationale,
+        guidelines=carry,
+        steps=tuple(steps),
+    )
+
+
+def _at(number: int, spans: Spans) -> Iterator[Any]:
+    return (value for since, until, value in spans if since <= number < until)
 
 
 def _carrying(key: FeedbackKey, there: dict[str, Guideline]) -> tuple[Guideline, ...]:

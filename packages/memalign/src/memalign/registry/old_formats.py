@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from memalign.judge.parameters import FIRST_NAMES
 from memalign.registry import schema
-from memalign.registry.store import encoded
+from memalign.registry.judge_rows import encoded
 from memalign.types import FeedbackKey
 
 __all__ = ["bundle_from_1", "migrate_from_1"]
@@ -74,13 +74,13 @@ def _row(kind: str, key: str, body: bytes) -> dict[str, Any]:
 def _value(kind: str, value: Any) -> Any:
     match kind:
         case "voice":
-            value["reason"] = _reason(value["reason"])
+            value = value | {"reason": _reason(value["reason"])}
         case "shard":
             return _keys(value)
         case "tombstone":
             return value | {"key": FeedbackKey.from_old(value["key"])}
         case "guideline":
-            value |= {name: _keys(value[name]) for name in ("supported_by", "exposed_to")}
+            value = value | {name: _keys(value[name]) for name in ("supported_by", "exposed_to")}
     return _renamed(value, _FIELDS.get(kind, {}))
 
 

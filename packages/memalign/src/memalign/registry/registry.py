@@ -20,12 +20,12 @@ from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback
-from memalign.registry.ledger import Erasures
+from memalign.registry.erased_hashes import ErasedHashes
+from memalign.registry.judge_rows import judge_of, memory_of, models_by_name, settings_of
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
 from memalign.registry.reimport import screened
 from memalign.registry.search import matching
-from memalign.registry.store import judge_of, memory_of, models_by_name, settings_of
 from memalign.registry.verify import verified
 from memalign.registry.versions import JudgeSummary, VersionInfo
 from memalign.types import Feedback, FeedbackKey
@@ -90,15 +90,15 @@ class Registry:
         parent: int | None = None,
         allow_erased: bool = False,
     ) -> int:
-        """Keep a judge as the next version and return its number; one that equals the head adds none.
+        """Keep a judge as the next version and return its number; one that equals the newest adds none.
 
-        Replaces whatever the head is; with `parent`, raises VersionConflict unless that is still the head. Raises
+        Replaces whatever is newest; with `parent`, raises VersionConflict unless that still is. Raises
         InvalidRows when the judge holds feedback that was erased here, unless `allow_erased`.
         """
         return self._commit(judge, action=action, note=note, parent=parent, allow_erased=allow_erased)
 
     def load(self, name: str, version: int | None = None) -> Judge:
-        """The judge at its head, or at a version. Raises JudgeNotFound with the names or versions that there are."""
+        """The newest version of a judge, or another one. Raises JudgeNotFound with the names or versions that there are."""
         return self._load(name, version)[1]
 
     def list(self) -> tuple[JudgeSummary, ...]:
@@ -186,9 +186,9 @@ class Registry:
         progress: Progress | None = None,
         attempts: int = 5,
     ) -> AlignResult:
-        """Load the head, learn from feedback (none: only what is pending), and commit if the head is still the same.
+        """Load the newest version, learn from feedback (none: only what is pending), and commit if the newest version is still the same.
 
-        When somebody else committed first, the new head is loaded and learns the same feedback again, up to `attempts`
+        When somebody else committed first, the newer one is loaded and learns the same feedback again, up to `attempts`
         times; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
         invalid row, unless `allow_erased`. Raises what `MemAlign.align` raises.
         """
@@ -209,7 +209,7 @@ class Registry:
     def unalign(
         self, name: str, *selectors: str | FeedbackKey, source: str | None = None, **options: Any
     ) -> AlignResult:
-        """Forget feedback from the head on; older versions keep it. See `aunalign`."""
+        """Forget feedback from the newest version on; older versions keep it. See `aunalign`."""
         return aio.run(self.aunalign(name, *selectors, source=source, **options))
 
     async def aunalign(
@@ -295,7 +295,7 @@ class Registry:
 
         `selectors` are ids (all annotations) or keys (one), of any version; `source` all feedback of one person; `matching` all
         whose case or words hold a text. Of several, all must hold. Older versions lose what was learned from it and
-        are marked redacted; the head is a new version without it, and what survives beside it is distilled again when
+        are marked redacted; the newest is a new one without it, and what survives beside it is distilled again when
         a model answers (`rederive`), else pending. With `dry_run` nothing happens, and the receipt says what would.
         Raises UnknownKey, and RegistryError when a trace is left.
         """
@@ -370,7 +370,7 @@ class Registry:
             contents = versions.read(connection, judge, number, name=name)
         return number, judge_of(name, contents, models=self._models)
 
-    def _erased(self, name: str) -> Erasures:
+    def _erased(self, name: str) -> ErasedHashes:
         with self._reading(name) as (connection, judge, _):
             return erasures_of(self._database, connection, judge)
 

@@ -14,7 +14,7 @@ from memalign.align import AlignResult, RowReport
 from memalign.errors import InvalidRows, RowError
 from memalign.io import check_feedback, read_feedback
 from memalign.judge import Judge
-from memalign.registry.ledger import ALLOW, Erasures
+from memalign.registry.erased_hashes import ALLOW, ErasedHashes
 from memalign.types import Feedback
 
 __all__ = ["Screened", "screened"]
@@ -54,7 +54,7 @@ class Screened:
         return replace(result, rows=tuple(sorted(rows, key=lambda row: row.line)))
 
 
-def screened(judge: Judge, feedback: Given, erased: Erasures | None, *, skip_invalid: bool) -> Screened:
+def screened(judge: Judge, feedback: Given, erased: ErasedHashes | None, *, skip_invalid: bool) -> Screened:
     """Feedback without what was erased. Raises InvalidRows for that instead, unless `skip_invalid`."""
     if not erased or feedback == ():
         return Screened(feedback=feedback)
@@ -78,7 +78,7 @@ def screened(judge: Judge, feedback: Given, erased: Erasures | None, *, skip_inv
         if reason is None:
             kept.append((line, row))
         else:
-            refused.append(RowError(line=line, id=str(row.key), reason=reason.reason))
+            refused.append(RowError(line=line, id=str(row.key), reason=reason))
     if refused and not skip_invalid:
         raise InvalidRows(name, refused, hint=ALLOW)
     return Screened(

@@ -76,10 +76,6 @@ class Residue:
             return True
         return bool(self.runs) and _anchored(self._anchors, w := _words(text)) and not self.runs.isdisjoint(_windows(w))
 
-    def is_trace(self, field: str) -> bool:
-        """Whether a field repeats an erased text, or is an erased key."""
-        return field in self.names or self.copied(field)
-
     def in_sentence(self, text: str) -> bool:
         """Whether a reason or note, which memalign or a person wrote, repeats an erased text or names an erased key."""
         if text not in self._judged:

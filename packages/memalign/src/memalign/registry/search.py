@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
-from sqlalchemy import Connection, select
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from memalign.errors import UnknownKey
 from memalign.memory.text_search import Finder
-from memalign.registry.ledger import Erasures
-from memalign.registry.schema import rows
-from memalign.registry.store import Codec, RowKey
+from memalign.registry.erased_hashes import ErasedHashes
+from memalign.registry.judge_rows import Codec
+from memalign.registry.versions import Timeline, timeline
 from memalign.types import FeedbackKey, select_keys
 
-__all__ = ["found_in", "matching", "selected"]
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
-Timeline = Mapping[RowKey, Sequence[tuple[int, int, bytes]]]
-"""What every row was from one version up to another (exclusive)."""
+__all__ = ["found_in", "matching", "selected"]
 
 
 def matching(connection: Connection, judge: int, latest: int, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
     """Key → the fields that hold `text`, for every piece of feedback of any version. Raises InputError."""
-    query = select(rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body).where(
-        rows.c.judge == judge, rows.c.kind.in_(("case", "annotation"))
-    )
-    timeline: dict[RowKey, list[tuple[int, int, bytes]]] = {}
-    for kind, key, since, until, body in connection.execute(query):
-        timeline.setdefault((kind, key), []).append((since, until or latest + 1, body))
-    return found_in(timeline, Finder(text), Codec())
+    return found_in(timeline(connection, judge, latest, ("case", "annotation")), Finder(text), Codec())
 
 
-def found_in(timeline: Timeline, finder: Finder, codec: Codec) -> dict[FeedbackKey, tuple[str, ...]]:
+def found_in(there: Timeline, finder: Finder, codec: Codec) -> dict[FeedbackKey, tuple[str, ...]]:
     """The same in a judge's rows; an annotation is found by a case that it once stood beside, also by an older one."""
     found: dict[FeedbackKey, dict[str, None]] = {}
-    for (kind, key), spans in sorted(timeline.items()):
+    for (kind, key), spans in sorted(there.items()):
         if kind != "annotation":
             continue
         for since, until, body in spans:
             annotation = codec.decode("annotation", body)
             beside = [
                 codec.decode("case", case)
-                for start, end, case in timeline.get(("case", annotation.id), ())
+                for start, end, case in there.get(("case", annotation.id), ())
                 if start < until and since < end
             ]
             for example in beside or [None]:
@@ -56,7 +49,7 @@ def selected(
     *,
     source: str | None,
     searched: bool,
-    erased: Erasures,
+    erased: ErasedHashes,
 ) -> tuple[FeedbackKey, ...]:
     """Those of the keys `there` that `selectors` (ids or keys) and `source` name; all, after a text was `searched` for.
 

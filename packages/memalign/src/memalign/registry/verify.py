@@ -9,12 +9,10 @@ from sqlalchemy import select
 from memalign.errors import RegistryError
 from memalign.registry.database import Database
 from memalign.registry.erase import Erasure
+from memalign.registry.judge_rows import Codec
 from memalign.registry.receipt import Receipt
-from memalign.registry.removed import words_of
-from memalign.registry.residue import Residue
-from memalign.registry.schema import judges, rows
-from memalign.registry.schema import versions as versions_table
-from memalign.registry.store import Codec
+from memalign.registry.row_words import row_names, words_of
+from memalign.registry.schema import judges, rows, versions
 
 __all__ = ["verified"]
 
@@ -28,43 +26,29 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
             f"the feedback is erased and that is committed, but the file could not be compacted: {error}. Call "
             "compact() when no other process uses the registry"
         ) from error
+    residue, codec = erasure.residue, Codec()
+    found, live, searched = [], [], 0
     with database.read() as connection:
-        found, live, searched, codec = [], [], 0, Codec()
         for judge, kind, key, body in connection.execute(select(rows.c.judge, rows.c.kind, rows.c.key, rows.c.body)):
             searched += 1
             live += [key.encode(), body]
-            if judge == erasure.judge and _traced(erasure.residue, codec, kind, key, body):
+            if judge == erasure.judge and (
+                any(map(residue.copied, words_of(codec, kind, body))) or row_names(codec, residue, kind, key, body)
+            ):
                 found.append(f"{kind} {key}")
-        for version in connection.execute(select(versions_table)):
+        for version in connection.execute(select(versions)):
             notes = [text for text in (version.summary, version.note) if text]
             live += [text.encode() for text in notes]
-            if version.judge == erasure.judge and any(erasure.residue.in_sentence(text) for text in notes):
+            if version.judge == erasure.judge and any(map(residue.in_sentence, notes)):
                 found.append(f"the note of version {version.number}")
         live += [name.encode() for name in connection.execute(select(judges.c.name)).scalars()]
         live += database.definitions(connection)
         # Before the transaction ends: nobody writes to the file as long as it lasts.
-        size, in_bytes = erasure.residue.in_files(database.files, live)
+        size, in_bytes = residue.in_files(database.files, live)
     if found or in_bytes:
         raise RegistryError(
             f"the erasure of {len(erasure.receipt.keys)} pieces of feedback is committed, but traces are left: "
             f"{', '.join([*found, *in_bytes][:10])}; please report this, and keep the file away from others"
         )
-    return replace(
-        erasure.receipt,
-        searched=f"{searched} rows of all versions, decoded, and {size:,} bytes of the file: no trace found",
-    )
-
-
-def _traced(residue: Residue, codec: Codec, kind: str, key: str, body: bytes) -> bool:
-    """Whether a row still names or repeats what was erased. Names of our own fields are nobody's words."""
-    if key in residue.names or any(map(residue.copied, words_of(codec, kind, body))):
-        return True
-    match kind:
-        case "annotation" | "tombstone":
-            return residue.in_sentence(codec.decode(kind, body).reason)
-        case "guideline":
-            guideline = codec.decode(kind, body)
-            return not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
-        case "shard":
-            return not residue.keys.isdisjoint(codec.decode(kind, body))
-    return False
+    said = f"{searched} rows of all versions, decoded, and {size:,} bytes of the file: no trace found"
+    return replace(erasure.receipt, searched=said)

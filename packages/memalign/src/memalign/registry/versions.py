@@ -5,6 +5,7 @@ Every function works inside the caller's transaction.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,12 +16,13 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select, updat
 from memalign.errors import InputError, JudgeNotFound, VersionConflict
 from memalign.memory import Memory
 from memalign.registry.diff import summary
+from memalign.registry.judge_rows import Contents, RowKey, is_unicode
 from memalign.registry.schema import erasures, judges, rows, versions
-from memalign.registry.store import Contents, is_unicode
 from memalign.values import ValueType
 
 __all__ = [
     "JudgeSummary",
+    "Timeline",
     "VersionInfo",
     "add_judge",
     "add_version",
@@ -31,7 +33,11 @@ __all__ = [
     "read",
     "remove",
     "summaries",
+    "timeline",
 ]
+
+Timeline = dict[RowKey, list[tuple[int, int, bytes]]]
+"""What every row was from one version up to another (exclusive)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +114,16 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
     else:
         query = query.where(rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number))
     return {(kind, key): body for kind, key, body in connection.execute(query)}
+
+
+def timeline(connection: Connection, judge: int, latest: int, kinds: Collection[str] = ()) -> Timeline:
+    """Every row of a judge (of these kinds): from which version, up to which (exclusive, at most `latest` + 1), and its body."""
+    columns = (rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body)
+    query = select(*columns).where(rows.c.judge == judge, rows.c.since <= latest)
+    found: Timeline = {}
+    for kind, key, since, until, body in connection.execute(query.where(rows.c.kind.in_(kinds)) if kinds else query):
+        found.setdefault((kind, key), []).append((since, min(until or latest + 1, latest + 1), body))
+    return found
 
 
 def add_judge(connection: Connection, name: str) -> int:

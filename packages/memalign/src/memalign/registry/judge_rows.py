@@ -26,6 +26,7 @@ __all__ = [
     "decoded",
     "encoded",
     "is_unicode",
+    "judge_from",
     "judge_of",
     "memory_of",
     "models_by_name",
@@ -110,21 +111,15 @@ class Codec:
 def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any] | None = None) -> Judge:
     """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
     settings = {field: decoded("judge", contents["judge", field]) for field in _SETTINGS}
-    own = models or {}
+    return judge_from(name, settings, memory_of(contents), models=models or {})
 
-    def model(field: str) -> Any:
-        return own.get(settings[field], settings[field])
 
-    return Judge(
-        name=name,
-        instructions=settings["instructions"],
-        feedback_value_type=msgspec.convert(settings["value_type"], ValueType),
-        model=model("model"),
-        embedding_model=model("embedding_model"),
-        retrieval_k=settings["retrieval_k"],
-        parameters=settings["parameters"],
-        memory=memory_of(contents),
-    )
+def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]) -> Judge:
+    """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
+    given = {field: settings[field] for field in _SETTINGS}
+    value_type = msgspec.convert(given.pop("value_type"), ValueType)
+    own = {field: models[given[field]] for field in ("model", "embedding_model") if given[field] in models}
+    return Judge(name=name, feedback_value_type=value_type, memory=memory, **given | own)
 
 
 def memory_of(contents: Contents) -> Memory:

@@ -9,30 +9,21 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
 from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.schema import erasures
-from memalign.types import Example, FeedbackKey
+from memalign.types import Example, FeedbackKey, readings
 
-__all__ = ["ALLOW", "Erasures", "Refusal"]
+__all__ = ["ALLOW", "ErasedHashes"]
 
 ALLOW = "take it back all the same: --allow-erased, allow_erased=True in Python"
 """What to do about feedback that is refused because it was erased once."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
-    """Feedback that was erased once and may not come back unasked: its key, and why."""
-
-    key: FeedbackKey
-    reason: str
-
-
-class Erasures:
+class ErasedHashes:
     """The erased feedback of one judge, or of all judges of a registry (`judge=None`), as keyed hashes."""
 
     def __init__(self, connection: Connection, secret: str, judge: int | None) -> None:
@@ -51,34 +42,28 @@ class Erasures:
         data = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
         return hmac.new(self._secret, data, hashlib.sha256).hexdigest()
 
-    def refusal(self, key: FeedbackKey, content: str | None = None, rationale: str | None = None) -> Refusal | None:
+    def refusal(self, key: FeedbackKey, content: str | None = None, rationale: str | None = None) -> str | None:
         """Why feedback may not come back, or None; `content` is the content hash of its case, where known."""
         for kind, text, what in (
-            ("key", str(key), "this feedback"),
+            ("key", _spelled(key), "this feedback"),
             ("case", content, "a case of this content"),
             ("words", _words(content, rationale), "these words on this case"),
         ):
             if text is not None and (at := self._known.get((kind, self.digest(kind, text)))):
-                return Refusal(key=key, reason=f"{what} was erased on {_day(at)}")
+                return f"{what} was erased on {_day(at)}"
         return None
 
-    def refusals(self, memory: Memory, before: Memory | None) -> tuple[Refusal, ...]:
-        """Everything in `memory` that was erased and is not in `before`."""
+    def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
+        """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
         if not self._known:
-            return ()
-        found: dict[FeedbackKey, Refusal] = {}
-        for case in memory.cases:
-            for annotation in case.annotations:
-                known = before.annotation(annotation.key) if before else None
-                if known is None or known.rationale != annotation.rationale:
-                    refused = self.refusal(annotation.key, case.example.content_hash, annotation.rationale)
-                    if refused is not None:
-                        found[annotation.key] = refused
-        named = set(_named(memory)) - (set(_named(before)) if before else set())
-        for key in sorted(named - found.keys()):
-            if (refused := self.refusal(key)) is not None:
-                found[key] = refused
-        return tuple(found.values())
+            return {}
+        found = dict.fromkeys(sorted(set(_named(memory)) - set(_named(before))), (None, None)) | {
+            annotation.key: (case.example.content_hash, annotation.rationale)
+            for case in memory.cases
+            for annotation in case.annotations
+            if (known := before.annotation(annotation.key)) is None or known.rationale != annotation.rationale
+        }
+        return {key: reason for key, said in found.items() if (reason := self.refusal(key, *said))}
 
     def remember(
         self,
@@ -90,7 +75,7 @@ class Erasures:
         at: str,
     ) -> None:
         """Keep hashes of erased keys, of annotations with the content hash of their case, and of cases that went."""
-        wanted = [("key", str(key)) for key in keys]
+        wanted = [("key", _spelled(key)) for key in keys]
         wanted += [("case", example.content_hash) for example in examples]
         wanted += [
             ("words", text) for content, annotation in annotations if (text := _words(content, annotation.rationale))
@@ -105,7 +90,7 @@ class Erasures:
 
     def readmit(self, connection: Connection, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
-        texts = {("key", str(annotation.key)) for annotation in memory.annotations()}
+        texts = {("key", _spelled(annotation.key)) for annotation in memory.annotations()}
         for case in memory.cases:
             content = case.example.content_hash
             texts.add(("case", content))
@@ -119,10 +104,12 @@ class Erasures:
                 )
             )
 
-    def erased_on(self, key: str | FeedbackKey) -> str | None:
+    def erased_on(self, selector: str | FeedbackKey) -> str | None:
         """The day on which the feedback of that key, or written key, was erased, or None."""
-        at = self._known.get(("key", self.digest("key", str(key))))
-        return _day(at) if at else None
+        keys = readings(selector) if isinstance(selector, str) else (selector,)
+        texts = (_spelled(FeedbackKey(name, source)) for name, source in keys if source)
+        days = (self._known.get(("key", self.digest("key", text))) for text in texts)
+        return next(map(_day, filter(None, days)), None)
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """A ledger entry for every erased key; its key has the beginning of the hash for an id, and no source."""
@@ -131,6 +118,11 @@ class Erasures:
             for (kind, digest), at in sorted(self._known.items())
             if kind == "key"
         )
+
+
+def _spelled(key: FeedbackKey) -> str:
+    """The first format's text of a key, whose sources had no `@`; another one for the others. No two keys share one."""
+    return f"{key.id}\0{key.source}" if "@" in key.source else f"{key.id}@{key.source}"
 
 
 def _words(content: str | None, rationale: str | None) -> str | None:

@@ -1,0 +1,53 @@
+"""What a row of memory says: the words of people in it, and whether it names or repeats what was erased."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memalign.memory import Annotation
+from memalign.registry.judge_rows import Codec
+from memalign.registry.residue import Residue, strings
+from memalign.types import Example
+
+__all__ = ["reason_of", "row_names", "words_of"]
+
+
+def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
+    """The texts that a person or a judged system wrote, in one row; labels of a closed type are no one's words."""
+    if kind == "vector":
+        return
+    value = codec.decode(kind, body)
+    if isinstance(value, Example):
+        yield value.id
+        yield from strings([*value.content.values(), value.meta])
+    elif isinstance(value, Annotation):
+        yield value.id
+        # A label of one word or two may be a choice of the judge's type; a longer one is free text.
+        label = value.value if isinstance(value.value, str) and len(value.value.split()) > 2 else None
+        yield from strings([value.rationale, label, value.meta])
+    elif kind == "guideline":
+        yield value.text
+    elif kind == "pre_alignment":
+        yield from strings([value.rationale])
+    elif kind == "judge":
+        yield from strings(value)
+    elif kind == "tombstone":
+        yield value.key.id
+
+
+def reason_of(codec: Codec, kind: str, body: bytes) -> str:
+    """What memalign says of a piece of feedback's state; empty for other rows."""
+    return str(codec.decode(kind, body).reason) if kind in ("annotation", "tombstone") else ""
+
+
+def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) -> bool:
+    """Whether a row is one of the erased keys, names one, or came from one; its reason must not repeat their words."""
+    match kind:
+        case "annotation" | "tombstone":
+            return key in residue.names or residue.in_sentence(reason_of(codec, kind, body))
+        case "guideline":
+            guideline = codec.decode(kind, body)
+            return not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
+        case "shard":
+            return not residue.keys.isdisjoint(codec.decode(kind, body))
+    return False
