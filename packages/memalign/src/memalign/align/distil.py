@@ -14,12 +14,13 @@ import msgspec
 
 from memalign import aio
 from memalign.align.deltas import ONE_RULE, Delta, deltas_of, deltas_schema, rule_of
+from memalign.content import judged_texts
 from memalign.errors import ModelError, ModelRefused
 from memalign.judge import Judge, Progress
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.memory.guard import guideline_fault
 from memalign.memory.precedence import replacing, with_relations
-from memalign.memory.retrieval import embedding_text, stumbled
+from memalign.memory.retrieval import stumbled
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import DistilRecord, encode, render_distil, render_distil_one
 from memalign.prompts.truncate import cut, shorten, whole
@@ -326,12 +327,9 @@ def _fault(memory: Memory, shard: Shard, delta: Delta, known: Memory) -> str | N
         if delta.action == "REVISE" and (target.pinned or target.origin != "distilled"):
             return f"{target.id} was set by a person"
     if delta.action in ("ADD", "REVISE"):
-        outputs = [
-            embedding_text(case.example)
-            for key in shard.keys
-            if (annotation := known.annotation(key)) and (case := known.case(annotation.id))
-        ]
-        return guideline_fault(delta.text, outputs)
+        cases = (known.case(key.id) for key in shard.keys)
+        judged = (said for case in cases if case for said in judged_texts(case.example.content))
+        return guideline_fault(delta.text, judged)
     return None
 
 
