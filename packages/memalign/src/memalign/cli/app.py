@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 import memalign
-from memalign.cli import demo, embedded, explaining, forgetting, history, judges, judging, learning, measuring
+from memalign.cli import aligning, demo, embedded, explaining, forgetting, history, judges, judging, measuring
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
 from memalign.errors import ConfigurationError, InvalidRows, MemalignError
@@ -35,10 +35,10 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "Learning": {
         "check": (measuring.check, "memalign check feedback.jsonl tone"),
-        "align": (learning.align, "memalign align tone feedback.jsonl"),
-        "overwrite": (learning.overwrite, "memalign overwrite tone corrected.jsonl"),
-        "guideline": (learning.guideline, "memalign guideline tone G2 --pin"),
-        "lock": (learning.lock, "memalign lock tone t-17"),
+        "align": (aligning.align, "memalign align tone feedback.jsonl"),
+        "overwrite": (aligning.overwrite, "memalign overwrite tone corrected.jsonl"),
+        "guideline": (aligning.guideline, "memalign guideline tone G2 --pin"),
+        "lock": (aligning.lock, "memalign lock tone t-17"),
         "ledger": (history.ledger, "memalign ledger tone --state pending"),
     },
     "Forgetting": {

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.align_report import interruptible_change, run_and_report
+from memalign.cli.aligning import ReflectionModel
 from memalign.cli.common import DONE, FAILURES, Name, Session, Yes, confirmed, latest_of
 from memalign.cli.guideline_words import by_people
-from memalign.cli.learning import ReflectionModel
 from memalign.cli.output import counted, listed, shorten
 from memalign.errors import UnknownKey
 

@@ -19,14 +19,14 @@ from memalign.content import words_of
 from memalign.memory.lexical import overlap, signatures
 from memalign.memory.model import Case, Memory
 from memalign.prompts.language import language_of
-from memalign.types import Example, FeedbackKey
+from memalign.types import Example
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "misjudged_keys", "stumbled"]
+__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "stumbled"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -64,36 +64,38 @@ def embedding_text(example: Example) -> str:
     return text or "\n".join(words_of("expectations", example.expectations))
 
 
-def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
-    """Whether the judge, before learning, gave another verdict on the case than its experts.
+def stumbled(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
+    """Whether the judge of the fingerprint `judge` (None: any) gave another verdict before learning than its experts.
 
-    False where there is no label or no pre-alignment verdict to compare, and for free text, where two right answers differ.
+    False where there is no label or no pre-alignment verdict of this judge, and for free text, where two right answers
+    differ.
     """
     label, pre_alignment = memory.label(case), case.pre_alignment
-    if label is None or pre_alignment is None or not value_type.closed:
+    if label is None or pre_alignment is None or not value_type.closed or judge not in (None, pre_alignment.judge):
         return False
     return not value_type.agree(label, pre_alignment.value)
-
-
-def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[FeedbackKey]:
-    """The keys of all feedback on cases that the judge got wrong before it learned."""
-
-    def make() -> frozenset[FeedbackKey]:
-        stumbles = (case for case in memory.cases if stumbled(memory, case, value_type))
-        return frozenset(annotation.key for case in stumbles for annotation in case.annotations)
-
-    return kept(memory, ("misjudged", value_type.spec), make)  # asked for every judgment
 
 
 class Neighbourhood:
     """The cases of a memory around one item. `vector` is the item's embedding, of shape (d,).
 
+    Only pre-alignment verdicts of the judge of this fingerprint rank them (None: all do).
+
     Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is English-centred. A
     vector of another width than memory's compares to nothing: only an identical case is found.
     """
 
-    def __init__(self, memory: Memory, example: Example, vector: NDArray[np.float32], value_type: ValueType) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        example: Example,
+        vector: NDArray[np.float32],
+        value_type: ValueType,
+        *,
+        judge: str | None = None,
+    ) -> None:
         self._memory = memory
+        self._judge = judge
         self._example = example
         self._vector = vector
         self._value_type = value_type
@@ -148,10 +150,12 @@ class Neighbourhood:
         return tuple(sorted(chosen, key=_rank))
 
     def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
-        memory, value_type = self._memory, self._value_type
+        memory, value_type, judge = self._memory, self._value_type, self._judge
         # The same cases are near to item after item.
         misjudged, label = kept(
-            memory, ("hit", case.id, value_type.spec), lambda: (stumbled(memory, case, value_type), memory.label(case))
+            memory,
+            ("hit", case.id, value_type.spec, judge),
+            lambda: (stumbled(memory, case, value_type, judge), memory.label(case)),
         )
         return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
 

@@ -48,6 +48,11 @@ class FeedbackChange(_Change[Annotation]):
 
     key: FeedbackKey
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that differ; `example_only` goes with the state."""
+        return tuple(name for name in super().fields if name != "example_only")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SettingChange:
