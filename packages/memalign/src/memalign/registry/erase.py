@@ -52,13 +52,6 @@ class Erasure:
     residue: Residue = field(default_factory=Residue)
 
 
-class _DryRun(Exception):  # a way out of the transaction, no error
-    """Carries the outcome out of a transaction that is to be undone."""
-
-    def __init__(self, outcome: Erasure) -> None:
-        self.outcome = outcome
-
-
 def erase_feedback(
     database: Database,
     name: str,
@@ -69,15 +62,13 @@ def erase_feedback(
     dry_run: bool,
 ) -> Erasure:
     """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, InputError, JudgeNotFound."""
-    try:
-        with database.write() as connection:
-            judge, latest = versions.find(connection, name)
-            erased = ErasedHashes(connection, database.meta(connection, "secret"), judge)
-            outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
-            if dry_run:
-                raise _DryRun(replace(outcome, receipt=replace(outcome.receipt, latest=None, dry_run=True)))  # noqa: TRY301  # undoes it
-    except _DryRun as done:
-        return done.outcome
+    with database.write() as connection:
+        judge, latest = versions.find(connection, name)
+        erased = ErasedHashes(connection, database.meta(connection, "secret"), judge)
+        outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
+        if dry_run:
+            connection.rollback()
+            outcome = replace(outcome, receipt=replace(outcome.receipt, latest=None, dry_run=True))
     return outcome
 
 
