@@ -13,7 +13,7 @@ from statistics import mean
 import msgspec
 
 from memalign.align.admission import CHECKS
-from memalign.align.relate import PAIRS_PER_CALL
+from memalign.align.consolidate import PAIRS_PER_CALL
 from memalign.judge import named_fields
 from memalign.memory.budget import Budget
 from memalign.models import resolve

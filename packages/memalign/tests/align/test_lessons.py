@@ -18,7 +18,20 @@ from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import FeedbackKey, Usage
 from tests.support.keys import keys
-from tests.support.learning import LEFT, ORDERS, SETTINGS, TAKEN, Imp, bare, learn, own_words, prompts_of, row, words_in
+from tests.support.learning import (
+    LEFT,
+    ORDERS,
+    REFUSED,
+    SETTINGS,
+    TAKEN,
+    Imp,
+    bare,
+    learn,
+    own_words,
+    prompts_of,
+    row,
+    words_in,
+)
 
 RULE = "Be kind to whoever has waited."
 
@@ -119,9 +132,10 @@ class TestWhatIsSaid:
     @pytest.mark.parametrize("order", ORDERS)
     def test_what_a_model_does_decides_whether_a_lesson_is_taken(self, order: str) -> None:
         judge = learn(bare(shard_size=3)[0], [row(1, "ana", order)]).judge
-        assert states(judge)["t-1@ana"] == ("pending" if order in LEFT else "learned")
+        expected = "pending" if order in LEFT else "rejected" if order in REFUSED else "learned"
+        assert states(judge)["t-1@ana"] == expected
         assert bool(judge.memory.semantic) == (order in TAKEN and order != "noop")
-        if order in LEFT:
+        if order in (*LEFT, *REFUSED):
             assert reason(judge, "t-1@ana")
 
     def test_without_the_pre_alignment_stage_comments_are_learned_all_the_same(self) -> None:

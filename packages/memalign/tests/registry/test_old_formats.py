@@ -111,6 +111,20 @@ def differences(old: Any, new: Any, where: str = "") -> list[str]:
     return [*missing, *(each for one, other, name in parts for each in differences(one, other, name))]
 
 
+STALE = "tone"
+"""A judge whose model was changed: verdicts of the first model rank its cases no more (decision 18), and where feedback
+waits they are asked for again. So its prompts show other cases, and its memory has another hash after it learned."""
+
+
+def apart_from_stale_verdicts(command: list[str], found: list[str]) -> list[str]:
+    if command[1] != STALE:
+        return found
+    hashes = re.compile(r": \.after\.(memory_hash|versions\[\d+\]\[2\]): ")
+    prompts = re.compile(r": \.stdout\.(same_prompt|prompt\.user): ")
+    expected = {"align": hashes, "unalign": hashes, "erase": hashes, "explain": prompts}.get(command[0])
+    return [each for each in found if expected is None or not expected.search(each)]
+
+
 READ = [each for each in RECORDED["answers"] if each["command"][0] != "list"]
 JUDGES = sorted(RECORDED["facts"])
 
@@ -142,7 +156,8 @@ def test_every_command_that_reads_answers_as_before(command: Any, judge: str) ->
             code, found, problem = command(*old["command"])
         expected = {"exit": old["exit"], "stdout": today(old.get("stdout")), "stderr": today(old.get("stderr", ""))}
         got = {"exit": code, "stdout": found, "stderr": problem if old["exit"] == 2 else ""}
-        wrong += [f"{' '.join(old['command'])}: {each}" for each in differences(expected, got)]
+        told = [f"{' '.join(old['command'])}: {each}" for each in differences(expected, got)]
+        wrong += apart_from_stale_verdicts(old["command"], told)
     assert wrong == []
 
 
@@ -178,8 +193,21 @@ def facts_of(judge: Judge, prompts: dict[str, Any]) -> dict[str, Any]:
         "tombstones": [str(stone.key) for stone in memory.tombstones],
         "corrective": sorted(map(str, memory.corrective)),
         "sources_of": {guideline.id: list(map(str, memory.sources_of(guideline))) for guideline in memory.guidelines},
-        "prompts": {each: prompt_of(judge, each) for each in prompts},
+        "prompts": {each: prompt_of(with_current_verdicts(judge), each) for each in prompts},
     }
+
+
+def with_current_verdicts(judge: Judge) -> Judge:
+    """The judge with the verdicts of its former models as its own: memalign 0.1 ranked cases by these as well."""
+    cases = tuple(
+        msgspec.structs.replace(
+            case, pre_alignment=msgspec.structs.replace(case.pre_alignment, judge=judge.base_fingerprint)
+        )
+        if case.pre_alignment
+        else case
+        for case in judge.memory.cases
+    )
+    return judge.replace(memory=msgspec.structs.replace(judge.memory, cases=cases))
 
 
 def prompt_of(judge: Judge, example_id: str) -> dict[str, Any]:
@@ -212,7 +240,8 @@ def test_every_command_that_writes_goes_on_as_before(command: Any, path: Path) -
             )
             expected["after"], got["after"] = today(old["after"]), after(opened(path), name)
             got["after"]["versions"] = got["after"]["versions"][-len(old["after"]["versions"]) :]
-        wrong += [f"{' '.join(old['command'])}: {each}" for each in differences(expected, got)]
+        told = [f"{' '.join(old['command'])}: {each}" for each in differences(expected, got)]
+        wrong += apart_from_stale_verdicts(old["command"], told)
     assert wrong == []
 
 
@@ -376,7 +405,7 @@ def test_what_was_erased_by_the_first_format_stays_refused(path: Path) -> None:
     connection.commit()
     connection.close()
     registry = opened(path)
-    row = {"id": "mail@x", "source": "dora", "value": True}
+    row: dict[str, Any] = {"id": "mail@x", "source": "dora", "value": True}
     with pytest.raises(InvalidRows, match=r'"mail@x"@dora\): this feedback was erased on 2026-01-01'):
         registry.align("tone", [row])
     with pytest.raises(UnknownKey, match="it was erased on 2026-01-01"):

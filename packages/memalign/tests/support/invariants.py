@@ -52,12 +52,15 @@ def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
         assert entry.state in STATES
         if entry.state in ("merged", "pending", "disputed", "rejected"):
             assert entry.reason, f"{entry.key} is {entry.state} and nobody is told why"
-        if entry.state in ("merged", "rejected"):
+        example_only = entry.key in annotations and annotations[entry.key].example_only
+        if entry.state == "merged":
             assert entry.key in carried
         if entry.state == "pending":
             assert entry.key not in carried
-        if entry.state == "learned":
-            assert entry.key in carried or "kept as an example" in entry.reason, f"{entry.key} taught nothing"
+        if entry.state in ("learned", "rejected"):
+            assert (entry.key in carried) != example_only, f"{entry.key} taught nothing, and nobody says so"
+        if entry.state == "rejected" and example_only:
+            assert "refused twice" in entry.reason
 
 
 def everything_named_is_there(memory: Memory) -> None:

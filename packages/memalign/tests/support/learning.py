@@ -33,9 +33,11 @@ FAULTS = {
 }
 TAKEN = ("add", "same", "support", "revise", "noop", "twice", "contradict")
 """Orders after which a record's lesson is settled."""
-LEFT = ("copy", "invent", "foreign", "silent", "fence", "role", "long", "empty", "unknown", "junk")
+LEFT = ("invent", "foreign", "silent", "unknown", "junk")
 """Orders after which a record's lesson must be pending."""
-ORDERS = TAKEN + LEFT
+REFUSED = ("copy", "fence", "role", "long", "empty")
+"""Orders after which it must be rejected: whatever it is told, the model writes what may not enter a prompt."""
+ORDERS = TAKEN + LEFT + REFUSED
 
 _WORDS = re.compile(r"\b(?:word|case|label)\d+\b")
 _RECORD = re.compile(r"^(F\d+) <<<\n(.*?)\n>>>\n(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)

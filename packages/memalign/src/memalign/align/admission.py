@@ -1,4 +1,4 @@
-"""Admission: what was just learned is tried before it counts.
+"""Admission: what was just learned is tried on past cases before it counts.
 
 The judge as it was and the judge as it would be are asked about the same past cases, with that case (and every guideline
 that saw it) hidden, so that a lesson is never checked on the case it comes from. A significant net loss takes
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from memalign import aio
+from memalign.align.consolidate import leave_out, new_guidelines
+from memalign.align.past_cases import Answer, PastCases, agrees, hiding
 from memalign.align.result import Impact, Trial, VerdictChange
-from memalign.align.trials import Answer, Trials, agrees, leave_out, new_guidelines, without
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory
 from memalign.memory.precedence import ADMISSION
 from memalign.memory.retrieval import stumbled
 from memalign.models import resolve
-from memalign.models.base import Limits
 from memalign.types import Usage, guideline_number
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ async def admit(
 ) -> tuple[Judge, Impact | None, Usage]:
     """`learned` as it may be: without new guidelines that did harm, without similar cases if these do; and the cost.
 
-    `met` is the memory before, where `given` lacks what was replaced of it: pre-alignment verdicts of its cases are older than `given`.
-    The impact says what changed; None where there is nothing to compare: no labels, free text, nothing new in the
-    prompt. A call that fails takes its case out of the comparison, and the impact counts it.
+    `met` is the memory before, where `given` lacks what was replaced of it: verdicts on its cases are older than
+    `given`. The impact says what changed; None where there is nothing to compare: no labels, free text, nothing new in
+    the prompt. A call that fails takes its case out of the comparison, and the impact counts it.
     """
     started = time.perf_counter()
     limits = resolve(learned.model).limits
@@ -61,33 +61,42 @@ async def admit(
     cases = sample(given, learned, lessons, CHECKS[limits.brief])
     if not cases:
         return learned, None, Usage()
-    shown = limits.examples if learned.retrieval_k is None and len(lessons) >= MANY else 0
-    trials = Trials(learned, (3 if shown else 2) * len(cases), progress)
-    answers = []
-    for fold in _folds(cases, limits):
-        judges = (without(learned, fold), without(_toggled(learned, shown), fold) if shown else None)
-        answers.append(_verdicts(fold, without(given, fold), *judges, trials=trials, met=met or given.memory))
-    asked_of = {case.id: three for some in await aio.together(answers) for case, three in some}
-    old, new, other = (tuple(asked_of[case.id][side] for case in cases) for side in range(3))
+    many = learned.retrieval_k is None and len(lessons) >= MANY
+    toggled = _toggled(learned, limits.examples) if many and limits.examples else None
+    past = PastCases(learned, (2 if toggled is None else 3) * len(cases), progress, phase="admit")
+    # One at a time is hidden; for a slow model, which reads a changed prompt at 30 tokens a second, half of them.
+    folds = [cases[::2], cases[1::2]] if limits.brief else [[case] for case in cases]
+    before, after, turned = (
+        {case.id: answer for fold in answers for case, answer in fold}
+        for answers in await asyncio.gather(
+            aio.together(_before(fold, given, met or given.memory, past) for fold in folds),
+            aio.together(_asked(fold, learned, past) for fold in folds),
+            aio.together(_asked(fold, toggled, past) for fold in folds if toggled is not None),
+        )
+    )
     trial = None
-    if shown:
-        learned, trial = _tried(learned, cases, new, other, brief=limits.brief)
-        new = other if trial.changed else new
+    if toggled is not None:
+        trial = _trial(learned, cases, after, turned, brief=limits.brief)
+        if trial.changed:
+            learned, after = _toggled(learned, None), turned
     fresh = new_guidelines(given.memory, learned.memory)
-    pairs = [(case, was, now) for case, (was, *_), (now, *_) in zip(cases, old, new, strict=True)]
-    asked = [(case, was, now) for case, was, now in pairs if was is not None and now is not None]
+    asked = [
+        (case, was, now)
+        for case in cases
+        if (was := before[case.id].value) is not None and (now := after[case.id].value) is not None
+    ]
     changes = [_change(learned, case, was, now, fresh) for case, was, now in asked if was != now]
-    impact = Impact(checked=len(asked), failed=len(pairs) - len(asked), changes=tuple(changes), examples=trial)
+    impact = Impact(checked=len(asked), failed=len(cases) - len(asked), changes=tuple(changes), examples=trial)
     if fresh and _harm(impact.fixed, impact.broken) < SIGNIFICANCE:
         learned = learned.replace(memory=leave_out(learned.memory, fresh, ADMISSION))
         impact = replace(impact, reverted=tuple(sorted(fresh, key=guideline_number)))
-    return learned, impact, trials.usage + Usage(seconds={"admit": time.perf_counter() - started})
+    return learned, impact, past.usage + Usage(seconds={"admit": time.perf_counter() - started})
 
 
 def sample(given: Judge, learned: Judge, lessons: Collection[str], checks: int) -> tuple[Case, ...]:
     """The cases on which the two judges are compared; at most `checks`, the same ones for the same memories.
 
-    Where the judge stumbled on what is new, the nearest cases to these that it had right, and a fixed sample.
+    New ones that the judge had wrong, the nearest cases to these that it had right, and a fixed sample.
     """
     memory, kind = learned.memory, learned.value_type
     if not kind.closed or given.memory.hash == memory.hash:
@@ -96,18 +105,19 @@ def sample(given: Judge, learned: Judge, lessons: Collection[str], checks: int) 
         c.example.content_hash: c for c in reversed(memory.cases) if memory.label(c) is not None and c.pre_alignment
     }
     if len(lessons) == 1:
-        labelled.pop(
-            next(iter(lessons)), None
-        )  # with its own lesson hidden, nothing is new to a judge that learned one
+        # With its own lesson hidden, nothing is new to a judge that learned one.
+        labelled.pop(next(iter(lessons)), None)
     known = {case.example.content_hash for case in given.memory.cases}
     order = sorted(labelled)  # by hash: as good as drawn, and the same whatever came first
-    wrong = {content for content in order if stumbled(memory, labelled[content], kind)}
+    judged_by = learned.base_fingerprint
+    wrong = {content for content in order if stumbled(memory, labelled[content], kind, judged_by)}
     errors = [content for content in order if content in wrong and content not in known][: checks // 3]
     right = [content for content in order if content not in wrong]
     near = _nearest(memory, labelled, errors, right)[: checks // 3]
     chosen = dict.fromkeys((*errors, *near))
+    most = len(chosen) + checks - 2 * (checks // 3)
     for content in order:
-        if len(chosen) - len(errors) - len(near) >= checks - 2 * (checks // 3):
+        if len(chosen) >= most:
             break
         chosen.setdefault(content)
     return tuple(labelled[content] for content in chosen)
@@ -125,45 +135,36 @@ def _lessons(before: Memory, after: Memory) -> frozenset[str]:
     return frozenset(case.example.content_hash for case in cases if case)
 
 
-def _folds(cases: Sequence[Case], limits: Limits) -> Sequence[Sequence[Case]]:
-    """The cases that are hidden together: one at a time; for a slow model, which learns one lesson a call, in halves.
-
-    What a slow model is shown then changes twice, and not for every case: it reads 30 new tokens a second.
-    """
-    return [cases[::2], cases[1::2]] if limits.brief else [[case] for case in cases]
+async def _asked(fold: Sequence[Case], judge: Judge, past: PastCases) -> list[tuple[Case, Answer]]:
+    """What the judge, from which the fold is hidden, says of each of its cases."""
+    unknowing = hiding(judge, fold)
+    return list(zip(fold, await aio.together(past.ask(unknowing, case) for case in fold), strict=True))
 
 
-async def _verdicts(
-    fold: Sequence[Case], given: Judge, learned: Judge, toggled: Judge | None, *, trials: Trials, met: Memory
-) -> list[tuple[Case, tuple[Answer, Answer, Answer]]]:
-    """What the three judges, from which the fold is hidden, say of each of its cases."""
+async def _before(fold: Sequence[Case], given: Judge, met: Memory, past: PastCases) -> list[tuple[Case, Answer]]:
+    """The same of the judge as it was. What it said before it learned is known of cases that it had not met."""
+    unknowing, judged_by = hiding(given, fold), given.base_fingerprint
 
-    async def before(case: Case) -> Answer:
-        # It was asked already: the pre-alignment verdict of a case that it had not met.
-        pre_alignment = case.pre_alignment
-        if pre_alignment is None or met.duplicates(case.example) or pre_alignment.judge != given.base_fingerprint:
-            return await trials.ask(given, case)
-        return await trials.known(pre_alignment.value)
+    async def ask(case: Case) -> Answer:
+        verdict = case.pre_alignment
+        if verdict is None or met.duplicates(case.example) or verdict.judge != judged_by:
+            return await past.ask(unknowing, case)
+        past.count()
+        return Answer(verdict.value)
 
-    old, new, other = await asyncio.gather(
-        aio.together(before(case) for case in fold),
-        aio.together(trials.ask(learned, case) for case in fold),
-        aio.together(trials.ask(toggled, case) for case in fold if toggled),
-    )
-    nobody: Answer = (None, None, Usage())
-    return list(zip(fold, zip(old, new, other or [nobody] * len(fold), strict=True), strict=True))
+    return list(zip(fold, await aio.together(map(ask, fold)), strict=True))
 
 
 def _nearest(memory: Memory, labelled: dict[str, Case], errors: Sequence[str], right: Sequence[str]) -> list[str]:
     """The cases that the judge had right and that are nearest to the errors, in turns; each once."""
-    import numpy as np  # see retrieval
+    import numpy as np  # see Memory.matrix
 
     if not errors or not right or not memory.matrix.shape[1]:
         return []
     place = {case.id: index for index, case in enumerate(memory.cases)}
     pool = np.stack([memory.matrix[place[labelled[content].id]] for content in right])
-    directives = [np.argsort(-(pool @ memory.matrix[place[labelled[content].id]]), kind="stable") for content in errors]
-    turns = (right[int(order[turn])] for turn in range(len(right)) for order in directives)
+    orders = [np.argsort(-(pool @ memory.matrix[place[labelled[content].id]]), kind="stable") for content in errors]
+    turns = (right[int(order[turn])] for turn in range(len(right)) for order in orders)
     return list(dict.fromkeys(turns))
 
 
@@ -181,38 +182,34 @@ def _change(learned: Judge, case: Case, was: Value, now: Value, fresh: Collectio
     )
 
 
-def _toggled(judge: Judge, shown: int) -> Judge:
-    """The judge with similar cases if it has been shown none, without them if it has."""
-    examples = shown if judge.memory.examples == 0 else 0
-    return judge.replace(memory=replace(judge.memory, examples=examples))
+def _toggled(judge: Judge, shown: int | None) -> Judge:
+    """The judge with similar cases (`shown`) if it has been shown none, without them if it has."""
+    return judge.replace(memory=replace(judge.memory, examples=shown if judge.memory.examples == 0 else 0))
 
 
-def _tried(
-    judge: Judge, cases: Sequence[Case], as_is: Sequence[Answer], toggled: Sequence[Answer], *, brief: bool
-) -> tuple[Judge, Trial]:
-    """The judge as it was right more often, with similar cases or without; between equals, as it is.
+def _trial(
+    judge: Judge, cases: Sequence[Case], as_is: dict[str, Answer], toggled: dict[str, Answer], *, brief: bool
+) -> Trial:
+    """Which was right more often, the judge with similar cases or without; between equals, as it is.
 
     A slow model must be clearly better with them: they misled it wherever it was measured (docs/decisions/0009-stages.md).
     """
     answered = [
         (agrees(judge, case, one), agrees(judge, case, other))
-        for case, (one, *_), (other, *_) in zip(cases, as_is, toggled, strict=True)
-        if one is not None and other is not None
+        for case in cases
+        if (one := as_is[case.id].value) is not None and (other := toggled[case.id].value) is not None
     ]
     kept, turned = (sum(side) for side in zip(*answered, strict=True)) if answered else (0, 0)
     none_shown = judge.memory.examples == 0
-    gain = turned - kept if none_shown else kept - turned  # by showing them
+    right_with, right_without = (turned, kept) if none_shown else (kept, turned)
+    gain = right_with - right_without
     shows = gain >= CLEARLY if brief else gain > 0 or (gain == 0 and not none_shown)
-    trial = Trial(
+    return Trial(
         checked=len(answered),
-        right_with=turned if none_shown else kept,
-        right_without=kept if none_shown else turned,
+        right_with=right_with,
+        right_without=right_without,
         changed=bool(answered) and shows == none_shown,
     )
-    if not trial.changed:
-        return judge, trial
-    examples = None if none_shown else 0
-    return judge.replace(memory=replace(judge.memory, examples=examples)), trial
 
 
 def _harm(fixed: int, broken: int) -> float:

@@ -1,22 +1,28 @@
-"""What a distillation call may answer, and the typed deltas that its answer stands for."""
+"""Typed deltas: what a distillation call may answer, whether it may be carried out, and what it does to memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from memalign.align.position_terms import without_positions
+from memalign.align.shards import shard_guidelines
+from memalign.align.states import LessonState
 from memalign.content import sides_of
-from memalign.memory import Annotation, Case
-from memalign.memory.guard import tidy
+from memalign.memory import Annotation, Case, Memory, Shard
+from memalign.memory.guard import guideline_fault, tidy
+from memalign.memory.precedence import replacing, with_relations
+from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatReply
 from memalign.prompts.language import Language, language_of
-from memalign.types import FeedbackKey
+from memalign.types import FeedbackKey, Guideline, Usage
 from memalign.values import ValueType
 
-__all__ = ["ONE_RULE", "Delta", "deltas_of", "deltas_schema", "rule_of"]
+__all__ = ["ONE_RULE", "Delta", "Outcome", "apply_outcome", "deltas_of", "deltas_schema", "refused_rules", "rule_of"]
+
+replace = msgspec.structs.replace
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +35,32 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     feedback: tuple[FeedbackKey, ...] = ()
     guideline: str | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call about the `waiting` of a shard's feedback gave: deltas, and why there are none for some."""
+
+    shard: Shard
+    waiting: tuple[FeedbackKey, ...]
+    deltas: tuple[Delta, ...] = ()
+    faults: dict[FeedbackKey, str] = {}
+    usage: Usage = Usage()
+
+    def failed(self, why: str, usage: Usage) -> Outcome:
+        """The outcome of a call without an answer."""
+        return replace(self, faults=dict.fromkeys(self.waiting, why), usage=usage)
+
+    def answered(self, deltas: tuple[Delta, ...], usage: Usage) -> Outcome:
+        """The outcome of a call with an answer."""
+        return replace(self, deltas=deltas, usage=usage)
+
+    def amended(self, second: Outcome, keys: Collection[FeedbackKey]) -> Outcome:
+        """This outcome with what a second call gave for `keys`."""
+        chosen = frozenset(keys)
+        old = [delta for delta in self.deltas if not chosen.issuperset(delta.feedback)]
+        new = [delta for delta in second.deltas if not chosen.isdisjoint(delta.feedback)]
+        faults = {key: why for key, why in second.faults.items() if key in chosen}
+        return replace(self, deltas=(*old, *new), faults=self.faults | faults, usage=self.usage + second.usage)
 
 
 WHEN_AND: dict[Language, tuple[str, str]] = {
@@ -127,3 +159,134 @@ def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey]) -> tuple[Delta, 
             )
         )
     return tuple(deltas)
+
+
+# -- carrying them out -------------------------------------------------------------------------------------------------
+
+REFUSED_TWICE = (
+    "its rule was refused twice: {why}; write it yourself (memalign guideline NAME --add), or reword the feedback"
+)
+NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
+
+
+def apply_outcome(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[FeedbackKey, LessonState]]:
+    """Carry out the deltas of one call, each checked first, and say what becomes of its annotations.
+
+    Every rule from a comment is kept. `known` is the memory before the first call, with the same cases.
+    """
+    own = _with_own_rule(outcome, known)
+    taken: dict[FeedbackKey, LessonState] = {}
+    refused: dict[FeedbackKey, str] = {}
+    impossible: dict[FeedbackKey, str] = {}
+    for delta in outcome.deltas:
+        keys = tuple(sorted(key for key in set(delta.feedback) if key in outcome.waiting))
+        if delta.action == "SUPPORT":
+            # What a comment adds was written with the supported rule in view, and goes with it.
+            keys = tuple(key for key in keys if key not in own)
+        if (fault := _impossible(memory, outcome.shard, delta)) is not None:
+            impossible.update(dict.fromkeys(keys, fault))
+        elif (fault := _refused(outcome.shard, delta, known)) is not None:
+            refused.update(dict.fromkeys(keys, fault))
+        elif keys:
+            memory, state = _carry_out(memory, outcome.shard, delta, keys)
+            for key in keys:
+                taken[key] = _stronger(state, taken.get(key))
+
+    def ended(key: FeedbackKey) -> LessonState:
+        fault = refused.get(key) or impossible.get(key)
+        if key in taken and not taken[key].example_only:
+            also = f"learned without one more rule from it: {fault}" if fault else taken[key].reason
+            return taken[key]._replace(reason=also)
+        if key in outcome.faults:
+            return LessonState("pending", outcome.faults[key])
+        if key in refused:
+            return LessonState("rejected", REFUSED_TWICE.format(why=refused[key]), example_only=True)
+        if key in impossible:
+            return LessonState("pending", f"its rule was not taken: {impossible[key]}")
+        return taken.get(key) or LessonState("pending", NOT_MENTIONED)
+
+    return memory, {key: ended(key) for key in outcome.waiting}
+
+
+def refused_rules(outcome: Outcome, memory: Memory) -> dict[FeedbackKey, str]:
+    """The waiting feedback of which only rules came that may not enter a prompt, and why not."""
+    own = _with_own_rule(outcome, memory)
+    return {
+        key: fault
+        for delta in outcome.deltas
+        if (fault := _refused(outcome.shard, delta, memory)) and _impossible(memory, outcome.shard, delta) is None
+        for key in delta.feedback
+        if key in outcome.waiting and key not in own
+    }
+
+
+def _with_own_rule(outcome: Outcome, memory: Memory) -> frozenset[FeedbackKey]:
+    """The feedback from which a rule was written that may enter a prompt."""
+    return frozenset(
+        key
+        for delta in outcome.deltas
+        if delta.action in ("ADD", "REVISE")
+        and _impossible(memory, outcome.shard, delta) is None
+        and _refused(outcome.shard, delta, memory) is None
+        for key in delta.feedback
+    )
+
+
+def _stronger(new: LessonState, old: LessonState | None) -> LessonState:
+    """Of what two deltas make of one comment: a rule of its own, then one that was there already, then an example."""
+    return new if old is None or old.example_only or (old.state == "merged" and not new.example_only) else old
+
+
+def _impossible(memory: Memory, shard: Shard, delta: Delta) -> str | None:
+    """Why a delta cannot be carried out, or None."""
+    foreign = [key for key in delta.feedback if key not in shard.keys]
+    if foreign or not delta.feedback:
+        return "it names feedback outside its shard" if foreign else "it names no feedback"
+    if delta.action not in ("ADD", "SUPPORT", "REVISE", "NOOP"):
+        return "its action is unknown"
+    if delta.action in ("SUPPORT", "REVISE"):
+        target = next((g for g in shard_guidelines(memory, shard) if g.id == delta.guideline), None)
+        if target is None:
+            return "it names a guideline outside its shard, or one that no longer stands"
+        if delta.action == "REVISE" and (target.pinned or target.origin != "distilled"):
+            return f"{target.id} was set by a person"
+    return None
+
+
+def _refused(shard: Shard, delta: Delta, known: Memory) -> str | None:
+    """Why the text of a delta may not become a guideline, or None."""
+    if delta.action not in ("ADD", "REVISE"):
+        return None
+    cases = (known.case(annotation.id) for key in shard.keys if (annotation := known.annotation(key)))
+    return guideline_fault(delta.text, [embedding_text(case.example) for case in cases if case])
+
+
+def _carry_out(memory: Memory, shard: Shard, delta: Delta, keys: tuple[FeedbackKey, ...]) -> tuple[Memory, LessonState]:
+    if delta.action == "NOOP":
+        # Not in the model's words: they were written with other people's feedback in view.
+        reason = "kept as an example: the model drew no rule from it"
+        return memory, LessonState("learned", reason, example_only=True)
+    if delta.action == "SUPPORT":
+        supported = tuple(
+            replace(g, supported_by=tuple(sorted({*g.supported_by, *keys}))) if g.id == delta.guideline else g
+            for g in memory.guidelines
+        )
+        return replace(memory, guidelines=supported), LessonState("merged", f"{delta.guideline} already says it")
+    older = [g for g in memory.guidelines if g.id == delta.guideline and delta.action == "REVISE"]
+    guideline = Guideline(
+        id=f"G{memory.next_guideline}",
+        text=delta.text,
+        supported_by=tuple(sorted({*keys, *(key for g in older for key in g.supported_by)})),
+        # Every record of the shard was in the prompt, its guidelines with all that they were exposed to as well.
+        exposed_to=tuple(sorted({*shard.keys, *(key for g in older for key in g.exposed_to)})),
+    )
+    guidelines = tuple(
+        replace(g, status="superseded", superseded_by=guideline.id) if g in older else g for g in memory.guidelines
+    )
+    grown = replace(
+        memory,
+        guidelines=(*guidelines, guideline),
+        relations=with_relations(memory.relations, (replacing(guideline.id, g.id) for g in older)),
+        next_guideline=memory.next_guideline + 1,
+    )
+    return grown, LessonState("learned")

@@ -12,7 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from memalign.memory import Annotation, Memory, Shard, Tombstone
+from memalign.align.states import LessonState, with_states
+from memalign.memory import Memory, Shard, Tombstone
 from memalign.memory.precedence import LOCK
 from memalign.types import FeedbackKey, Guideline
 
@@ -53,6 +54,7 @@ def forget(
         memory,
         locks=locks,
         examples=memory.examples if cases else None,
+        current_judge=memory.current_judge if cases else None,
         guidelines=tuple(unbarred(guideline, locks) for guideline in memory.guidelines),
         shards=tuple(shard for shard in shards if shard.keys),
         tombstones=tuple(stones[key] for key in sorted(stones)),
@@ -83,28 +85,16 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -
     orphaned |= {
         key
         for key in beside
-        if (annotation := memory.annotation(key))
-        and (annotation.state == "pending" or (annotation.state == "learned" and key not in carried))
+        if (annotation := memory.annotation(key)) and (annotation.state == "pending" or annotation.example_only)
     }
-    touched = {annotation.id for key in orphaned if (annotation := memory.annotation(key))}
     there = {guideline.id for guideline in kept}
-    return replace(
+    pending = dict.fromkeys(orphaned, LessonState("pending", why))
+    memory = replace(
         memory,
         guidelines=tuple(kept),
         relations=tuple(relation for relation in memory.relations if there.issuperset(relation.pair)),
-        cases=tuple(
-            replace(
-                case,
-                annotations=tuple(
-                    _pending(annotation, why) if annotation.key in orphaned else annotation
-                    for annotation in case.annotations
-                ),
-            )
-            if case.id in touched
-            else case
-            for case in memory.cases
-        ),
     )
+    return with_states(memory, pending)
 
 
 def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
@@ -113,7 +103,3 @@ def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
     if not by.startswith(LOCK) or by.removeprefix(LOCK) in locks:
         return guideline
     return replace(guideline, status="active", status_by=None)
-
-
-def _pending(annotation: Annotation, why: str) -> Annotation:
-    return replace(annotation, state="pending", reason=why)

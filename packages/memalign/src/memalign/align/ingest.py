@@ -1,26 +1,73 @@
-"""Rows of feedback become annotations in memory, and the policy says which of them count."""
+"""Rows of feedback are checked and become annotations in memory; the policy says which of them count."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
-from memalign.align.consolidate import in_canonical_order
 from memalign.align.forget import forget_lessons
-from memalign.align.result import Conflict, RuleConflict
-from memalign.errors import InputError
+from memalign.align.states import LessonState, change_annotations, with_states
+from memalign.errors import InputError, InvalidRows, RowError
+from memalign.io import FeedbackFile, check_feedback, read_feedback
+from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory
-from memalign.types import Example, Feedback, FeedbackKey, guideline_number
+from memalign.types import Example, Feedback, FeedbackKey
 
-__all__ = ["add_annotations", "conflicts", "refreshed", "rule_conflicts", "settle", "sort_rows"]
+__all__ = ["NO_ROWS", "add_annotations", "checked_rows", "refreshed", "settle", "sort_rows"]
 
 replace = msgspec.structs.replace
 
+NO_ROWS = FeedbackFile(rows=(), lines=())
 
-def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, str]:
+
+def checked_rows(
+    judge: Judge,
+    feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
+    *,
+    skip_invalid: bool = False,
+    must_exist: bool = False,
+) -> FeedbackFile:
+    """The rows that the judge can learn from; no model is asked.
+
+    Raises InvalidRows when a row cannot be used, unless `skip_invalid`; with `must_exist`, a row whose key is not in
+    memory is such a row.
+    """
+    known = {case.id: case.example.content_hash for case in judge.memory.cases}
+    if isinstance(feedback, str | Path):
+        file = read_feedback(feedback, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
+        source = str(feedback)
+    else:
+        items = tuple(feedback)
+        if not items:
+            return NO_ROWS
+        file = check_feedback(items, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
+        source = "feedback"
+
+    def fault(row: Feedback) -> str | None:
+        if must_exist and judge.memory.annotation(row.key) is None:
+            return f"{row.key} is not in memory; overwrite takes known feedback only"
+        return judge.misfit(row)
+
+    numbered = list(zip(file.rows, file.lines, strict=True))
+    faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := fault(row))]
+    if not faults:
+        return file
+    if not skip_invalid:
+        raise InvalidRows(source, faults)
+    bad = {fault.line for fault in faults}
+    return FeedbackFile(
+        rows=tuple(row for row, line in numbered if line not in bad),
+        lines=tuple(line for _, line in numbered if line not in bad),
+        invalid=(*file.invalid, *faults),
+    )
+
+
+def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, Literal["new", "changed", "unchanged"]]:
     """Key → new, changed or unchanged, for every row."""
-    status = {}
+    status: dict[FeedbackKey, Literal["new", "changed", "unchanged"]] = {}
     for row in rows:
         known = memory.annotation(row.key)
         status[row.key] = "new" if known is None else "unchanged" if known.says(row) else "changed"
@@ -71,18 +118,7 @@ def refreshed(memory: Memory, rows: Sequence[Feedback]) -> Memory:
             return annotation
         return replace(annotation, created_at=row.created_at or annotation.created_at, meta=row.meta or annotation.meta)
 
-    known = {annotation.key for annotation in memory.annotations() if fresh(annotation) != annotation}
-    if not known:
-        return memory
-    return replace(
-        memory,
-        cases=tuple(
-            replace(case, annotations=tuple(map(fresh, case.annotations)))
-            if any(v.key in known for v in case.annotations)
-            else case
-            for case in memory.cases
-        ),
-    )
+    return change_annotations(memory, (new for each in memory.annotations() if (new := fresh(each)) != each))
 
 
 def settle(memory: Memory) -> Memory:
@@ -105,55 +141,10 @@ def settle(memory: Memory) -> Memory:
     if not silenced and not restored:
         return memory
     memory = forget_lessons(memory, silenced, why="to be derived again without disputed feedback")
-
-    def settled(case: Case) -> Case:
-        annotations = tuple(
-            # Not the label that counts instead: it may be another person's free text, and outlive their feedback here.
-            replace(
-                annotation,
-                state="disputed",
-                reason=f"this annotation gave {annotation.value}, and another label counts",
-            )
-            if annotation.key in silenced
-            else replace(annotation, state="pending", reason="no longer disputed")
-            if annotation.key in restored
-            else annotation
-            for annotation in case.annotations
-        )
-        return replace(case, annotations=annotations)
-
-    return replace(memory, cases=tuple(settled(case) for case in memory.cases))
-
-
-def rule_conflicts(memory: Memory) -> tuple[RuleConflict, ...]:
-    """Every two guidelines in force, or held back only by each other, that contradict each other; the older first."""
-    by_id = {guideline.id: guideline for guideline in memory.guidelines}
-    found: dict[tuple[str, str], RuleConflict] = {}
-    for relation in memory.relations:
-        if relation.verdict != "contradicts" or not by_id.keys() >= set(relation.pair):
-            continue
-        faces = [by_id.get(by_id[name].superseded_by or "", by_id[name]) for name in relation.pair]
-        one, other = in_canonical_order(*faces)
-        if one.id == other.id:
-            continue  # by other verdicts both say the same
-        precedence = tuple(g.id for g in (one, other) if g.status in ("active", "demoted"))
-        if precedence and all(g.id in precedence or g.overridden_by is not None for g in (one, other)):
-            found[one.id, other.id] = RuleConflict(guideline_ids=(one.id, other.id), kept=precedence)
-    return tuple(found[pair] for pair in sorted(found, key=lambda ids: [*map(guideline_number, ids)]))
-
-
-def conflicts(memory: Memory) -> tuple[Conflict, ...]:
-    """Every content on which people gave different labels, by the id of its first case."""
-    found: dict[str, Conflict] = {}
-    for case in memory.cases:
-        annotations = {
-            annotation.key: annotation.value
-            for annotation in memory.annotations_on(case)
-            if annotation.value is not None
-        }
-        if len(set(annotations.values())) > 1:
-            ids = tuple(dict.fromkeys(annotation.id for annotation in memory.annotations_on(case)))
-            found.setdefault(
-                case.example.content_hash, Conflict(ids=ids, annotations=annotations, label=memory.label(case))
-            )
-    return tuple(found.values())
+    # Not the label that counts instead: it may be another person's free text, and outlive their feedback here.
+    lost = {
+        each.key: LessonState("disputed", f"this annotation gave {each.value}, and another label counts")
+        for each in memory.annotations()
+        if each.key in silenced
+    }
+    return with_states(memory, lost | dict.fromkeys(restored, LessonState("pending", "no longer disputed")))

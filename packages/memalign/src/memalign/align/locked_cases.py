@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from memalign import aio
-from memalign.align.consolidate import consolidate
-from memalign.align.distil import with_states
+from memalign.align.consolidate import consolidate, leave_out, new_guidelines
+from memalign.align.past_cases import PastCases, agrees
 from memalign.align.result import LockCheck
-from memalign.align.trials import Trials, agrees, leave_out, new_guidelines
+from memalign.align.states import LessonState, with_states
 from memalign.judge import Judge, Progress
 from memalign.memory import Case
 from memalign.memory.precedence import LOCK
@@ -33,34 +33,31 @@ async def keep_locks(
     Whenever something was left out for one, all are asked again: what one case needs may be what breaks another.
     """
     started = time.perf_counter()
-    locked = [case for name in learned.memory.locks if (case := learned.memory.case(name)) and _labelled(learned, case)]
+    found = (learned.memory.case(name) for name in learned.memory.locks)
+    locked = [case for case in found if case is not None and learned.memory.label(case) is not None]
     if not locked or given.memory.hash == learned.memory.hash:
         return learned, (), Usage()
-    trials = Trials(learned, len(locked), progress, phase="locks")
+    past = PastCases(learned, len(locked), progress, phase="locks")
     checks = {case.id: LockCheck(id=case.id, kept=True) for case in locked}
     tried: Judge | None = None
     while tried is not learned:
         tried = learned
         open_ones = [case for case in locked if checks[case.id].kept]
-        answers = await aio.together(trials.ask(learned, case) for case in open_ones)
-        for case, (value, fault, _) in zip(open_ones, answers, strict=True):
-            if fault is None and agrees(learned, case, value):
+        answers = await aio.together(past.ask(learned, case) for case in open_ones)
+        for case, answer in zip(open_ones, answers, strict=True):
+            if agrees(learned, case, answer.value):
                 continue
-            learned, check = await _mended(given, learned, case, trials, fault)
+            learned, check = await _mended(given, learned, case, past, answer.fault)
             before = checks[case.id].guideline_ids
             checks[case.id] = replace(check, guideline_ids=tuple(dict.fromkeys((*before, *check.guideline_ids))))
             if learned is not tried:
                 break  # the other answers are those of a judge that is no more
-    usage = trials.usage + Usage(seconds={"locks": time.perf_counter() - started})
+    usage = past.usage + Usage(seconds={"locks": time.perf_counter() - started})
     return learned, tuple(checks.values()), usage
 
 
 class _UnansweredError(Exception):
-    """A question about a locked case got no answer; the words are the reason."""
-
-
-def _labelled(judge: Judge, case: Case) -> bool:
-    return judge.memory.label(case) is not None
+    """A question about a locked case got no answer; the message is the reason."""
 
 
 def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
@@ -71,11 +68,11 @@ def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
     waiting = {key for g in memory.guidelines if g.id in ids for key in g.supported_by}
     left = replace(memory, guidelines=tuple(g for g in memory.guidelines if g.id not in ids))
     waiting -= {key for g in left.guidelines for key in g.supported_by}
-    return learned.replace(memory=consolidate(with_states(left, dict.fromkeys(sorted(waiting), ("pending", why)))))
+    return learned.replace(memory=consolidate(with_states(left, dict.fromkeys(waiting, LessonState("pending", why)))))
 
 
 async def _mended(
-    given: Judge, learned: Judge, case: Case, trials: Trials, fault: str | None
+    given: Judge, learned: Judge, case: Case, past: PastCases, fault: str | None
 ) -> tuple[Judge, LockCheck]:
     """`learned` without the guidelines that break the locked case, found by halving the new ones.
 
@@ -83,12 +80,13 @@ async def _mended(
     """
     fresh = sorted(new_guidelines(given.memory, learned.memory), key=guideline_number)
     try:
-        culprits, rest = await _culprits(learned, case, fresh, trials, fault)
+        culprits, rest = await _culprits(learned, case, fresh, past, fault)
     except _UnansweredError as unanswered:
         # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
         # other people's reasons: they outlive its erasure.
         why = f"a locked case could not be checked: {unanswered}"
-        return _postponed(learned, fresh, why), LockCheck(id=case.id, kept=True, guideline_ids=tuple(fresh), reason=why)
+        check = LockCheck(id=case.id, kept=True, answered=False, guideline_ids=tuple(fresh), reason=why)
+        return _postponed(learned, fresh, why), check
     if not culprits and not rest:
         label = learned.memory.label(case)
         reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"
@@ -102,7 +100,7 @@ async def _mended(
 
 
 async def _culprits(
-    learned: Judge, case: Case, fresh: Sequence[str], trials: Trials, fault: str | None
+    learned: Judge, case: Case, fresh: Sequence[str], past: PastCases, fault: str | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which of the guidelines break the locked case, and those that still do beside them and were not looked for.
 
@@ -114,10 +112,10 @@ async def _culprits(
 
     async def broken(out: Sequence[str]) -> bool:
         memory = leave_out(learned.memory, out, f"{LOCK}{case.id}")
-        value, fault, _ = await trials.ask(learned.replace(memory=memory), case)
-        if fault is not None:
-            raise _UnansweredError(fault)
-        return not agrees(learned, case, value)
+        answer = await past.ask(learned.replace(memory=memory), case)
+        if answer.fault is not None:
+            raise _UnansweredError(answer.fault)
+        return not agrees(learned, case, answer.value)
 
     if not fresh or await broken(fresh):
         return (), ()

@@ -1,103 +1,94 @@
 """Pre-alignment verdicts: the judge's own verdict on each new case, before it learns from it.
 
-Where the judge stumbled is what distillation contrasts and what retrieval shows first.
+Where the judge was wrong is what distillation contrasts and what retrieval shows first.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import msgspec
 
 from memalign import aio
-from memalign.align.known import asked_about
-from memalign.errors import InputError, ModelError, ModelRefused
+from memalign.align.past_cases import Answer, PastCases, hiding
+from memalign.align.states import LessonState, with_states
+from memalign.errors import ModelRefused
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory, PreAlignmentVerdict
-from memalign.models import resolve
 from memalign.types import Usage
 
 __all__ = ["pre_alignment"]
 
 replace = msgspec.structs.replace
 
-REFUSED = "; it may decline this case every time: unalign the feedback, or give the judge another model"
+ADVICE = "; it may decline this case every time: unalign the feedback, or give the judge another model"
 
 
 async def pre_alignment(judge: Judge, memory: Memory, *, progress: Progress | None = None) -> tuple[Memory, Usage]:
-    """`memory` with a pre-alignment verdict on every case that has none, made by `judge` as it was before; and what that cost.
+    """`memory` with a verdict of `judge`, as it was before, on every case with pending feedback; and what that cost.
 
-    One call for all cases of identical content, and none where memory has that content's pre-alignment verdict already. A case that
-    memory has met hides itself from its pre-alignment verdict, as in leave-one-out. A failed call leaves the case without a pre-alignment verdict, and
-    its pending annotations say why; they are tried again at the next align.
+    A verdict that is there is asked for again only when it is stale. One call answers for all cases of identical
+    content, and hides them from the judge, as in leave-one-out. A failed call leaves the feedback pending, with the
+    reason, for the next align.
     """
     started = time.perf_counter()
-    found: dict[str, PreAlignmentVerdict | str] = {
-        case.example.content_hash: case.pre_alignment for case in memory.cases if case.pre_alignment
-    }
-    without_pre_alignment: dict[str, Case] = {}
-    for case in memory.cases:
-        if case.pre_alignment is None and any(annotation.state == "pending" for annotation in case.annotations):
-            without_pre_alignment.setdefault(case.example.content_hash, case)
-    if not without_pre_alignment:
+    judged_by = judge.base_fingerprint
+
+    def current(case: Case) -> bool:
+        return case.pre_alignment is not None and case.pre_alignment.judge == judged_by
+
+    known = {case.example.content_hash: case.pre_alignment for case in memory.cases if current(case)}
+    waiting = [
+        case
+        for case in memory.cases
+        if not current(case) and any(annotation.state == "pending" for annotation in case.annotations)
+    ]
+    if not waiting:
         return memory, Usage()
-    for content in found:
-        without_pre_alignment.pop(content, None)
-    done = 0
-    slots = asyncio.Semaphore(resolve(judge.model).limits.concurrency if without_pre_alignment else 1)
-    fingerprint = judge.base_fingerprint
+    new: dict[str, Case] = {}
+    for case in waiting:
+        if case.example.content_hash not in known:
+            new.setdefault(case.example.content_hash, case)
+    past = PastCases(judge, len(new), progress, phase="pre_alignment")
 
-    async def one(case: Case) -> tuple[PreAlignmentVerdict | str, Usage]:
-        nonlocal done
-        pre_alignment_judge = asked_about(_unlearned(judge, case), case)
-        async with slots:
-            try:
-                judgment = await pre_alignment_judge.ajudge(case.example)
-            except (ModelError, InputError) as error:
-                spent = error.usage if isinstance(error, ModelError) else None
-                # A model that declines will decline again: whoever reads this must know what would help.
-                advice = REFUSED if isinstance(error, ModelRefused) else ""
-                return f"{type(error).__name__}: {error}{advice}", spent or Usage()
-            finally:
-                done += 1
-                if progress is not None:
-                    progress("pre_alignment", done, len(without_pre_alignment))
-        if judgment.value is None:
-            return judgment.error or "no verdict", judgment.usage
-        rationale = None if pre_alignment_judge.memory else judgment.rationale
-        return PreAlignmentVerdict(value=judgment.value, judge=fingerprint, rationale=rationale), judgment.usage
+    async def ask(case: Case) -> Answer:
+        unlearned = _unlearned(judge, case)
+        answer = await past.ask(unlearned, case)
+        return answer._replace(rationale=None) if unlearned.memory else answer
 
-    contents = list(without_pre_alignment)
-    answers = await aio.together(one(without_pre_alignment[content]) for content in contents)
-    found |= zip(contents, (answer for answer, _ in answers), strict=True)
-
-    def asked_before(case: Case) -> Case:
-        answer = found.get(case.example.content_hash)
-        if (
-            answer is None
-            or case.pre_alignment is not None
-            or all(annotation.state != "pending" for annotation in case.annotations)
-        ):
-            return case
-        if isinstance(answer, PreAlignmentVerdict):
-            return replace(case, pre_alignment=answer)
-        reason = f"not asked before learning: {answer}"
-        return replace(
-            case, annotations=tuple(replace(v, reason=reason) if v.state == "pending" else v for v in case.annotations)
-        )
-
-    usage = sum((spent for _, spent in answers), Usage())
-    usage = replace(usage, seconds={"pre_alignment": time.perf_counter() - started})
-    return replace(memory, cases=tuple(asked_before(case) for case in memory.cases)), usage
+    given = dict(zip(new, await aio.together(map(ask, new.values())), strict=True))
+    verdicts = known | {
+        content: PreAlignmentVerdict(value=answer.value, judge=judged_by, rationale=answer.rationale)
+        for content, answer in given.items()
+        if answer.value is not None
+    }
+    failed = {
+        annotation.key: LessonState("pending", f"not asked before learning: {_fault(given[case.example.content_hash])}")
+        for case in waiting
+        if case.example.content_hash not in verdicts
+        for annotation in case.annotations
+        if annotation.state == "pending"
+    }
+    asked = {case.id for case in waiting}
+    memory = replace(
+        memory,
+        cases=tuple(
+            replace(case, pre_alignment=verdicts.get(case.example.content_hash)) if case.id in asked else case
+            for case in memory.cases
+        ),
+    )
+    seconds = {"pre_alignment": time.perf_counter() - started}
+    return with_states(memory, failed), replace(past.usage, seconds=seconds)
 
 
 def _unlearned(judge: Judge, case: Case) -> Judge:
-    """`judge` as if it had never met the case: its example would give the answer away."""
-    if not judge.value_type.closed:
-        return (
-            judge.without_memory()
-        )  # a free text is words: guidelines in view would pass into the pre-alignment verdict
-    content = case.example.content_hash
-    met = [known.id for known in judge.memory.cases if known.example.content_hash == content]
-    return judge.replace(memory=judge.memory.hiding(met)) if met else judge
+    """`judge` as if it had never met the case: its example would give the answer away.
+
+    A judge of free text has no memory at all here: what it says with guidelines in view would carry their words on.
+    """
+    return hiding(judge, [case]) if judge.value_type.closed else judge.without_memory()
+
+
+def _fault(answer: Answer) -> str:
+    # A model that declines will decline again: whoever reads this must know what would help.
+    return f"{answer.fault or 'no verdict'}{ADVICE if isinstance(answer.error, ModelRefused) else ''}"

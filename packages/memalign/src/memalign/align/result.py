@@ -64,10 +64,14 @@ class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A locked case after an align: whether it is still judged right, and which guidelines were left out for it."""
+    """A locked case after an align: whether it is still judged right, and which guidelines were left out for it.
+
+    Where it was not `answered`, nobody knows whether the new guidelines break it: they wait for the next align.
+    """
 
     id: str
     kept: bool
+    answered: bool = True
     guideline_ids: tuple[str, ...] = ()
     reason: str = ""
 
@@ -178,6 +182,7 @@ class AlignResult:
         """The report as JSON values, for programs; the judge is named, not included."""
         return {
             "judge": self.judge.name,
+            "version": self.version,
             "changed": self.changed,
             "rows": as_json(self.rows),
             "guidelines": as_json(self.guidelines),

@@ -131,7 +131,7 @@ def _lock(name: str, check: LockCheck) -> str:
         return f"locked case {check.id} is NOT kept: {check.reason}"
     if not check.guideline_ids:
         return ""
-    if "could not be checked" in check.reason:
+    if not check.answered:
         return f"{listed(check.guideline_ids)} not used yet: {check.reason}; align again"
     return (
         f"locked case {check.id} is kept: {listed(check.guideline_ids)} broke it and is left out. "

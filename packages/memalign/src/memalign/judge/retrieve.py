@@ -45,7 +45,7 @@ async def retrieve(judge: Judge, example: Example, limits: Limits, *, guidelines
     reach = max(k, GUIDELINES_FROM) if guidelines and memory.demoted else k
     vector, notes = await _embed(judge, example, reach)
     embedded = time.perf_counter()
-    around = Neighbourhood(memory, example, vector, judge.value_type)
+    around = Neighbourhood(memory, example, vector, judge.value_type, judge=judge.base_fingerprint)
     cases = around.hits(k)
     found = memory.retrieved_for(hit.case for hit in around.hits(reach)) if guidelines and memory.demoted else ()
     seconds = {"embed": embedded - started, "retrieve": time.perf_counter() - embedded}

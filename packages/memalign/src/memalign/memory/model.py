@@ -29,7 +29,10 @@ __all__ = ["Annotation", "Case", "LedgerEntry", "Memory", "PreAlignmentVerdict",
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
-    """One person's feedback on one case, and what became of it."""
+    """One person's feedback on one case, and what became of it.
+
+    `example_only`: it is learned, or rejected, and no guideline is missing for it; its case is all there is to learn.
+    """
 
     id: str
     source: str
@@ -39,6 +42,7 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any] = {}
     state: Literal["learned", "merged", "pending", "disputed", "rejected"] = "pending"
     reason: str = ""
+    example_only: bool = False
 
     @classmethod
     def of(cls, feedback: Feedback) -> Annotation:
@@ -119,7 +123,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
     `cases` are ordered by id, `guidelines` (of every status) by number. `relations` are what a model said of pairs of
     guidelines. `locks` are the ids of cases that no later align may break. `policy` says by what several people's
     labels are weighed, first one first; `authority` are the sources whose label then decides, first one first.
-    `guideline_tokens` is how much of a prompt guidelines may take (None: no limit). `examples` is how many similar cases
+    `guideline_tokens` is how much of a prompt guidelines may take (None: no limit). `current_judge` is the fingerprint
+    of the judge that aligned last: only its pre-alignment verdicts rank guidelines (None: whoever's). `examples` is how many similar cases
     admission found good to show (None: as many as suit the model). `embedding_model` names the model of the cases'
     vectors.
     """
@@ -134,6 +139,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
     authority: tuple[str, ...] = ()
     policy: tuple[Rule, ...] = POLICY
     guideline_tokens: int | None = None
+    current_judge: str | None = None
     examples: int | None = None
     embedding_model: str | None = None
 
@@ -314,11 +320,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
 
     @cached_property
     def corrective(self) -> frozenset[FeedbackKey]:
-        """The keys of all feedback on cases of which the judge, before it learned, had said something else."""
+        """The keys of all feedback on cases of which the judge, before it learned, had said something else.
+
+        What a judge with another model or other instructions had said does not count.
+        """
         return frozenset(
             annotation.key
             for case in self.cases
             if case.pre_alignment is not None
+            and self.current_judge in (None, case.pre_alignment.judge)
             and (label := self.label(case)) is not None
             and label != case.pre_alignment.value
             for annotation in case.annotations

@@ -18,14 +18,14 @@ from memalign.content import words_of
 from memalign.memory.lexical import overlap, signatures
 from memalign.memory.model import Case, Memory
 from memalign.prompts.language import language_of
-from memalign.types import Example, FeedbackKey
+from memalign.types import Example
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "misjudged_keys", "stumbled"]
+__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "stumbled"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -63,36 +63,38 @@ def embedding_text(example: Example) -> str:
     return text or "\n".join(words_of("expectations", example.expectations))
 
 
-def stumbled(memory: Memory, case: Case, value_type: ValueType) -> bool:
-    """Whether the judge, before learning, gave another verdict on the case than its experts.
+def stumbled(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
+    """Whether the judge of the fingerprint `judge` (None: any) gave another verdict before learning than its experts.
 
-    False where there is no label or no pre-alignment verdict to compare, and for free text, where two right answers differ.
+    False where there is no label or no pre-alignment verdict of this judge, and for free text, where two right answers
+    differ.
     """
     label, pre_alignment = memory.label(case), case.pre_alignment
-    if label is None or pre_alignment is None or not value_type.closed:
+    if label is None or pre_alignment is None or not value_type.closed or judge not in (None, pre_alignment.judge):
         return False
     return not value_type.agree(label, pre_alignment.value)
-
-
-def misjudged_keys(memory: Memory, value_type: ValueType) -> frozenset[FeedbackKey]:
-    """The keys of all feedback on cases that the judge got wrong before it learned."""
-    # Asked for every judgment; a memory never changes, so the answer is kept with it.
-    kept: dict[str, frozenset[FeedbackKey]] = memory.__dict__.setdefault("_misjudged_keys", {})
-    if value_type.spec not in kept:
-        stumbles = (case for case in memory.cases if stumbled(memory, case, value_type))
-        kept[value_type.spec] = frozenset(annotation.key for case in stumbles for annotation in case.annotations)
-    return kept[value_type.spec]
 
 
 class Neighbourhood:
     """The cases of a memory around one item. `vector` is the item's embedding, of shape (d,).
 
+    Only pre-alignment verdicts of the judge of this fingerprint rank them (None: all do).
+
     Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is English-centred. A
     vector of another width than memory's compares to nothing: only an identical case is found.
     """
 
-    def __init__(self, memory: Memory, example: Example, vector: NDArray[np.float32], value_type: ValueType) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        example: Example,
+        vector: NDArray[np.float32],
+        value_type: ValueType,
+        *,
+        judge: str | None = None,
+    ) -> None:
         self._memory = memory
+        self._judge = judge
         self._example = example
         self._vector = vector
         self._value_type = value_type
@@ -149,9 +151,9 @@ class Neighbourhood:
     def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
         # The same cases are near to item after item, and a memory never changes.
         known: dict[Any, tuple[bool, Value | None]] = self._memory.__dict__.setdefault("_stumbled", {})
-        key = (case.id, self._value_type.spec)
+        key = (case.id, self._value_type.spec, self._judge)
         if key not in known:
-            known[key] = stumbled(self._memory, case, self._value_type), self._memory.label(case)
+            known[key] = stumbled(self._memory, case, self._value_type, self._judge), self._memory.label(case)
         misjudged, label = known[key]
         return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
 

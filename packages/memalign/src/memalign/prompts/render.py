@@ -178,13 +178,20 @@ def render_answer(rationale: str | None, value: Value | None) -> str:
     return f"{verdict} Comment: {encode(rationale)}" if rationale else verdict
 
 
-def render_distil_one(*, instructions: str, value_type: ValueType, record: DistilRecord) -> tuple[str, str]:
+def render_distil_one(
+    *, instructions: str, value_type: ValueType, record: DistilRecord, refused: str | None = None
+) -> tuple[str, str]:
     """System and user message that distil one piece of feedback into one rule (weak models).
 
+    `refused` says why the rule that the model wrote before was not taken.
     The worked examples are in the language of the instructions: a weak model writes in theirs, whatever it is told.
     """
     user = _render(
-        "distil_one_user", instructions=_one_line(instructions), values=values_in_words(value_type), record=record
+        "distil_one_user",
+        instructions=_one_line(instructions),
+        values=values_in_words(value_type),
+        record=record,
+        refused=refused,
     )
     return _render("distil_one_system", language=language_of(instructions) or "English"), user
 
@@ -196,10 +203,14 @@ def render_distil(
     guidelines: Sequence[Guideline],
     known: Sequence[DistilRecord],
     records: Sequence[DistilRecord],
+    refused: Mapping[str, str] | None = None,
 ) -> tuple[str, str]:
-    """System and user message that turn one shard's new feedback into deltas (strong models)."""
+    """System and user message that turn one shard's new feedback into deltas (strong models).
+
+    `refused` are the labels of records whose rule was not taken before, and why.
+    """
     system = _render("distil_system", instructions=instructions.strip(), values=values_in_words(value_type))
-    return system, _render("distil_user", guidelines=guidelines, known=known, records=records)
+    return system, _render("distil_user", guidelines=guidelines, known=known, records=records, refused=refused or {})
 
 
 def render_relate(*, instructions: str, value_type: ValueType, pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:

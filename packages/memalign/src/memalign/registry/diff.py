@@ -48,6 +48,11 @@ class FeedbackChange(_Change[Annotation]):
 
     key: FeedbackKey
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that differ; `example_only` goes with the state."""
+        return tuple(name for name in super().fields if name != "example_only")
+
 
 @dataclass(frozen=True, kw_only=True)
 class SettingChange:
@@ -106,7 +111,7 @@ class MemoryDiff:
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
         lists = ("guidelines", "added", "removed", "reworded", "states")
-        return as_json(self) | {name: [change.to_dict() for change in getattr(self, name)] for name in lists}
+        return {**as_json(self), **{name: [change.to_dict() for change in getattr(self, name)] for name in lists}}
 
 
 def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:

@@ -176,7 +176,8 @@ class _Eraser:
             change |= {r: (contents.get(r), body) for r, body in wanted.items() if contents.get(r) != body}
             done.changes[number] = change
             done.counts[number] = versions.counts(memory)
-            done.reasons.update(each.reason for each in (*memory.annotations(), *memory.tombstones))
+            done.reasons.update(each.reason for each in memory.annotations())
+            done.reasons.update(each.reason for each in memory.tombstones)
             if number == self.latest:
                 done = replace(done, latest=memory)
         return done

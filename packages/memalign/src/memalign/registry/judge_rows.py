@@ -49,7 +49,15 @@ _TYPES: dict[str, Any] = {
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
 _SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
-_STATE = ("next_guideline", "authority", "policy", "guideline_tokens", "examples", "locks", "embedding_model")
+_STATE = (
+    "next_guideline",
+    "authority",
+    "policy",
+    "guideline_tokens",
+    "examples",
+    "locks",
+    "embedding_model",
+)
 _STEP = 1 << 20
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -89,6 +97,8 @@ class Codec:
     def memory_contents(self, memory: Memory, before: Contents | None = None) -> Contents:
         """The rows of a memory alone; see `contents`."""
         contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
+        if memory.current_judge is not None:  # as in memories of before
+            contents["memory", "current_judge"] = encoded(memory.current_judge)
         for case in memory.cases:
             contents["case", _key(case.id)] = self.encode(case.example)
             for annotation in case.annotations:
@@ -159,6 +169,7 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
         authority=tuple(state.get("authority", ())),
         policy=tuple(state.get("policy", POLICY)),
         guideline_tokens=state.get("guideline_tokens"),
+        current_judge=state.get("current_judge"),
         examples=state.get("examples"),
         embedding_model=state.get("embedding_model"),
     )

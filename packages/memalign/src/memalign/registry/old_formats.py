@@ -74,7 +74,9 @@ def _row(kind: str, key: str, body: bytes) -> dict[str, Any]:
 def _value(kind: str, value: Any) -> Any:
     match kind:
         case "voice":
-            value = value | {"reason": _reason(value["reason"])}
+            # What was learned with a reason was kept as an example: no guideline carries it.
+            example_only = value["state"] == "learned" and value["reason"] != ""
+            value = value | {"reason": _reason(value["reason"]), "example_only": example_only}
         case "shard":
             return _keys(value)
         case "tombstone":

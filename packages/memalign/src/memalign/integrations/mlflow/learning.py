@@ -14,6 +14,7 @@ import memalign
 from memalign import aio
 from memalign.align import AlignResult
 from memalign.align.forget import forget
+from memalign.align.ingest import checked_rows
 from memalign.integrations.mlflow.alignment_runs import log_alignment
 from memalign.integrations.mlflow.label_types import UNBOUNDED, Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
@@ -117,7 +118,7 @@ async def _aligned(
     if gone:
         # Nothing is asked of a model before every row is known to be fit.
         left = core.replace(memory=forget(core.memory, core.memory.keys(*gone)))
-        optimizer.check(left, rows, skip_invalid=settings.skip_invalid)
+        checked_rows(left, rows, skip_invalid=settings.skip_invalid)
         forgotten = await optimizer.unalign(core, *gone, progress=progress)
         core = forgotten.judge
     if not rows and forgotten is not None:

@@ -1,0 +1,169 @@
+"""One call of distillation: what it asks about, so that the prompt fits, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from memalign.align.deltas import ONE_RULE, Delta, Outcome, deltas_of, deltas_schema, refused_rules, rule_of
+from memalign.errors import ModelError, ModelRefused
+from memalign.judge import Judge
+from memalign.memory import Annotation, Case, Memory, Shard
+from memalign.models.base import ChatModel, ChatReply, ChatRequest
+from memalign.prompts import DistilRecord, render_distil, render_distil_one
+from memalign.prompts.fit_records import FeedbackRecord, fit_records
+from memalign.prompts.tokens import estimate_tokens
+from memalign.types import FeedbackKey, Guideline, Usage
+
+__all__ = ["DistilCall"]
+
+CASE_TOKENS = {True: 400, False: 3000}
+"""Of one case in a prompt at most, for a brief model and for others."""
+USEFUL_TOKENS = 100
+"""Of each text of a case. Where there is no room for so many, the call asks about fewer records."""
+RULE_TOKENS = 200
+"""Of the answer, for each record."""
+MARGIN = 64
+ADVICE = "; it may decline these words every time: overwrite or unalign the feedback, or take another reflection model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistilCall:
+    """Some of a shard's `waiting` feedback, beside the shard's `guidelines` and, with `known`, what these state."""
+
+    judge: Judge
+    memory: Memory
+    model: ChatModel
+    shard: Shard
+    waiting: tuple[FeedbackKey, ...]
+    guidelines: tuple[Guideline, ...]
+    known: bool = True
+
+    def parts(self) -> list[DistilCall]:
+        """The call, or several smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
+        least = min(USEFUL_TOKENS, self._most)
+        if self._fits(fit_records(self._feedback, lambda _: True, most=least)):
+            return [self]
+        if self.known:
+            return replace(self, known=False).parts()
+        if len(self.waiting) == 1:
+            return [self]
+        half = (len(self.waiting) + 1) // 2
+        halves = self.waiting[:half], self.waiting[half:]
+        return [part for some in halves for part in replace(self, waiting=some).parts()]
+
+    async def outcome(self) -> Outcome:
+        """What the model answers. It is asked once more about records whose only rule was refused."""
+        records = fit_records(self._feedback, self._fits, most=self._most)
+        first = await self._ask(records, {})
+        refused = refused_rules(first, self.memory)
+        if not refused:
+            return first
+        labels = {key: label for label, key in self._labels.items()}
+        second = await self._ask(records, {labels[key]: why for key, why in refused.items()})
+        return first.amended(second, refused)
+
+    async def _ask(self, records: Sequence[DistilRecord], refused: Mapping[str, str]) -> Outcome:
+        outcome = Outcome(shard=self.shard, waiting=self.waiting)
+        try:
+            reply = await self.model.complete(self._request(records, refused))
+        except ModelError as error:
+            why = f"{type(error).__name__}: {error}{ADVICE if isinstance(error, ModelRefused) else ''}"
+            return outcome.failed(why, error.usage or Usage())
+        return outcome.answered(self._deltas(reply), reply.usage)
+
+    def _deltas(self, reply: ChatReply) -> tuple[Delta, ...]:
+        if not self._one_rule:
+            return deltas_of(reply, self._labels)
+        annotation, case = self._annotation(self.waiting[0])
+        return (rule_of(reply, annotation=annotation, case=case, value_type=self.judge.value_type),)
+
+    # -- the prompt ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _one_rule(self) -> bool:
+        """Whether a weak model is asked for one rule from one record."""
+        return len(self.shard.keys) == 1 and not self.guidelines and self.model.limits.brief
+
+    @cached_property
+    def _labels(self) -> dict[str, FeedbackKey]:
+        return {f"F{n}": key for n, key in enumerate(self.shard.keys, start=1)}
+
+    @cached_property
+    def _shown_guidelines(self) -> tuple[Guideline, ...]:
+        """The first of them that fit in a quarter of the context."""
+        shown, left = [], self.model.limits.context_tokens // 4
+        for guideline in self.guidelines:
+            left -= estimate_tokens(guideline.text) + 4
+            if left < 0:
+                break
+            shown.append(guideline)
+        return tuple(shown)
+
+    @property
+    def _most(self) -> int:
+        return CASE_TOKENS[self.model.limits.brief] // max(len(self.judge.fields), 1)
+
+    @property
+    def _max_tokens(self) -> int:
+        return 160 if self._one_rule else 256 + RULE_TOKENS * len(self.waiting)
+
+    @cached_property
+    def _feedback(self) -> tuple[FeedbackRecord, ...]:
+        carried = {key for guideline in self._shown_guidelines for key in guideline.supported_by}
+        chosen = {*self.waiting, *(carried if self.known else ())}
+        return tuple(self._record(label, key) for label, key in self._labels.items() if key in chosen)
+
+    def _record(self, label: str, key: FeedbackKey) -> FeedbackRecord:
+        annotation, case = self._annotation(key)
+        before, content = case.pre_alignment, case.example.content
+        return FeedbackRecord(
+            label=label,
+            content=tuple((name, content[name]) for name in self.judge.fields if name in content),
+            value=annotation.value,
+            rationale=annotation.rationale,
+            judge=None if before is None else before.value,
+            judge_rationale=None if before is None else before.rationale,
+        )
+
+    def _annotation(self, key: FeedbackKey) -> tuple[Annotation, Case]:
+        annotation = self.memory.annotation(key)
+        case = self.memory.case(annotation.id) if annotation else None
+        if annotation is None or case is None:  # shards hold live keys only; anything else is a defect of ours
+            raise LookupError(key)
+        return annotation, case
+
+    def _fits(self, records: Sequence[DistilRecord]) -> bool:
+        # With room for what would be said of every rule if it were refused.
+        system, user = self._prompt(records, dict.fromkeys((record.label for record in records), "x" * 60))
+        used = estimate_tokens(system) + estimate_tokens(user) + self._max_tokens + MARGIN
+        return used <= self.model.limits.context_tokens
+
+    def _prompt(self, records: Sequence[DistilRecord], refused: Mapping[str, str]) -> tuple[str, str]:
+        instructions, value_type = self.judge.instructions, self.judge.value_type
+        new = [record for record in records if self._labels[record.label] in self.waiting]
+        if self._one_rule:
+            why = next(iter(refused.values()), None)
+            return render_distil_one(instructions=instructions, value_type=value_type, record=new[0], refused=why)
+        return render_distil(
+            instructions=instructions,
+            value_type=value_type,
+            guidelines=self._shown_guidelines,
+            known=[record for record in records if record not in new],
+            records=new,
+            refused=refused,
+        )
+
+    def _request(self, records: Sequence[DistilRecord], refused: Mapping[str, str]) -> ChatRequest:
+        system, user = self._prompt(records, refused)
+        new = [label for label, key in self._labels.items() if key in self.waiting]
+        return ChatRequest(
+            system=system,
+            user=user,
+            schema=ONE_RULE if self._one_rule else deltas_schema(new, [g.id for g in self._shown_guidelines]),
+            schema_name="rule" if self._one_rule else "changes",
+            max_tokens=self._max_tokens,
+            temperature=0.0,
+            timeout=self.judge.parameters.get("timeout"),
+        )

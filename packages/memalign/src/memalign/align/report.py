@@ -1,0 +1,131 @@
+"""The report of an align: rows and their states, what is new and gone, what people and rules do not agree on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from memalign.align.consolidate import in_canonical_order
+from memalign.align.ingest import NO_ROWS
+from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict
+from memalign.io import FeedbackFile
+from memalign.judge import Judge, Progress
+from memalign.judge.calibrator import calibrates, calibrator_worth
+from memalign.memory import Memory
+from memalign.memory.directive_check import directive_in
+from memalign.models import resolve
+from memalign.types import FeedbackKey, Guideline, Usage, guideline_number
+
+__all__ = ["Run", "calibrator_note", "conflicts", "rule_conflicts"]
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One run of the pipeline: what it was given, and what its stages have to report so far."""
+
+    given: Judge
+    progress: Progress | None = None
+    file: FeedbackFile = NO_ROWS
+    status: Mapping[FeedbackKey, Literal["new", "changed", "unchanged"]] = field(default_factory=dict)
+    removed: Sequence[FeedbackKey] = ()
+    learned: bool = False
+    usage: Usage = field(default_factory=Usage)
+    impact: Impact | None = None
+    locks: tuple[LockCheck, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+    def result(self, judge: Judge) -> AlignResult:
+        """The report on `judge`, which the run made of the given one."""
+        before, after = ({g.id: g for g in each.memory.guidelines} for each in (self.given, judge))
+        new: tuple[Guideline, ...] = tuple(g for name, g in after.items() if name not in before)
+        return AlignResult(
+            judge=judge,
+            rows=self._rows(judge),
+            guidelines=new,
+            forgotten=tuple(g for name, g in before.items() if name not in after),
+            removed=tuple(self.removed),
+            conflicts=conflicts(judge.memory),
+            rule_conflicts=rule_conflicts(judge.memory),
+            impact=self.impact,
+            locks=self.locks,
+            notes=(*self.notes, *_directives(new, judge)),
+            usage=self.usage,
+            seconds=time.perf_counter() - self.started,
+            changed=judge != self.given,
+        )
+
+    def _rows(self, judge: Judge) -> tuple[RowReport, ...]:
+        ledger = {entry.key: entry for entry in judge.memory.ledger()}
+        good = (
+            RowReport(
+                line=line,
+                key=str(row.key),
+                status=self.status[row.key],
+                state=ledger[row.key].state,
+                reason=ledger[row.key].reason,
+            )
+            for row, line in zip(self.file.rows, self.file.lines, strict=True)
+        )
+        bad = (RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid)
+        return tuple(sorted((*good, *bad), key=lambda row: row.line))
+
+
+def _directives(written: Sequence[Guideline], judge: Judge) -> list[str]:
+    """New guidelines in force that are orders rather than rules: a person should look, and nothing is dropped."""
+    flagged = [(g, why) for g in written if g.status != "retired" and (why := directive_in(g.text, judge.value_type))]
+    return [
+        f"look at {g.id} (from {', '.join(map(str, g.supported_by))}): {why}; keep it, reword it or retire it"
+        for g, why in flagged
+    ]
+
+
+async def calibrator_note(judge: Judge) -> list[str]:
+    """That the judge's verdicts are worth less than a regression that costs nothing, where it is so."""
+    worth = None if "calibrate" in judge.parameters else await calibrator_worth(judge)
+    if worth is None or not worth.clear:
+        return []
+    on = calibrates(judge, resolve(judge.model).limits)
+    stands = "its value stands" if on else "with calibrate=true its value stands"
+    note = (
+        f"of {worth.n} taught cases the judge had {worth.judge} right before it learned, and a regression on its "
+        f"verdict, the length and the likeness to the reference {worth.calibrator}, on cases that it was not fitted on: "
+        f"{stands} beside the judge's, as calibrated_value"
+    )
+    return [note]
+
+
+def rule_conflicts(memory: Memory) -> tuple[RuleConflict, ...]:
+    """Every two guidelines in force, or held back only by each other, that contradict each other; the older first."""
+    by_id = {guideline.id: guideline for guideline in memory.guidelines}
+    found: dict[tuple[str, str], RuleConflict] = {}
+    for relation in memory.relations:
+        if relation.verdict != "contradicts" or not by_id.keys() >= set(relation.pair):
+            continue
+        faces = [by_id.get(by_id[name].superseded_by or "", by_id[name]) for name in relation.pair]
+        one, other = in_canonical_order(*faces)
+        if one.id == other.id:
+            continue  # by other verdicts both say the same
+        precedence = tuple(g.id for g in (one, other) if g.status in ("active", "demoted"))
+        if precedence and all(g.id in precedence or g.overridden_by is not None for g in (one, other)):
+            found[one.id, other.id] = RuleConflict(guideline_ids=(one.id, other.id), kept=precedence)
+    return tuple(found[pair] for pair in sorted(found, key=lambda ids: [*map(guideline_number, ids)]))
+
+
+def conflicts(memory: Memory) -> tuple[Conflict, ...]:
+    """Every content on which people gave different labels, by the id of its first case."""
+    found: dict[str, Conflict] = {}
+    for case in memory.cases:
+        annotations = {
+            annotation.key: annotation.value
+            for annotation in memory.annotations_on(case)
+            if annotation.value is not None
+        }
+        if len(set(annotations.values())) > 1:
+            ids = tuple(dict.fromkeys(annotation.id for annotation in memory.annotations_on(case)))
+            found.setdefault(
+                case.example.content_hash, Conflict(ids=ids, annotations=annotations, label=memory.label(case))
+            )
+    return tuple(found.values())

@@ -1,0 +1,93 @@
+"""Shards: which pieces of feedback are distilled together. A shard bounds what a guideline can be exposed to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from memalign.memory import Memory, Shard
+from memalign.types import FeedbackKey, Guideline
+
+__all__ = ["ShardGuidelines", "assign_shards", "shard_guidelines"]
+
+
+def assign_shards(memory: Memory, keys: Sequence[FeedbackKey], size: int) -> Memory:
+    """`memory` with every key of `keys` in a shard: the most similar one with room, else a new one.
+
+    Keys are placed in canonical order, so the order within a batch does not matter. A key keeps its shard.
+    """
+    placed = {key for shard in memory.shards for key in shard.keys}
+    shards = _Shards(memory, size)
+    for key in sorted(set(keys) - placed):
+        shards.place(key)
+    return msgspec.structs.replace(memory, shards=tuple(Shard(keys=tuple(sorted(keys))) for keys in shards.keys))
+
+
+class _Shards:
+    """Shards that grow: each with the sum of its cases' vectors, so that placing a key is one product."""
+
+    def __init__(self, memory: Memory, size: int) -> None:
+        import numpy as np  # see Memory.matrix
+
+        rows = {case.id: index for index, case in enumerate(memory.cases)}
+        self._row = {annotation.key: rows[annotation.id] for annotation in memory.annotations()}
+        self._matrix = memory.matrix
+        self._size = size
+        self.keys = [list(shard.keys) for shard in memory.shards]
+        # Only those with room matter, and that is rarely more than a few of thousands.
+        self._sums = {
+            n: self._matrix[[self._row[key] for key in keys]].sum(axis=0, dtype=np.float64)
+            for n, keys in enumerate(self.keys)
+            if size > 1 and len(keys) < size
+        }
+
+    def place(self, key: FeedbackKey) -> None:
+        """Put the key into the shard with room whose cases are the most similar to its own on average, else a new one."""
+        import numpy as np
+
+        vector = self._matrix[self._row[key]].astype(np.float64)
+        if self._sums:
+            counts = np.array([len(self.keys[n]) for n in self._sums])
+            home = list(self._sums)[int(np.argmax((np.stack(list(self._sums.values())) @ vector) / counts))]
+            self.keys[home].append(key)
+            self._sums[home] += vector
+        else:
+            home = len(self.keys)
+            self.keys.append([key])
+            self._sums[home] = vector
+        if len(self.keys[home]) >= self._size:
+            del self._sums[home]
+
+
+def shard_guidelines(memory: Memory, shard: Shard) -> list[Guideline]:
+    """What the shard has written so far, also where a guideline of another shard is shown in its place.
+
+    Without what was revised within the shard, what is retired, and what says the same as a retired one.
+    """
+    retired = {g.id for g in memory.guidelines if g.status == "retired"}
+    own = [
+        g
+        for g in memory.guidelines
+        if not set(shard.keys).isdisjoint(g.exposed_to) and retired.isdisjoint((g.id, g.superseded_by))
+    ]
+    ids = {guideline.id for guideline in own}
+    return [guideline for guideline in own if guideline.superseded_by not in ids]
+
+
+class ShardGuidelines:
+    """`shard_guidelines` for thousands of shards: each looks at the guidelines exposed to its own feedback only."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._ids = {guideline.id: guideline for guideline in memory.guidelines}
+        self._keys: dict[FeedbackKey, list[str]] = {}
+        for guideline in memory.guidelines:
+            for key in guideline.exposed_to:
+                self._keys.setdefault(key, []).append(guideline.id)
+
+    def of(self, shard: Shard) -> list[Guideline]:
+        """The guidelines of one shard, in the order of their numbers."""
+        own = {name: self._ids[name] for key in shard.keys for name in self._keys.get(key, ())}
+        own |= {g.superseded_by: self._ids[g.superseded_by] for g in own.values() if g.superseded_by in self._ids}
+        near = tuple(sorted(own.values(), key=lambda guideline: guideline.number))
+        return shard_guidelines(Memory(guidelines=near), shard)

@@ -1,0 +1,92 @@
+"""Feedback on long cases, and a model of little context: every prompt fits, and the expert's words are in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from memalign.models.base import ChatRequest, Limits
+from memalign.prompts import encode
+from memalign.prompts.tokens import estimate_tokens
+from memalign.testing import ScriptedChatModel
+from tests.support.learning import bare, learn
+
+
+def rule_for_each(request: ChatRequest) -> dict[str, Any]:
+    """True of everything; and of every record a rule of its own."""
+    if request.schema_name == "judgment":
+        return {"rationale": "r", "value": True}
+    if request.schema_name == "rule":
+        return {"when": "", "because": "it is cold"}
+    labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+    rules = [{"action": "ADD", "feedback": [label], "text": f"Mind {label}.", "guideline": ""} for label in labels]
+    return {"changes": rules}
+
+
+def long_row(number: int, length: int, words: int) -> dict[str, Any]:
+    comment = f"comment {number}: " + "so " * words
+    return {"id": f"t-{number}", "inputs": "q" * length, "outputs": "ä" * length, "rationale": comment + "end"}
+
+
+def taught(context: int, length: int, count: int, words: int, *, brief: bool = False) -> tuple[Any, list[ChatRequest]]:
+    limits = Limits(context_tokens=context, shard_size=1 if brief else 20, brief=brief)
+    model = ScriptedChatModel(rule_for_each, limits=limits)
+    judge, _ = bare(model=model)
+    stages = frozenset({"distil"})
+    first = learn(judge, [long_row(n, length, words) for n in range(count)], stages=stages).judge
+    # And again in the same shards, beside what they have taught.
+    rows = [long_row(n, length, words) for n in range(count, count + 3)]
+    return learn(first, rows, stages=stages), list(model.requests)
+
+
+def tokens(request: ChatRequest) -> int:
+    return estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens
+
+
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(
+    context=st.sampled_from([2_000, 3_000, 4_096, 8_192, 32_768, 200_000]),
+    length=st.sampled_from([0, 50, 1_000, 30_000]),
+    count=st.integers(1, 20),
+    words=st.sampled_from([0, 20, 400, 3_000]),
+    brief=st.booleans(),
+)
+def test_the_prompt_fits_and_holds_the_experts_words_if_they_fit_at_all(
+    context: int, length: int, count: int, words: int, brief: bool
+) -> None:
+    result, requests = taught(context, length, count, words, brief=brief)
+    assert not result.pending
+    asked = [request for request in requests if request.schema_name in ("changes", "rule")]
+    assert all(tokens(request) <= context for request in asked)
+    shown = "".join(request.user for request in asked)
+    for number in range(count + 3):
+        comment = encode(long_row(number, length, words)["rationale"])
+        fits = (
+            max(map(estimate_tokens, (request.system for request in asked))) + estimate_tokens(comment) + 900 <= context
+        )
+        assert comment in shown or not fits
+        assert f"comment {number}: " in shown or context < 2_500
+
+
+def test_ten_long_rows_and_a_small_context_are_learned() -> None:
+    result, requests = taught(8_192, 30_000, 10, 20)
+    assert not result.pending
+    asked = [request for request in requests if request.schema_name == "changes"]
+    assert len(asked) == 2, "they fit in one call each"
+    assert min(len(request.user) for request in asked) > 10_000, "and use the room that there is"
+
+
+def test_where_there_is_room_a_case_is_shown_whole() -> None:
+    _, requests = taught(200_000, 1_000, 3, 20)
+    assert "ä" * 1_000 in requests[0].user
+
+
+@pytest.mark.parametrize("brief", [True, False])
+def test_a_comment_longer_than_the_context_is_cut_and_learned(brief: bool) -> None:
+    result, requests = taught(4_096, 50, 2, 50_000, brief=brief)
+    assert not result.pending
+    assert all(tokens(request) <= 4_096 for request in requests)
+    assert "characters left out" in requests[0].user
