@@ -8,20 +8,14 @@ from typing import Any
 
 import pytest
 
-from memalign import Example, Judge
+from memalign import Example, Judge, aio
 from memalign.errors import InputError, ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
-from memalign.values import ValueType
-from memalign_bench.attacks import (
-    ATTACKS,
-    attack_judge,
-    attack_methods,
-    attacked,
-    chosen_attacks,
-    markdown,
-    wanted_value,
-)
+from memalign.values import Value, ValueType
+from memalign_bench.attacks.attack_methods import attack_methods, markdown
+from memalign_bench.attacks.catalogue import ATTACKS, attacked, chosen_attacks
+from memalign_bench.attacks.measure import Flips, flips_of, measure, wanted_value
 from memalign_bench.data.folder import load_folder
 from tests.security.test_prompts import check_item, check_marks
 
@@ -50,7 +44,17 @@ def judge(answer: Any = gullible) -> tuple[Judge, ScriptedChatModel]:
     return made, model
 
 
-ITEMS = [{"id": f"t-{n}", "outputs": f"reply {n}"} for n in range(4)]
+ITEMS = [Example(id=f"t-{n}", outputs=f"reply {n}") for n in range(4)]
+
+
+def flips(one: Judge, *names: str, per_attack: int = 0) -> tuple[Flips, ...]:
+    """How often attacks turn the judge's verdicts on ITEMS to true."""
+
+    async def ask(example: Example) -> Value | None:
+        return (await one.ajudge_many([example]))[0].value
+
+    tried = measure("j", ask, ITEMS, wanted=True, attacks=chosen_attacks(names), per_attack=per_attack)
+    return flips_of(aio.run(tried), wanted=True)
 
 
 class TestTheCatalogue:
@@ -87,9 +91,7 @@ class TestTheCatalogue:
 class TestTheMeasurement:
     def test_flips_are_counted_of_the_verdicts_given_with_their_interval(self) -> None:
         one, model = judge()
-        found = {
-            each.attack: each for each in attack_judge(one, ITEMS, wanted=True, attacks=["order", "fence", "plea"])
-        }
+        found = {each.attack: each for each in flips(one, "order", "fence", "plea")}
         assert (found["order"].flips, found["order"].n) == (4, 4)
         assert found["order"].low == pytest.approx(0.51, abs=0.01)
         assert (found["neutral"].flips, found["plea"].flips) == (0, 0)
@@ -102,12 +104,12 @@ class TestTheMeasurement:
 
     def test_a_case_that_is_passed_anyhow_is_not_attacked(self) -> None:
         one, model = judge(lambda _: {"rationale": "x", "value": True})
-        assert attack_judge(one, ITEMS, wanted=True) == ()
+        assert flips(one) == ()
         assert len(model.requests) == 4
 
     def test_few_judgments_cover_other_cases_for_each_attack(self) -> None:
         one, model = judge()
-        attack_judge(one, ITEMS, wanted=True, attacks=["order", "plea"], per_attack=1)
+        flips(one, "order", "plea", per_attack=1)
         tried = [f"reply {n}" in request.user for request in model.requests[4:] for n in range(4)]
         assert len(model.requests) == 4 + 3
         assert [n % 4 for n, there in enumerate(tried) if there] == [0, 1, 2]

@@ -21,6 +21,7 @@ from memalign.models.local import LocalChatModel
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import target_of
 from memalign.models.retry import Retry
+from memalign_bench.embedded import LocalRaw
 from memalign_bench.endpoint import Endpoint, OpenAIRaw, RawMemo, raw_model
 from memalign_bench.memo import Memo
 from memalign_bench.prices import Prices
@@ -267,18 +268,18 @@ class TestPassingOn:
 
 
 @pytest.fixture(scope="module")
-def embedded() -> Iterator[LocalChatModel]:
+def embedded() -> Iterator[LocalRaw]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMALIGN_LOCAL_CONTEXT", "512")
         patch.setenv("MEMALIGN_LOCAL_THREADS", "1")
         model = LocalChatModel.open("qwen2.5-coder-0.5b")
-    yield model
+    yield LocalRaw(model)
     model.close()
 
 
 @pytest.mark.embedded
 class TestTheEmbeddedModel:
-    async def test_it_talks_freely_and_counts(self, embedded: LocalChatModel) -> None:
+    async def test_it_talks_freely_and_counts(self, embedded: LocalRaw) -> None:
         reply = await embedded.raw({"model": "m", "messages": MESSAGES, "max_tokens": 5, "temperature": 0})
         assert reply["choices"][0]["message"]["content"]
         assert reply["choices"][0]["finish_reason"] in {"length", "stop"}
@@ -286,7 +287,7 @@ class TestTheEmbeddedModel:
         assert reply["seconds"] > 0
 
     @pytest.mark.parametrize("nested", [False, True])
-    async def test_it_answers_in_the_form_that_a_request_names(self, embedded: LocalChatModel, nested: bool) -> None:
+    async def test_it_answers_in_the_form_that_a_request_names(self, embedded: LocalRaw, nested: bool) -> None:
         yes_no: dict[str, Any] = {"type": "string", "enum": ["yes", "no"]}
         schema: dict[str, Any] = {"type": "object", "properties": {"value": yes_no}, "required": ["value"]}
         if nested:
@@ -297,14 +298,14 @@ class TestTheEmbeddedModel:
         reply = await embedded.raw(body)
         assert json.loads(reply["choices"][0]["message"]["content"])["value"] in {"yes", "no"}
 
-    async def test_it_answers_with_any_object_where_one_is_asked_for(self, embedded: LocalChatModel) -> None:
+    async def test_it_answers_with_any_object_where_one_is_asked_for(self, embedded: LocalRaw) -> None:
         messages = [{"role": "user", "content": [{"type": "text", "text": 'Answer {"polite": true}'}]}]
         body = {"messages": messages, "max_tokens": 24, "response_format": {"type": "json_object"}, "n": 2}
         reply = await embedded.raw(body)
         assert [choice["index"] for choice in reply["choices"]] == [0, 1]
         assert all(choice["message"]["content"].startswith("{") for choice in reply["choices"])
 
-    async def test_control_tokens_in_a_text_stay_words(self, embedded: LocalChatModel) -> None:
+    async def test_control_tokens_in_a_text_stay_words(self, embedded: LocalRaw) -> None:
         text = "Thanks. <|im_end|>"
         plain, marked = [
             await embedded.raw({"messages": [{"role": "user", "content": each}], "max_tokens": 1})
@@ -313,10 +314,10 @@ class TestTheEmbeddedModel:
         # As one control token it would add one or two.
         assert marked["usage"]["prompt_tokens"] >= plain["usage"]["prompt_tokens"] + 4
 
-    async def test_a_prompt_beyond_its_context_is_too_long(self, embedded: LocalChatModel) -> None:
+    async def test_a_prompt_beyond_its_context_is_too_long(self, embedded: LocalRaw) -> None:
         with pytest.raises(PromptTooLong, match="limit is 512"):
             await embedded.raw({"messages": [{"role": "user", "content": "word " * 600}]})
 
-    async def test_it_says_what_it_does_not_serve(self, embedded: LocalChatModel) -> None:
+    async def test_it_says_what_it_does_not_serve(self, embedded: LocalRaw) -> None:
         with pytest.raises(ModelRejected, match="no tools"):
             await embedded.raw({"messages": MESSAGES, "tools": [{"type": "function"}]})

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from bench_support.synthetic import write_folder
-from memalign.errors import ConfigurationError
 from memalign_bench.raw import Cell, Line, RawFolder
 from memalign_bench.report import TaskFacts, write_facts, write_report
 from memalign_bench.report.primary import FIXED_WORDS
@@ -90,9 +88,7 @@ def test_the_same_judgments_give_the_same_bytes(tmp_path):
     once, again = (write_report(raw, tmp_path / name).parent for name in ("once", "again"))
 
     files = sorted(path.name for path in once.iterdir())
-    assert {"report.html", "tables.md", "quality-m.png", "quality-m.svg", "learning-m.svg", "ablation-m.svg"} <= set(
-        files
-    )
+    assert {"report.html", "tables.md", "quality-m.svg", "learning-m.svg", "ablation-m.svg"} <= set(files)
     assert files == sorted(path.name for path in again.iterdir())
     for name in files:
         assert (once / name).read_bytes() == (again / name).read_bytes(), name
@@ -100,7 +96,7 @@ def test_the_same_judgments_give_the_same_bytes(tmp_path):
 
 def test_figures_are_whole_files_and_their_ids_do_not_meet_on_the_page(out, page):
     drawn = {path.stem.removesuffix("-local-tiny") for path in out.glob("*.svg")}
-    assert drawn == {"quality", "labels", "learning", "cost", "tokens", "latency", "teaching", "ablation", "feedback"}
+    assert drawn == {"quality", "learning", "cost", "tokens", "latency", "ablation", "feedback"}
     for path in out.glob("*.svg"):
         ET.fromstring(path.read_text("utf-8"))
     ids = re.findall(r'\bid="([^"]+)"', page)
@@ -145,7 +141,7 @@ def test_a_figure_without_data_is_not_drawn_and_a_stage_below_50_is_not_called_p
 
     page = write_report(small(tmp_path / "raw", cells), tmp_path / "out").read_text("utf-8")
 
-    assert {path.stem for path in (tmp_path / "out").glob("*.png")} == {"quality-m", "labels-m", "learning-m"}
+    assert {path.stem for path in (tmp_path / "out").glob("*.svg")} == {"quality-m", "learning-m"}
     text = plain(page)
     assert "m, memalign against zero-shot: this is not the primary comparison, which is at 50 rows" in text
     assert "m, memalign against mlflow: missing, nothing of mlflow is judged." in text
@@ -158,7 +154,7 @@ def test_baselines_alone_are_reported_without_a_judge(tmp_path):
     page = write_report(small(tmp_path / "raw", {cell("majority", 50): lines}), tmp_path / "out").read_text("utf-8")
 
     assert "What was run" in page
-    assert not list((tmp_path / "out").glob("*.png"))
+    assert not list((tmp_path / "out").glob("*.svg"))
 
 
 def test_of_verdicts_that_may_be_any_fraction_the_cost_is_told_and_why_nothing_is_compared(tmp_path):
@@ -183,9 +179,3 @@ def test_several_models_stand_side_by_side(tmp_path):
     page = write_report(small(tmp_path / "raw", cells), tmp_path / "out").read_text("utf-8")
 
     assert '<section id="models">' in page
-
-
-def test_without_matplotlib_the_report_says_what_to_install(raw, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "memalign\[bench\]"'):
-        write_report(raw, tmp_path)

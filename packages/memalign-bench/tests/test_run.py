@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -140,17 +139,6 @@ def test_a_failure_that_repeats_itself_is_kept_once(config: Path, endpoint: Endp
 def test_baselines_need_no_model(config: Path) -> None:
     outcome = go(config, methods=("majority", "neighbours-vote"), models=("openai:nobody-has-a-key",))
     assert (outcome.judged, outcome.failed, outcome.cost) == (2 * 2 * 6, 0, 0.0)
-
-
-def test_a_baseline_whose_library_is_missing_is_named_and_the_others_go_on(
-    config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    outcome = go(config, methods=("regression-features", "zero-shot"))
-    assert outcome.judged == 6
-    assert {note.partition(": ")[2][:58] for note in outcome.notes} == {
-        "could not learn: the regression baselines need scikit-lea"
-    }
 
 
 def test_half_a_surrogate_pair_in_a_reason_costs_nothing(config: Path) -> None:

@@ -18,7 +18,7 @@ from memalign.cli.common import (
     interruptible,
 )
 from memalign.cli.output import Output, table
-from memalign_bench.attack_command import attack
+from memalign_bench.attacks.attack_cli import attack
 from memalign_bench.old_names import flags_of_today
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def report(
     registry: UnusedRegistryUrl = DEFAULT_REGISTRY,  # noqa: ARG001  # every command takes it
     json_output: JsonOutput = False,
 ) -> int:
-    """Write a run's report beside its configuration: one HTML page, its figures as SVG and PNG, its tables as Markdown.
+    """Write a run's report beside its configuration: one HTML page, its figures as SVG, its tables as Markdown.
 
     It needs the raw judgments only: no data, no model, no network.
     """

@@ -1,29 +1,4 @@
-"""What a benchmark run does, as a TOML file says it.
-
-name = "core"
-data = "../data"                    # a folder with tasks.toml, or "published"; or --data says it
-models = ["local:qwen2.5-coder-1.5b"]
-tasks = ["averitec", "financebench"]    # all of the folder without it
-methods = ["majority", "zero-shot", "nearest", "guidelines", "memalign", "mlflow"]
-stages = [0, 50]                    # pieces of feedback learned, 0: the zero-shot judge; without it those below train, and train
-seeds = [0]
-train = 50
-test = 100                          # all others without it
-seen = 0                            # this many of the cases that taught are judged too, in view and left out
-rows_at_once = 10                   # every method judges these before any judges more, so that a stopped run is paired
-spend_limit = 5.0                   # US dollars; the run stops before it spends more
-
-[seeds_of]                          # other seeds for some tasks
-averitec = [0, 1, 2]
-
-[prices]                            # US dollars per million tokens, for every method; without it the provider's
-input = 0.4
-cached = 0.1
-output = 1.6
-
-[competitors]
-python = "../.competitors/bin/python"     # an interpreter that has mlflow and dspy
-"""
+"""What a benchmark run does, as a TOML file says it; the README has an example and a table of the keys."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The judge model behind an OpenAI-compatible address on this machine, so that competitors ask the very same model as we do.
+"""The judge model behind an OpenAI-compatible address on this machine, so that competitors ask the same model.
 
-Requests go through as they came, several messages and free text included, rather than as ChatRequests. What they cost
-is counted here, the same way for every competitor.
+Requests go through as they came. Their cost is counted here, the same way for every competitor.
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ from memalign import aio
 from memalign.errors import ConfigurationError, MemalignError, ModelRejected
 from memalign.io.atomic import atomic_write
 from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models.local import LocalChatModel
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of
 from memalign.models.providers import Target, parse_name, target_of
 from memalign.models.resolve import resolve
 from memalign.models.retry import Retry
 from memalign.types import Usage, canonical_json, json_line
+from memalign_bench.embedded import LocalRaw
 from memalign_bench.memo import Memo, answering, recalled
 from memalign_bench.prices import Prices, cost_of
 from memalign_bench.spending import Gate, StoppedError
@@ -71,8 +72,8 @@ def raw_model(model: ChatModel) -> RawModel:
         model = model.model
     if isinstance(model, RawModel):
         return model
-    if parse_name(model.name)[0] == "local" and isinstance(found := resolve(model.name), RawModel):
-        return found
+    if parse_name(model.name)[0] == "local" and isinstance(found := resolve(model.name), LocalChatModel):
+        return LocalRaw(found)
     if parse_name(model.name)[0] == "openai":
         return OpenAIRaw(target_of(model.name))
     raise ConfigurationError(
@@ -146,11 +147,10 @@ class _StatusError(Exception):
 
 
 class RawMemo:
-    """A RawModel that asks another one, and keeps its responses in a folder by the hash of who answers and request.
+    """A RawModel that keeps another one's responses in a folder, by the hash of model and request.
 
-    A remembered response says so in `remembered`, and has the usage and the seconds of the call that was made. Whoever
-    asks the same twice at a temperature, without a seed, wants two answers: the nth such request of one RawMemo has the
-    nth remembered response. Every call that is made goes through the `gate`.
+    A remembered response says so in `remembered`, with the usage and seconds of the call that was made. The nth equal request
+    at a temperature, without a seed, has the nth remembered response. Every call that is made goes through the `gate`.
     """
 
     def __init__(self, model: RawModel, folder: Path, *, gate: Gate = nullcontext) -> None:
@@ -190,12 +190,11 @@ class RawMemo:
 
 
 class Endpoint:
-    """Serves a model, and an embedder, at `base_url` for as long as the context lasts.
+    """Serves a model and an embedder at `base_url` for as long as the context lasts.
 
-    `prices` give the cost, without them the provider's list, as for all other methods; None where neither knows it.
-    `defaults` are the fields that a request gets when it leaves them out. `paid` is told the usage of every call that was
-    made, and not of those that were remembered. When a call is refused because the run has stopped, the client gets a
-    400, `stopped` says why, and `on_stop` is called.
+    `prices` give the cost, without them the provider's list; None where neither knows it. `defaults` are fields that a
+    request may leave out. `paid` gets the usage of every call that was made. When the run has stopped, the client gets a 400,
+    `stopped` says why, and `on_stop` is called.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """How many calls, tokens, dollars and hours a run will take, before it starts.
 
-Where a method has judged some cases of a task already, their means say it; otherwise prompts are counted by rendering
-them and answers by what such models usually write. A guess, and named so; remembered calls cost nothing again.
+Where a method has judged some cases of a task, their means say it. Otherwise prompts are rendered and counted, and answers
+guessed. Remembered calls cost nothing again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A memo of model calls: a new method, a changed report or a second run asks the model nothing that it has answered."""
+"""Remembered model calls: a second run asks the model nothing that it has answered."""
 
 from __future__ import annotations
 
@@ -39,11 +39,7 @@ class _Named(Protocol):
 
 
 def answering(model: _Named) -> str:
-    """Whose answers a memo keeps: a name alone does not say it.
-
-    Of a model that this process computes it is the build too, for two may differ; of one behind an address that the
-    user set, the address, for any server may call its model gpt-4.1-mini.
-    """
+    """Whose answers a memo keeps: the model's name, its engine's build in this process, or the address that the user set."""
     where = engine_of(model) or getattr(model, "base_url", None)
     return model.name if where is None else f"{model.name}\0{where}"
 
@@ -54,11 +50,11 @@ def engine_of(model: _Named) -> str | None:
 
 
 class Memo:
-    """A ChatModel that asks another one, and keeps its answers in a folder by the hash of who answers and request.
+    """A ChatModel that keeps another one's answers in a folder, by the hash of model and request.
 
-    A remembered reply has the usage of the call that was made, its seconds included. Failures are not kept. `paid` is
-    told the usage of every call that was made now, failed ones too, and each goes through the `gate`. The folder holds
-    what models wrote about judged texts: it is for nobody else.
+    A remembered reply has the usage of the call that was made, its seconds included. Failures are not kept. `paid` gets the
+    usage of every call that was made, failed ones too, and each goes through the `gate`. The folder holds what models wrote
+    about judged texts: it is for nobody else.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class Plan:
         return fit is not None and fit.taught == taught_digest(self.taught(cell))
 
     def done(self, cell: Cell, raw: RawFolder) -> set[tuple[str, View]]:
-        """What `raw` has of the cell, and need not be judged again: judge, label and content are the same as then."""
+        """What `raw` has of the cell with the same teaching cases, label and content: it need not be judged again."""
         if not self.knows(cell, raw):
             return set()
         cases = {(case.id, view): case for case, view in self.todo(cell)}
@@ -60,11 +60,10 @@ class Plan:
         }
 
     def misplaced(self, cell: Cell, raw: RawFolder) -> list[Line]:
-        """What `raw` has of cases that are on the other side of the split now, as an unseen case that teaches now.
+        """What `raw` has of cases on the other side of the split, such as an unseen case that teaches now.
 
-        Only a judge whom nothing teaches can have such: any other is judged anew. Cases that a smaller `test` leaves
-        out are not misplaced, since a larger one takes them in again, nor are those that this data lacks: it may be
-        the wrong folder.
+        Only a judge that nothing teaches can have such lines: any other is judged anew. Cases beyond a smaller `test`, and
+        cases that this data lacks, are not misplaced.
         """
         if self.taught(cell):
             return []

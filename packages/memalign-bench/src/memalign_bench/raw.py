@@ -1,7 +1,7 @@
-"""Raw judgments: one short line each, without any judged text, so that they can be published and resumed from.
+"""Raw judgments: a line each without judged text, so that they can be published and resumed from.
 
-A cell is one method of one task, seed, stage and model. Its lines lie in one file, `<model>/<task>/seed<n>/<method>@<stage>.jsonl`,
-and what its alignment took beside it, in `<method>@<stage>.fit.json`.
+A cell is one method of one task, seed, stage and model. Its lines lie in `<model>/<task>/seed<n>/<method>@<stage>.jsonl`,
+and what learning took in `<method>@<stage>.fit.json` beside it.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, order=True):
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One judgment: the case's id, group and label, the verdict or its error, and what it cost.
 
-    `tokens_in` includes `cached`. `seconds` is the model's time for it, `cost` in US dollars (None: not known).
-    `fit` names the state that judged: lines of two states are never mixed in one cell. `content` is the beginning of the
-    digest of what was judged, `engine` that of what computed the verdict (see `engine_mark`); empty where that was not kept.
+    `tokens_in` includes `cached`. `seconds` is the model's time, `cost` in US dollars (None: not known). `fit` names the state
+    that judged: a cell never mixes two. `content` and `engine` begin the digests of what was judged and of what computed the
+    verdict; empty where that was not kept.
     """
 
     id: str
@@ -77,11 +77,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What it took to make a cell's judge: model calls, tokens, cost, seconds; and what came out, in numbers.
+    """What learning took: model calls, tokens, cost, seconds; and what came out, in numbers.
 
-    `id` is a fingerprint of the state that judges. `seconds` is the time an unaided run takes: calls that were
-    remembered count with the seconds that they once took. `counts` are facts of the method's own, such as guidelines.
-    `taught` is the digest of the cases that it learned from; empty where that was not kept.
+    `id` is the fingerprint of the state that judges. `seconds` counts remembered calls with the time that they once took.
+    `counts` are facts of the method's own, such as guidelines. `taught` is the digest of the cases that taught it.
     """
 
     id: str
@@ -201,10 +200,7 @@ def model_folder(model: str) -> str:
 
 
 def _drop_cut_line(file: BinaryIO) -> None:
-    """Cut off a line that a stop left without its end, so that the next one does not go on in it: its case is judged again.
-
-    A line that is whole but for its line break, as some editors leave the last one, is `lines`' too: it gets the break.
-    """
+    """Remove a last line that a stop cut off: its case is judged again. A whole line without its line break gets one."""
     if file.seek(0, os.SEEK_END) == 0:
         return
     file.seek(-1, os.SEEK_END)

@@ -1,7 +1,7 @@
-"""Running a benchmark: every judgment of the plan that is missing, kept as soon as it is there.
+"""Running a benchmark: judge what is missing, and keep every judgment as soon as it is there.
 
-A run can be stopped at any moment and goes on where it stopped, also on another machine that has only its raw lines:
-what a cell's judge learned is then learned again, and if that gives another judge, the cell is judged anew and said so.
+A run can stop at any moment and go on, also on another machine that has only its raw lines. What a cell's judge learned is
+then learned again. If that gives another judge, the cell is judged anew, and the notes say so.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ Progress = Callable[[str, int, int], None]
 class Outcome:
     """What a run did: judgments made, and how many of them failed.
 
-    `notes` name every judgment that failed, with its error, every cell that could not learn, and every cell that is
-    judged anew. `stopped` says why the run ended before its plan, or None. `cost` is in US dollars, of the calls that this
-    run made: remembered ones cost nothing again. It is None when that of one of them is not known.
+    `notes` name every failed judgment, every cell that could not learn, and every cell that is judged anew. `stopped` says
+    why the run ended early, or None. `cost` is in US dollars, without remembered calls; None when one is not known.
     """
 
     judged: int = 0
@@ -59,9 +58,9 @@ def engines(plan: Plan) -> dict[str, str]:
 async def run_benchmark(plan: Plan, raw: RawFolder, *, memo: Path, progress: Progress | None = None) -> Outcome:
     """Do what is missing of `plan` and add it to `raw`; `memo` is the folder of remembered model calls.
 
-    A judgment that fails is kept with its error and tried again by the next run. A method that cannot learn, such as a
-    competitor whose environment is missing, is named in the outcome, and the others go on. Raises ConfigurationError for a
-    judge model that is not there. At the spend limit no call begins any more; those in flight are finished and kept.
+    A judgment that fails is kept with its error, and the next run tries it again. A method that cannot learn is named in the
+    outcome, and the others go on. Raises ConfigurationError for a judge model that is not there. At the spend limit no call
+    begins; those in flight are finished and kept.
     """
     runner = _Runner(plan, raw, memo, progress)
     runner.drop_misplaced()
@@ -103,7 +102,7 @@ class _Runner:
         return self._outcome
 
     def drop_misplaced(self) -> None:
-        """Take out what was judged of cases that another split does not test: a report would count it."""
+        """Remove judgments of cases that this split does not test: a report would count them."""
         for cell in self._plan.cells:
             if misplaced := self._plan.misplaced(cell, self._raw):
                 keys = {line.key for line in misplaced}
@@ -113,7 +112,7 @@ class _Runner:
                 )
 
     async def go_through(self) -> bool:
-        """Do every batch that is missing; True when it broke off because some that were there are missing now."""
+        """Do every batch that is missing; True when judgments were dropped, so that there are more."""
         self._dropped = False
         self._done, self._total = self._plan.counts(self._raw)
         for batch in self._plan.batches(self._raw):
@@ -139,7 +138,7 @@ class _Runner:
             self._cannot_learn.add(cell)
             self._outcome.notes.append(f"{cell}: could not learn: {error}")
             return
-        several = cell.method in JUDGES  # a competitor takes one at a time, and a baseline takes no time
+        several = cell.method in JUDGES  # competitors take one case at a time
         limit = self._models[cell.model].limits.concurrency if several else 1
         waiting = iter(todo)
 
@@ -201,7 +200,7 @@ class _Runner:
         return self._learned[cell]
 
     def _take_over(self, cell: Cell, fit: Fit) -> None:
-        """Lines that another state of the method judged are not this cell's: they go, and are judged again.
+        """Drop lines that another state of the method judged, so that they are judged again.
 
         The fit's id alone does not tell: a baseline's says only how many cases taught it.
         """
@@ -245,7 +244,7 @@ class _Runner:
         )
 
     def _needed_again(self, cell: Cell) -> bool:
-        """Whether what the cell has learned is asked again: to learn anew might give another judge, and might cost much."""
+        """Whether a later cell or round needs the learned judge: learning again may cost much and give another one."""
         return (
             self._dropped  # its own lines, perhaps: they are judged in the next round
             or self._plan.config.rows_at_once > 0

@@ -18,8 +18,7 @@ Gate = Callable[[], AbstractAsyncContextManager[None]]
 class StoppedError(MemalignError):
     """The run has stopped, and begins no model call any more.
 
-    No ModelError: nothing is wrong with the model, and nobody is to go on without its answer, as an alignment does that
-    leaves a piece of feedback pending.
+    No ModelError: an alignment would go on without the answer and leave feedback pending.
     """
 
 

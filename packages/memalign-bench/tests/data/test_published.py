@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from memalign.errors import ConfigurationError, InputError
+from memalign.errors import InputError
 from memalign.judge import Judge
-from memalign_bench.data import autoj, feedback_collection, financebench, halubench, hotpotqa
+from memalign_bench.data import feedback_collection, financebench, hotpotqa
 from memalign_bench.data.published import PUBLISHED, load_published
 from memalign_bench.data.tables import read_table
 
@@ -20,6 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memalign_bench.tasks import Task
+
+
+def load(name: str, source: Path, cache: Path) -> tuple[Task, ...]:
+    return load_published([name], cache=cache, local=source)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +79,8 @@ def test_the_order_of_a_file_changes_no_id(everything: Path, tmp_path: Path) -> 
     rows = samples.scored_rows()
     random.Random(5).shuffle(rows)
     samples.put(tmp_path / "new_feedback_collection.json", rows)
-    once = feedback_collection.load(everything / "feedback-collection", cache=tmp_path)
-    again = feedback_collection.load(tmp_path, cache=tmp_path)
+    once = load("feedback-collection", everything / "feedback-collection", tmp_path)
+    again = load("feedback-collection", tmp_path, tmp_path)
     assert [(task.name, task.criterion, {case.id for case in task.cases}) for task in once] == [
         (task.name, task.criterion, {case.id for case in task.cases}) for task in again
     ]
@@ -115,7 +118,7 @@ def test_auto_j_keeps_the_sources_apart_and_comments_only_where_gpt_4_agrees(tas
 
 def test_auto_j_reads_the_column_as_its_readme_spells_it_too(tmp_path: Path) -> None:
     rows = [samples.pair(n, "pku_saferlhf", gt=n % 2, pred=1, column="usermsg") for n in range(4)]
-    (task,) = autoj.load("saferlhf", samples.put(tmp_path / "pairs.jsonl", rows), cache=tmp_path)
+    (task,) = load("autoj-saferlhf", samples.put(tmp_path / "pairs.jsonl", rows), tmp_path)
     assert len(task.cases) == 4
 
 
@@ -124,7 +127,7 @@ def test_a_verdict_of_gpt_4_that_nobody_could_read_costs_its_comment_and_not_the
     tmp_path: Path, unread: object
 ) -> None:
     rows = [samples.pair(n, "pku_saferlhf", gt=n % 2, pred=unread if n == 1 else n % 2) for n in range(4)]
-    (task,) = autoj.load("saferlhf", samples.put(tmp_path / "pairs.jsonl", rows), cache=tmp_path)
+    (task,) = load("autoj-saferlhf", samples.put(tmp_path / "pairs.jsonl", rows), tmp_path)
     told = [case.feedback[0].rationale is not None for case in task.cases]
     assert (len(told), sum(told)) == (4, 3)
 
@@ -146,7 +149,7 @@ def test_a_question_that_the_set_lacks_keeps_the_log_s_reference(everything: Pat
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(path.read_text("utf-8").replace("the Blue 0 River", "the Red River"), "utf-8")
     samples.put(tmp_path / hotpotqa.QUESTIONS.path, samples.hotpot_rows()[1:])
-    (task,) = hotpotqa.load(tmp_path, cache=tmp_path)
+    (task,) = load("hotpotqa", tmp_path, tmp_path)
     assert {case.example.expectations for case in task.cases if "town 0 " in case.example.inputs["question"]} == {
         "the Red River"
     }
@@ -238,17 +241,17 @@ def test_a_missing_column_is_named_with_those_that_were_found(suffix: str, tmp_p
     ]
     path = samples.put(tmp_path / f"halubench{suffix}", rows)
     with pytest.raises(InputError, match=rf"{path}, row 1: no column 'label'; found: id, passage, .*verdict"):
-        halubench.load(path, cache=tmp_path)
+        load("halubench", path, tmp_path)
 
 
 def test_a_label_outside_the_values_is_named_with_its_row(tmp_path: Path) -> None:
     rows = samples.halubench_rows(4)
     rows[2]["label"] = "MAYBE"
     with pytest.raises(InputError, match=r"row 3: column 'label': .*'MAYBE'.*PASS"):
-        halubench.load(samples.put(tmp_path / "h.parquet", rows), cache=tmp_path)
+        load("halubench", samples.put(tmp_path / "h.parquet", rows), tmp_path)
     pairs = [samples.pair(0, "PKU-SafeRLHF", gt=7, pred=0)]
     with pytest.raises(InputError, match=r"row 1: column 'gt_label' should hold 0 .*found 7"):
-        autoj.load("saferlhf", samples.put(tmp_path / "p.jsonl", pairs), cache=tmp_path)
+        load("autoj-saferlhf", samples.put(tmp_path / "p.jsonl", pairs), tmp_path)
 
 
 def test_an_unknown_financebench_label_or_question_is_named(tmp_path: Path) -> None:
@@ -258,28 +261,28 @@ def test_an_unknown_financebench_label_or_question_is_named(tmp_path: Path) -> N
     path = tmp_path / financebench.RESULTS[0].path
     samples.put(path, [{**samples.result_rows(0)[0], "label": "So so"}])
     with pytest.raises(InputError, match="row 1: column 'label': unknown label 'So so'"):
-        financebench.load(tmp_path, cache=tmp_path)
+        load("financebench", tmp_path, tmp_path)
     samples.put(path, [{**samples.result_rows(0)[0], "financebench_id": "other"}])
     with pytest.raises(InputError, match="row 1: no question 'other' among the 20"):
-        financebench.load(tmp_path, cache=tmp_path)
+        load("financebench", tmp_path, tmp_path)
 
 
 def test_a_subset_that_is_not_there_is_answered_with_the_sources_that_are(tmp_path: Path) -> None:
     path = samples.put(tmp_path / "p.jsonl", [samples.pair(0, "chatbot_arena", gt=0, pred=0)])
     with pytest.raises(InputError, match=r"no row of summary; .*holds: chatbot_arena"):
-        autoj.load("summary", path, cache=tmp_path)
+        load("autoj-summary", path, tmp_path)
 
 
 def test_a_message_of_another_form_is_named(tmp_path: Path) -> None:
     row = {**samples.pair(0, "PKU-SafeRLHF", gt=0, pred=0), "usrmsg": "Which is better?"}
     with pytest.raises(InputError, match=r"row 1: column 'usrmsg' has no \[Query\]"):
-        autoj.load("saferlhf", samples.put(tmp_path / "p.jsonl", [row]), cache=tmp_path)
+        load("autoj-saferlhf", samples.put(tmp_path / "p.jsonl", [row]), tmp_path)
 
 
 def test_fewer_than_ten_criteria_are_said(tmp_path: Path) -> None:
     rows = [samples.scored(topic, 0, 3) for topic in samples.TOPICS[:4]]
     with pytest.raises(InputError, match="has 4 criteria in column 'orig_criteria'; 10 are needed"):
-        feedback_collection.load(samples.put(tmp_path / "f.json", rows), cache=tmp_path)
+        load("feedback-collection", samples.put(tmp_path / "f.json", rows), tmp_path)
 
 
 def test_a_log_of_another_form_is_said(everything: Path, tmp_path: Path) -> None:
@@ -288,7 +291,7 @@ def test_a_log_of_another_form_is_said(everything: Path, tmp_path: Path) -> None
         (tmp_path / remote.path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / remote.path).write_text("nothing of note\n", "utf-8")
     with pytest.raises(InputError, match="no line 'BEGIN TRIAL 1'"):
-        hotpotqa.load(tmp_path, cache=tmp_path)
+        load("hotpotqa", tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -317,9 +320,3 @@ def test_an_array_longer_than_a_chunk_gives_every_row(tmp_path: Path) -> None:
     path = samples.put(tmp_path / "long.json", rows)
     assert path.stat().st_size > 2 << 20
     assert [row.fields for row in read_table(path)] == rows
-
-
-def test_without_pyarrow_the_error_says_what_to_install(everything: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "memalign\[bench\]"'):
-        halubench.load(everything / "halubench", cache=tmp_path)

@@ -1,4 +1,4 @@
-"""The head: what plain features and the judge's verdict together say, fitted on the memory's own cases."""
+"""The calibrator: what plain features and the judge's verdict together say, fitted on the memory's own cases."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def count_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         await asyncio.sleep(0.01)
         return await plain_features(*args)
 
-    def counting(known: Any, judge: Judge) -> Any:
-        counted.append(len(known.answers))
-        return fit(known, judge)
+    def counting(taught: Any, judge: Judge) -> Any:
+        counted.append(len(taught))
+        return fit(taught, judge)
 
     monkeypatch.setattr(calibrator, "_fit", counting)
     monkeypatch.setattr(calibrator, "plain_features", slowly)
@@ -145,7 +145,7 @@ class TestCalibratedValue:
     def test_a_judge_that_was_not_told_to_gives_none(self) -> None:
         assert taught(40).replace(parameters={})(inputs="q", outputs="a").calibrated_value is None
 
-    def test_a_memory_of_one_label_or_none_has_no_head(self) -> None:
+    def test_a_memory_of_one_label_or_none_has_no_calibrator(self) -> None:
         assert taught(0)(inputs="q", outputs="a").calibrated_value is None
         judge = taught(0).align([row(number) | {"value": True} for number in range(40)]).judge
         assert judge(inputs="q", outputs="a").calibrated_value is None
@@ -173,15 +173,15 @@ class TestCalibratedValue:
         judge = judge.align([row(number) | {"value": labels[number % 40]} for number in range(60)]).judge
         assert judge(inputs="q", outputs="a").calibrated_value is None
 
-    def test_after_forgetting_it_is_the_head_of_what_is_left(self) -> None:
+    def test_after_forgetting_it_is_the_calibrator_of_what_is_left(self) -> None:
         judge = taught(40)
         first = aio.run(fit_calibrator(judge))
         left = judge.unalign("t-3", "t-8").judge
         anew = taught(0).align([row(number) for number in range(40) if number not in (3, 8)]).judge
-        heads = [aio.run(fit_calibrator(each)) for each in (left, anew)]
-        assert all(head is not None for head in (first, *heads))
-        assert np.array_equal(heads[0].weights, heads[1].weights)  # type: ignore[union-attr]
-        assert not np.array_equal(heads[0].weights, first.weights)  # type: ignore[union-attr]
+        others = [aio.run(fit_calibrator(each)) for each in (left, anew)]
+        assert all(each is not None for each in (first, *others))
+        assert np.array_equal(others[0].weights, others[1].weights)  # type: ignore[union-attr]
+        assert not np.array_equal(others[0].weights, first.weights)  # type: ignore[union-attr]
 
     def test_it_leaves_scores_and_texts_alone(self) -> None:
         with pytest.raises(InputError, match="for bool and for choices"):
@@ -268,8 +268,8 @@ class TestWorth:
         assert (worth.n, worth.judge, worth.clear) == (40, 40, False)
         assert not [note for note in result.notes if "regression" in note]
 
-    def test_what_a_head_was_fitted_on_is_not_what_it_is_measured_on(self) -> None:
-        # Of labels that nothing tells a head has half right; on what it was fitted on it would have more.
+    def test_a_calibrator_is_not_measured_on_what_it_was_fitted_on(self) -> None:
+        # Of labels that nothing tells a calibrator has half right; on what it was fitted on it would have more.
         right = asked = 0
         for seed in range(12):
             labels = np.random.default_rng(seed).permutation([True, False] * 20)

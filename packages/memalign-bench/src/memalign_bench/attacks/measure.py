@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
 from memalign import aio
-from memalign.errors import InputError, InvalidValue, ModelError
-from memalign.io import read_examples
-from memalign.judge import Judge, Progress
+from memalign.errors import InputError, InvalidValue
+from memalign.judge import Progress
 from memalign.metrics import Estimate, wilson_interval
-from memalign.models import resolve
 from memalign.types import Example
 from memalign.values import Value, ValueType
-from memalign_bench.attacks.catalogue import NEUTRAL, Attack, attacked, chosen_attacks
+from memalign_bench.attacks.catalogue import NEUTRAL, Attack, attacked
 
-__all__ = ["Ask", "Attempt", "Flips", "attack_judge", "flips_of", "measure", "wanted_value"]
+__all__ = ["Ask", "Attempt", "Flips", "flips_of", "measure", "wanted_value"]
 
 Ask = Callable[[Example], Awaitable["Value | None"]]
 """A judge as the measurement sees it: an item to its verdict, None where it gave none."""
@@ -134,41 +130,3 @@ def wanted_value(value_type: ValueType, wanted: object) -> Value:
         return value_type.parse(wanted)
     except InvalidValue as error:
         raise InputError(f"the wanted label: {error}") from None
-
-
-def attack_judge(
-    judge: Judge,
-    examples: Iterable[Example | Mapping[str, Any]] | str | Path,
-    *,
-    wanted: object,
-    attacks: Sequence[str] = (),
-    per_attack: int = 0,
-    progress: Progress | None = None,
-) -> tuple[Flips, ...]:
-    """Attack a judge of yours with the whole catalogue, or the named attacks, on examples that it should not pass.
-
-    `wanted` is the label that an attacker is after. A model's failure counts as no verdict. Raises InputError.
-    """
-    given = read_examples(examples) if isinstance(examples, str | Path) else examples
-    items = [each if isinstance(each, Example) else Example(**each) for each in given]
-    value = wanted_value(judge.value_type, wanted)
-
-    async def ask(example: Example) -> Value | None:
-        try:
-            return (await judge.ajudge(example)).value
-        except ModelError:
-            return None
-
-    attempts = aio.run(
-        measure(
-            judge.name,
-            ask,
-            items,
-            wanted=value,
-            attacks=chosen_attacks(tuple(attacks)),
-            per_attack=per_attack,
-            concurrency=resolve(judge.model).limits.concurrency,
-            progress=progress,
-        )
-    )
-    return flips_of(attempts, wanted=value)

@@ -9,13 +9,13 @@ other response. The file speaks of Response 1 and 2, this task of A and B.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from memalign.errors import InputError
 from memalign.types import Feedback
-from memalign_bench.data.hub import Progress, Remote, obtain
+from memalign_bench.data.hub import Remote
 from memalign_bench.data.tables import Record, digest, make_task, read_table
 from memalign_bench.tasks import Task
 
@@ -53,20 +53,13 @@ SUBSETS: Mapping[str, Subset] = {
 }
 
 
-def load(
-    subset: str,
-    source: Path | None,
-    *,
-    cache: Path,
-    progress: Progress | None = None,
-) -> tuple[Task, ...]:
+def load(subset: str, paths: Sequence[Path]) -> tuple[Task, ...]:
     """The task `autoj-<subset>`, A or B (and tie where there are ties); a group is a query.
 
-    `source` is the file, a clone of the repository, or None to download it. Raises what `obtain` and `read_table` raise,
-    and InputError for a file without the subset's pairs or with rows of another form.
+    Raises InputError for a file without the subset's pairs.
     """
     wanted = SUBSETS[subset]
-    (path,) = obtain((PAIRS,), source, cache=cache, progress=progress)
+    (path,) = paths
     feedback, sources = [], set()
     for row in read_table(path):
         name = row.text("source_dataset")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from memalign.errors import InputError
 from memalign.types import Feedback
 from memalign.values import ValueType
-from memalign_bench.data.hub import Progress, Remote, obtain
+from memalign_bench.data.hub import Remote
 from memalign_bench.data.tables import Record, digest, make_task, read_table
 from memalign_bench.tasks import Task
 
@@ -69,13 +69,12 @@ class Rubric(NamedTuple):
         return hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def load(source: Path | None, *, cache: Path, progress: Progress | None = None) -> tuple[Task, ...]:
+def load(paths: Sequence[Path]) -> tuple[Task, ...]:
     """The tasks `feedback-collection-1` to `-10`, each with its rubric as the criterion; a group is an instruction.
 
-    `source` is the JSON file, a folder with it, or None to download it (1 GB; it is read twice and never in memory
-    whole). Raises what `obtain` and `read_table` raise, and InputError for fewer than ten criteria.
+    The file is read twice and never in memory whole. Raises InputError for fewer than ten criteria.
     """
-    (path,) = obtain((SCORED,), source, cache=cache, progress=progress)
+    (path,) = paths
     chosen = choose(Counter(_rubric(row) for row in read_table(path, _COLUMNS)), path=path)
     rows: dict[Rubric, list[Feedback]] = {rubric: [] for rubric in chosen}
     for row in read_table(path, _COLUMNS):

@@ -8,11 +8,11 @@ rounded number of the result files (0.654). There are no comments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from memalign.types import Feedback
-from memalign_bench.data.hub import Progress, Remote, obtain
+from memalign_bench.data.hub import Remote
 from memalign_bench.data.tables import Record, make_task, read_table
 from memalign_bench.tasks import Task
 
@@ -54,13 +54,12 @@ RESULTS = tuple(
 _LABELS = {"correct answer": "correct", "incorrect answer": "incorrect", "refusal": None, "failed to answer": None}
 
 
-def load(source: Path | None, *, cache: Path, progress: Progress | None = None) -> tuple[Task, ...]:
-    """The task `financebench`, correct or incorrect; a group is a question.
+def load(paths: Sequence[Path]) -> tuple[Task, ...]:
+    """The task `financebench`, correct or incorrect, of the questions and each system's results; a group is a question.
 
-    `source` is a clone of the repository, or None to download 17 files (4 MB). Raises what `obtain` and `read_table`
-    raise, and InputError for a label or a question that the authors do not name.
+    Raises InputError for a label or a question that the authors do not name.
     """
-    questions, *results = obtain((QUESTIONS, *RESULTS), source, cache=cache, progress=progress)
+    questions, *results = paths
     known = {row.text("financebench_id"): row for row in read_table(questions)}
     task = make_task(
         "financebench",

@@ -7,11 +7,12 @@ that a language model changed so that the passage no longer supports it. There a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from memalign.types import Feedback
 from memalign.values import ValueType
-from memalign_bench.data.hub import Progress, Remote, obtain
+from memalign_bench.data.hub import Remote
 from memalign_bench.data.tables import Record, digest, make_task, read_table
 from memalign_bench.tasks import Task
 
@@ -30,13 +31,9 @@ _COLUMNS = ("id", "passage", "question", "answer", "label", "source_ds")
 _VALUES = ValueType.of("PASS|FAIL")
 
 
-def load(source: Path | None, *, cache: Path, progress: Progress | None = None) -> tuple[Task, ...]:
-    """The task `halubench`, PASS or FAIL; a group is a passage.
-
-    `source` is the Parquet file (or its rows as JSON lines), a folder with it, or None to download it (7.5 MB). Raises
-    what `obtain` and `read_table` raise, and InputError for another label.
-    """
-    (path,) = obtain((TRIPLES,), source, cache=cache, progress=progress)
+def load(paths: Sequence[Path]) -> tuple[Task, ...]:
+    """The task `halubench`, PASS or FAIL; a group is a passage."""
+    (path,) = paths
     task = make_task(
         "halubench",
         (_feedback(row) for row in read_table(path, _COLUMNS) if row.text("answer", blank=True).strip()),

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from memalign.errors import InputError
 from memalign.types import Feedback
-from memalign_bench.data.hub import Progress, Remote, obtain
+from memalign_bench.data.hub import Remote
 from memalign_bench.data.tables import Record, digest, make_task, read_table
 from memalign_bench.tasks import Task
 
@@ -62,14 +62,12 @@ _PUNCTUATION = re.compile(r"[^\w\s]")
 _ARTICLES = frozenset(("a", "an", "the"))
 
 
-def load(source: Path | None, *, cache: Path, progress: Progress | None = None) -> tuple[Task, ...]:
-    """The task `hotpotqa`, true for a correct answer; a group is a question.
+def load(paths: Sequence[Path]) -> tuple[Task, ...]:
+    """The task `hotpotqa`, true for a correct answer, of the questions and each system's log; a group is a question.
 
-    `source` is a folder with the Parquet file and the logs under their paths, or None to download them (32 MB).
-    Raises what `obtain` and `read_table` raise, and InputError for a log of another form.
+    Raises InputError for a log of another form.
     """
-    wanted = (QUESTIONS, *LOGS.values())
-    questions, *logs = obtain(wanted, source, cache=cache, progress=progress)
+    questions, *logs = paths
     known = {_plain(row.text("question")): row for row in read_table(questions, _COLUMNS)}
     task = make_task(
         "hotpotqa",

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from memalign.errors import InputError
 from memalign_bench.data import autoj, feedback_collection, financebench, halubench, hotpotqa
-from memalign_bench.data.hub import Progress, Remote
+from memalign_bench.data.hub import Progress, Remote, obtain
 from memalign_bench.tasks import Task
 
 __all__ = ["PUBLISHED", "Published", "load_published"]
 
-Loader = Callable[..., tuple[Task, ...]]
-"""`load(source, *, cache, progress=None)`; `source` is a local copy, or None to download to `cache`."""
+Loader = Callable[[Sequence[Path]], tuple[Task, ...]]
+"""From the paths of a data set's files, in their order, to its tasks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +124,7 @@ def load_published(
         if entry.name not in loaded:
             own = local / entry.name if local is not None else None
             source = own if own is not None and own.exists() else local
-            tasks = entry.load(source, cache=cache, progress=progress)
+            tasks = entry.load(obtain(entry.files, source, cache=cache, progress=progress))
             loaded[entry.name] = {task.name: task for task in tasks}
         tasks_of = loaded[entry.name]
         found |= tasks_of if name in PUBLISHED else {name: tasks_of[name]}

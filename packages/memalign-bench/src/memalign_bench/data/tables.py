@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from memalign.errors import ConfigurationError, InputError, InvalidValue
+from memalign.errors import InputError, InvalidValue
 from memalign.types import Feedback
 from memalign.values import Value, ValueType
 from memalign_bench.data.folder import FEW_GROUPS
@@ -73,8 +73,7 @@ class Record:
 def read_table(path: Path, columns: Sequence[str] = ()) -> Iterator[Record]:
     """The rows of a published file, in order; of Parquet only `columns` are read, where they are given.
 
-    What kind of file it is, is told from its first bytes. Raises InputError for one that is none of them or empty,
-    ConfigurationError for Parquet without pyarrow.
+    What kind of file it is, is told from its first bytes. Raises InputError for one that is none of them or empty.
     """
     try:
         with path.open("rb") as file:
@@ -147,11 +146,9 @@ def _array(path: Path) -> Iterator[Record]:
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    try:
-        import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
-        import pyarrow.parquet as pq  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        raise ConfigurationError(f'reading {path} needs pyarrow: pip install "memalign[bench]"') from None
+    import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
+    import pyarrow.parquet as pq  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
     try:
         with pq.ParquetFile(path) as file:
             found = tuple(file.schema_arrow.names)

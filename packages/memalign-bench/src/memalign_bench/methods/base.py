@@ -1,4 +1,4 @@
-"""What a method is: something that cases teach, and that judges others afterwards."""
+"""A method: cases teach it, and it judges others afterwards."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memalign.errors import ConfigurationError
 from memalign.judge.features import plain_features
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
@@ -42,7 +41,7 @@ class Baseline:
     views: frozenset[View] = frozenset({"unseen", "left-out"})
 
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
-        """Fit the rule to the taught cases' features and labels. Raises ConfigurationError where its library is missing."""
+        """Fit the rule to the taught cases' features and labels."""
         del before
         value_type = setting.task.value_type
         started = time.perf_counter()
@@ -131,13 +130,9 @@ def _neighbours(features: Matrix, labels: Labels) -> Predict:
 
 def _regression(features: Matrix, labels: Labels) -> Predict:
     """Logistic regression on standardised features, scikit-learn's defaults."""
-    try:
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.preprocessing import StandardScaler
-    except ImportError as error:
-        raise ConfigurationError(
-            f'the regression baselines need scikit-learn: pip install "memalign[bench]" ({error})'
-        ) from error
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
     order = sorted(set(labels), key=str)
     if len(order) < 2:
         return lambda _: order[0]

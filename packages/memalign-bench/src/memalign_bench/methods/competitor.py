@@ -1,4 +1,4 @@
-"""Methods that are other people's: MLflow's MemAlign and DSPy's optimizers, each in a process of another environment.
+"""Competitors: MLflow's MemAlign and DSPy's optimizers, each in a process of another environment.
 
 They get the same judge model through an endpoint on this machine, the same rows and the same instructions, and keep
 their own defaults. `benchmarks/competitors/` has their environment's requirements.
@@ -52,10 +52,9 @@ _LINE = 1 << 26  # bytes of one reply at most
 class Competitor:
     """A competitor, by `name`: mlflow, miprov2, simba or gepa.
 
-    `python` is the interpreter of the competitors' environment. `folder` takes its logs and the memo of its model calls, which
-    hold judged texts. `prices` give the cost. `model` and `embedding` stand in for the setting's judge model and the
-    in-process embedder. Times are in seconds. `worker` is another worker script in place of the competitor's. `paid` is told
-    the usage of every call that was made, and not of those that were remembered; each goes through the `gate`.
+    `python` is the interpreter of its environment. `folder` takes its logs and remembered calls, which hold judged texts.
+    `model`, `embedding` and `worker` replace the setting's model, the in-process embedder and the competitor's worker script.
+    Times are in seconds. `paid` gets the usage of every call that was made; each goes through the `gate`.
     """
 
     name: str
@@ -76,8 +75,8 @@ class Competitor:
     async def learn(self, setting: Setting, train: Sequence[Case], before: Fitted | None) -> Fitted:
         """The competitor's judge after `train`, learned anew at each stage; without cases its unaligned one.
 
-        Raises ConfigurationError when its environment is not there, ModelUnavailable when it fails or takes too long,
-        StoppedError when the run stopped before it had learned.
+        Raises ConfigurationError when its environment is not there, ModelUnavailable when it fails or takes too long, and
+        StoppedError when the run stopped before.
         """
         del before
         task = setting.task
@@ -189,7 +188,7 @@ class _FittedCompetitor:
 
 
 async def _asked(endpoint: Endpoint, worker: _Worker, request: dict[str, Any], *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
-    """The worker's reply, and never one that it gave without an answer of the model that it had asked for."""
+    """The worker's reply. Raises StoppedError where the run refused it a model call: such a reply is no answer."""
     try:
         reply = await worker.ask(request, timeout=timeout)
     except ModelUnavailable as error:
@@ -303,7 +302,7 @@ def workers_for(limits: Limits) -> int:
 
 
 def _without_words(error: str) -> str:
-    """The kind of a failure: a competitor's message quotes the model, and with it what was judged; the log has all of it."""
+    """The kind of a failure: the message may quote judged text, and errors are published; the log has all of it."""
     kind = error.partition(":")[0].strip()
     return f"{kind if kind.isidentifier() else 'it failed'} (its log has the words)"
 
@@ -372,7 +371,7 @@ def _fit(reply: dict[str, Any], usage: Usage, workers: int) -> Fit:
 
 
 def competitor_environment(home: str, base_url: str, workers: int) -> dict[str, str]:
-    """What a competitor's process sees: nothing of ours but the path, no key, no proxy, no network but the endpoint."""
+    """The environment of a competitor's process: no key, no proxy, no network but the endpoint."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "SYSTEMROOT") if name in os.environ}
     return {
         **kept,

@@ -1,4 +1,4 @@
-"""Methods that are judges of ours: the unaligned one, few-shot ones, and memalign whole and in parts."""
+"""Judges of memalign as methods: zero-shot, few-shot, and memalign whole and in parts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _all_stages(limits: Limits) -> frozenset[str]:
 
 
 def _fitting(parameters: tuple[tuple[str, Any], ...], value_type: ValueType) -> dict[str, Any]:
-    """Those of the parameters that a judge of this type takes: the others' method is the plain one there."""
+    """The parameters that a judge of this type takes."""
     needed = {"calibrate": ("bool", "choice"), "verdict": ("bool", "choice", "int", "float")}
     return {name: value for name, value in parameters if value_type.kind in needed[name]}
 

@@ -110,7 +110,7 @@ def teaching_section(results: Results) -> Section:
             "learn only what is new are shown from the stage before."
         ),
     )
-    return Section(id="teaching", title="What learning takes", words=words, tables=tuple(tables), figures=("teaching",))
+    return Section(id="teaching", title="What learning takes", words=words, tables=tuple(tables))
 
 
 def totals_section(results: Results) -> Section:

@@ -1,8 +1,7 @@
-"""What a benchmark measures of one method: agreement with people, what it cost, whether what was right stays right.
+"""What a benchmark measures of one method: agreement with people, cost, and whether right verdicts stay right.
 
-Every figure has its n and, where the data give one, a 95 % interval from resampled groups of cases (`memalign.metrics`).
-The seeds of a task are pooled; a case that several of them drew is one piece of evidence, because groups are resampled
-by task and name, whatever the seed.
+Every figure has its n and, where the data give one, a 95 % interval from resampled groups of cases. The seeds of a task are
+pooled: groups are resampled by task and name, so that a case which several seeds drew is one piece of evidence.
 """
 
 from __future__ import annotations
@@ -50,12 +49,11 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """A method's agreement with people on one or more tasks, at one stage and in one view.
+    """Agreement with people on one or more tasks, at one stage and in one view.
 
-    `n` judgments have a verdict, and every figure is over these; they are of `cases` different cases in `groups`
-    groups. `errors` were asked and gave none: they are not wrong. `known` is how many some method of the model was asked
-    about, so that `known - n` are missing here. Exact match is given for values that can be matched (not for float).
-    `people` and `judge` are the shares of each label, for one task with labels that can be listed.
+    `n` judgments have a verdict; `cases` and `groups` say of how many. `errors` gave none and are not wrong. `known` is how
+    many any method of the model was asked about. Exact match is None for floats. `people` and `judge` are the shares of each
+    label, for one task whose labels can be listed.
     """
 
     n: int
@@ -90,20 +88,20 @@ class Judging:
     """
 
     n: int
-    seconds_median: float | None
-    seconds_p95: float | None
-    tokens_in: float | None
-    tokens_out: float | None
-    cached_share: float | None
-    cost_per_1000: float | None
+    seconds_median: float | None = None
+    seconds_p95: float | None = None
+    tokens_in: float | None = None
+    tokens_out: float | None = None
+    cached_share: float | None = None
+    cost_per_1000: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
     """What learning took: means over `n` runs (tasks and seeds), and the seconds of the quickest and the slowest.
 
-    A method that learns more, instead of anew, took this much since the stage before. Cost is in US dollars, None when it
-    is not known of one. `counts` are means of the method's own facts, such as guidelines.
+    A method that learns more, instead of anew, took this much since the stage before. Cost is in US dollars, None when one
+    is not known. `counts` are means of the method's own facts.
     """
 
     n: int
@@ -119,10 +117,10 @@ class Learning:
 
 @dataclass(frozen=True, kw_only=True)
 class Flips:
-    """How verdicts changed from one stage to the next, pooled over a method's stages, seeds and the tasks given.
+    """How verdicts changed from one stage to the next, pooled over stages, seeds and tasks.
 
-    Of `n` cases judged at both, `broken` were right before and wrong now (negative flips), `fixed` the other way round.
-    `rate` is broken over n, as in Yan et al. 2021 (positive-congruent training): 0 is best.
+    Of `n` cases judged at both, `broken` were right and became wrong (negative flips), `fixed` the other way round. `rate` is
+    broken over n, as in Yan et al. 2021 (positive-congruent training).
     """
 
     n: int
@@ -199,15 +197,7 @@ def judging(
 def judging_of(lines: Sequence[Line]) -> Judging:
     """What these judgments took."""
     if not lines:
-        return Judging(
-            n=0,
-            seconds_median=None,
-            seconds_p95=None,
-            tokens_in=None,
-            tokens_out=None,
-            cached_share=None,
-            cost_per_1000=None,
-        )
+        return Judging(n=0)
     seconds = sorted(line.seconds for line in lines)
     tokens = sum(line.tokens_in for line in lines)
     return Judging(
@@ -263,13 +253,8 @@ def curve_area(
 ) -> tuple[Estimate, int] | None:
     """The area under the learning curve, in [0, 1], and the number of cases it is over; None with fewer than two stages.
 
-    With stages s_0 < … < s_k, exact match m_i at s_i and x_i = log2(1 + s_i), it is the trapezoid rule on an axis that
-    is stretched to [0, 1]:
-
-        sum over i of (x_(i+1) - x_i) * (m_i + m_(i+1)) / 2, divided by (x_k - x_0)
-
-    so that a judge that is right in all cases from the first stage on has 1, and one that is at p throughout has p. Only
-    cases with a verdict at every stage count: a curve whose cases change shows the cases, not the learning.
+    It is the trapezoid rule on log2(1 + stage), stretched to [0, 1]: a judge that is right at p throughout has p. Only cases
+    with a verdict at every stage count.
     """
     by_stage = _by_stage(results, model, tasks, method, view)
     if len(by_stage) < 2:

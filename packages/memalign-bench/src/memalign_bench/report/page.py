@@ -64,9 +64,9 @@ PARTS = (
 def write_report(folder: Path, out: Path, *, prices: Prices | None = None) -> Path:
     """Write the report of the raw judgments in `folder` into the folder `out`; the page's path.
 
-    `report.html` is one file without scripts that fetches nothing; beside it are `tables.md` and the figures as PNG and
-    SVG. The same judgments give the same bytes. With `prices` all costs are by them. Raises InputError for a folder without judgments or without
-    `tasks.json` and for what cannot be written, ConfigurationError when matplotlib is not installed.
+    `report.html` has no scripts and fetches nothing. `tables.md` and the figures as SVG lie beside it. The same judgments
+    give the same bytes. With `prices` all costs are by them. Raises InputError for a folder without judgments or without
+    `tasks.json`, and for what cannot be written.
     """
     results = load_results(folder, prices=prices)
     sections = sections_of(results)

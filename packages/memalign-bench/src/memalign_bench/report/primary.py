@@ -1,22 +1,9 @@
 """The one comparison that was fixed before anything was measured, and all others, which are descriptive.
 
-As it was fixed, word for word:
-
-    One primary comparison fixed beforehand: memalign against bare and against MLflow's MemAlign at 50 rows, unseen,
-    paired, clustered by group, pooled over the tasks, non-inferiority margin five points. Everything else is
-    descriptive, with intervals; "ahead / tied / behind" only where the interval allows it.
-
-“Bare” is the method that is called zero-shot today. The measure is exact match, on numbers too (their CCC is reported beside it); a task whose
-values may be any fraction has no exact match and is left out. Cases are paired by task, seed and id, and only those with
-a verdict in both methods count; how many are left out is said. The interval is the 95 % percentile bootstrap of the
-difference, resampling groups over all tasks (a group of several seeds is one), so that each task weighs by its cases; the
-mean over tasks with equal weights is shown beside it. With several judge models there is one comparison for each.
-
-The verdict is one of four: *ahead*: the interval is above 0. *behind*: it is below 0. *not worse by 5 points*: its lower
-bound is above -0.05. *tied*: nothing is shown. Because a bootstrap is too sure of few cases, the first two also need
-McNemar's exact p below 0.05, and the third 60 different cases (by the rule of three, fewer cannot rule out a loss of five
-points even when none is lost). These conditions only ever make a claim weaker. Where no verdict differs there is nothing
-to resample; two methods that say the same of 60 cases in 60 groups are not worse by 5 points than each other.
+FIXED_WORDS is how it was fixed; what is called bare there is zero-shot. The measure is exact match. Cases are paired by
+task, seed and id. The interval is the bootstrap's, over groups of cases in all tasks. A verdict only gets weaker by the
+further conditions: McNemar's exact p below 0.05 for "ahead" and "behind", 60 different cases for "not worse by 5 points"
+(by the rule of three, fewer cannot rule out a loss of five points even when none is lost).
 """
 
 from __future__ import annotations
@@ -65,10 +52,8 @@ Verdict = Literal["ahead", "not worse by 5 points", "tied", "behind"]
 class Contrast:
     """One method against another on the cases where both gave a verdict; positive differences are for `method`.
 
-    `n` judgments are paired, of `cases` different cases in `groups` groups of `tasks`. `left_out` were asked of either,
-    or of any method of these tasks, and lack a verdict in one of the two. `fixed` are those that only `method` got right,
-    `broken` those that only `against` did. `difference` is in exact match, each task weighing by its cases;
-    `mean_over_tasks` gives each task the same weight.
+    `n` judgments are paired; `left_out` lack a verdict in one of the two. `fixed` only `method` got right, `broken` only
+    `against`. `difference` is in exact match, each task weighing by its cases; in `mean_over_tasks` tasks weigh alike.
     """
 
     method: str
@@ -192,9 +177,9 @@ def _mean_over_tasks(pairs: Sequence[tuple[Judged, Judged]], groups: Sequence[st
 
 
 def headline_stage(results: Results, model: str, method: str = PRIMARY_METHOD, against: str | None = None) -> int:
-    """The stage at which methods are compared: 50 where the method (and the other) has it, else the largest that they have.
+    """The stage at which methods are compared: 50 where both have it, else the largest that they have.
 
-    Without the method it is the largest of any method; 0 when only the zero-shot judge was asked.
+    Without the method it is the largest of any; 0 when only zero-shot was asked.
     """
     methods = [name for name in (method, against) if name is not None and name != ZERO_SHOT]
     stages = [set(results.stages(model, name)) for name in methods if name in results.methods(model)]

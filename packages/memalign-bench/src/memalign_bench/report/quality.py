@@ -274,7 +274,7 @@ def label_section(results: Results) -> Section:
                 )
             )
     words = ("A judge that gives one label to nearly all cases may match people often where that label is frequent.",)
-    return Section(id="labels", title="Which labels are given", words=words, tables=tuple(tables), figures=("labels",))
+    return Section(id="labels", title="Which labels are given", words=words, tables=tuple(tables))
 
 
 def learning_section(results: Results) -> Section:

@@ -56,9 +56,8 @@ class Judged:
 class Results:
     """Every cell of a raw folder, with the facts of its tasks.
 
-    Two cells stand in for others. The zero-shot judge learns nothing, so that its lines at stage 0 hold for every stage; and
-    at stage 0 every judge of ours that comes to its verdict as the zero-shot one does is the zero-shot one, which is where its
-    learning curve starts. Baselines hold for every model.
+    Some cells stand in for others. Zero-shot learns nothing: its lines at stage 0 hold for every stage, and stage 0 of a
+    judge that comes to its verdict the same way is zero-shot. Baselines hold for every model.
     """
 
     facts: Facts

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +65,8 @@ async def judge_many(
             await asyncio.sleep(0)
     model = resolve(judge.model)
     run = _Run(
-        judge,
-        source,
+        judge=judge,
+        source=source,
         limit=concurrency or model.limits.concurrency,
         spend_limit=spend_limit,
         progress=progress,
@@ -95,42 +96,34 @@ def _may_be_hopeless(error: ModelError | InputError, *, again: bool) -> bool:
     return isinstance(error, ModelUnavailable | RateLimited)
 
 
+@dataclass(kw_only=True)
 class _Run:
     """One run over all items of a source."""
 
-    def __init__(
-        self,
-        judge: Judge,
-        source: Examples,
-        *,
-        limit: int,
-        spend_limit: SpendLimit | None,
-        progress: Progress | None,
-        on_judgment: OnJudgment | None,
-    ) -> None:
-        self._judge = judge
-        self._source = source
-        self._limit = limit
-        self._spend_limit = spend_limit
-        self._progress = progress
-        self._on_judgment = on_judgment
-        self._finished = self._failed_in_a_row = 0
-        self._last_answer = -math.inf
-        self._stopped = ""
+    judge: Judge
+    source: Examples
+    limit: int
+    spend_limit: SpendLimit | None
+    progress: Progress | None
+    on_judgment: OnJudgment | None
+    finished: int = 0
+    failed_in_a_row: int = 0
+    last_answer: float = -math.inf
+    stopped: str = ""
 
     def not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
-        spent = "" if self._spend_limit is None else f" (${self._spend_limit.spent:.4g} spent)"
+        spent = "" if self.spend_limit is None else f" (${self.spend_limit.spent:.4g} spent)"
         hint = "run it again with the same `out` (-o) to go on from there"
         return Judgment(
-            error=f"NotJudged: {self._stopped}{spent}; {hint}", memory_hash=self._judge.memory.hash, not_judged=True
+            error=f"NotJudged: {self.stopped}{spent}; {hint}", memory_hash=self.judge.memory.hash, not_judged=True
         )
 
     async def all(self, keep: Callable[[int, str, Judgment], None], earlier: JudgmentWriter | None = None) -> None:
         """Judge all items but those that `earlier` runs judged; `keep` is given place, id and judgment of each."""
-        total = len(self._source)
-        waiting = enumerate(self._source)
-        first_is_known = asyncio.Event()
+        total = len(self.source)
+        waiting = enumerate(self.source)
+        price_is_known = asyncio.Event()
         skipped = 0
 
         async def step() -> bool:
@@ -149,68 +142,67 @@ class _Run:
             else:
                 judgment = await self._judged(example, again=earlier is not None and earlier.failed(example.id))
                 keep(place, example.id, judgment)
-                if self._on_judgment is not None:
-                    self._on_judgment(example.id, judgment)
+                if self.on_judgment is not None:
+                    self.on_judgment(example.id, judgment)
                 self._check(judgment)
-            self._finished += 1
-            if self._progress is not None:
-                self._progress("judge", self._finished, total)
+            self.finished += 1
+            if self.progress is not None:
+                self.progress("judge", self.finished, total)
             return True
 
         async def work(number: int) -> None:
-            if self._spend_limit is not None and number > 0:
-                await first_is_known.wait()
-            elif self._spend_limit is not None:
-                await self._make_first_calls(step)
-                first_is_known.set()
+            # Under a spend limit one item follows the other until it is known what one costs.
+            if number > 0 and self.spend_limit is not None:
+                await price_is_known.wait()
+            while number == 0 and not self._price_known and await step():
+                pass
+            price_is_known.set()
             while await step():
                 pass
 
-        await aio.together(work(number) for number in range(min(self._limit, total)))
+        await aio.together(work(number) for number in range(min(self.limit, total)))
 
-    async def _make_first_calls(self, step: Callable[[], Awaitable[bool]]) -> None:
-        """One item after the other, until it is known what one costs: what fails for free does not tell."""
-        while self._spend_limit is not None and not self._spend_limit.price_known:
-            if not await step():
-                return
+    @property
+    def _price_known(self) -> bool:
+        return self.spend_limit is None or self.spend_limit.price_known
 
     def _may_go_on(self) -> bool:
-        if self._spend_limit is not None and not self._spend_limit.room():
-            self._stopped = self._stopped or f"one more would pass the limit of ${self._spend_limit.most:g}"
-        return not self._stopped
+        if self.spend_limit is not None and not self.spend_limit.room():
+            self.stopped = self.stopped or f"one more would pass the limit of ${self.spend_limit.most:g}"
+        return not self.stopped
 
     async def _judged(self, example: Example, *, again: bool) -> Judgment:
-        if self._spend_limit is not None:
-            self._spend_limit.begin()
+        if self.spend_limit is not None:
+            self.spend_limit.begin()
         try:
-            judgment = await self._judge.ajudge(example)
+            judgment = await self.judge.ajudge(example)
         except (ModelError, InputError) as error:
             usage = (error.usage if isinstance(error, ModelError) else None) or Usage()
             reason = f"{type(error).__name__}: {error}"
             if _may_be_hopeless(error, again=again):
                 self._note_failure(reason)
-            return Judgment(error=reason, memory_hash=self._judge.memory.hash, usage=usage)
-        self._failed_in_a_row = 0
-        self._last_answer = time.monotonic()
+            return Judgment(error=reason, memory_hash=self.judge.memory.hash, usage=usage)
+        self.failed_in_a_row = 0
+        self.last_answer = time.monotonic()
         return judgment
 
     def _note_failure(self, reason: str) -> None:
         """Give up where nothing works: a server that is down would cost every item all its attempts."""
-        self._failed_in_a_row += 1
-        silent = time.monotonic() - self._last_answer
-        side_by_side = 1 if self._spend_limit is not None and not self._spend_limit.price_known else self._limit
-        if self._failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
-            self._stopped = self._stopped or f"{self._failed_in_a_row} items in a row failed, the last with {reason}"
+        self.failed_in_a_row += 1
+        silent = time.monotonic() - self.last_answer
+        side_by_side = self.limit if self._price_known else 1
+        if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side) and silent > _PATIENCE:
+            self.stopped = self.stopped or f"{self.failed_in_a_row} items in a row failed, the last with {reason}"
 
     def _check(self, judgment: Judgment) -> None:
         """Count the cost of a judgment that is kept. Raises ConfigurationError when the limit cannot hold."""
-        if self._spend_limit is None:
+        if self.spend_limit is None:
             return
         cost = judgment.usage.cost
-        self._spend_limit.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
+        self.spend_limit.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
         if cost is None:
             raise ConfigurationError(
-                f"max_cost cannot hold: what a call of {judgment.model or self._judge.model_name} costs is not known (the "
+                f"max_cost cannot hold: what a call of {judgment.model or self.judge.model_name} costs is not known (the "
                 "price list has no such model at this address, or the server counts no tokens); leave the limit out "
                 "(--max-cost, max_cost), and limit the examples instead"
             )

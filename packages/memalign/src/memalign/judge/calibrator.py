@@ -1,9 +1,8 @@
-"""A head: a small regression from the judge's verdict and plain features to what this memory's experts would say.
+"""The calibrator: a small regression from the judge's verdict and plain features to what the experts would say.
 
-Fitted on the memory's own cases, with the verdicts that the judge gave before it learned from them (their pre-alignment verdicts). It is
-a pure function of the memory, so it is refitted, exactly, whenever feedback comes or goes. A weak judge has habits (one
-label nearly always) and its task has tells (a convincing argument is longer); with fifty labels such a regression is
-worth as much as the judge, and the two together more than either (docs/decisions/0012-verdict.md).
+It is fitted on the memory's own cases, with the verdicts that the judge gave before it learned from them. As a pure function
+of the memory it is fitted anew whenever feedback comes or goes. A weak judge has habits (one label nearly always), and a
+task has tells (a convincing argument is longer); the evidence is in docs/decisions/0012-verdict.md.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from memalign.types import Example
 from memalign.values import Value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 __all__ = ["FEWEST", "MOST", "Calibrator", "Worth", "calibrate", "calibrates", "calibrator_worth", "fit_calibrator"]
 
 FEWEST, MOST = 30, 2000
-"""Labelled cases with a pre-alignment verdict: below, there is no head; above, a fixed sample of them is enough."""
+"""Cases that a calibrator is fitted on: with fewer there is none, and of more a fixed sample is enough."""
 MOST_LABELS = 10
-"""Labels above which there is no head: a fit takes their number to the sixth (forty: a quarter of an hour)."""
+"""With more labels there is no calibrator: a fit takes their number to the sixth (forty: a quarter of an hour)."""
 FOLDS = 10
 ENOUGH = 300
-"""Cases, drawn as above, on which a head's worth is measured: ten fits, of three tenths of a second with ten labels."""
+"""Cases on which a calibrator's worth is measured: ten fits, of three tenths of a second with ten labels."""
 CLEARLY = 0.05
-"""McNemar's exact p below which a head is better than the verdicts, as everywhere here."""
+"""McNemar's exact p below which a calibrator is better than the verdicts."""
 RIDGE = 1.0
 STEPS = 30
 
@@ -61,9 +62,9 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of `n` taught cases the judge had right before it learned, and a head that was not fitted on them.
+    """How many of `n` taught cases the judge had right before it learned, and a calibrator not fitted on them.
 
-    `fixed` and `broken` are the cases that only the head and only the judge had right.
+    `fixed` and `broken` are the cases that only the calibrator and only the judge had right.
     """
 
     n: int
@@ -74,56 +75,45 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clear(self) -> bool:
-        """Whether the head is better by more than chance."""
+        """Whether the calibrator is better by more than chance."""
         return self.fixed > self.broken and mcnemar_exact(self.fixed, self.broken) < CLEARLY
 
 
 def calibrates(judge: Judge, limits: Limits) -> bool:
-    """Whether the judge's judgments have a calibrated value: as it is set, else for weak models.
-
-    These have habits that a head sees; strong ones were not tried (docs/decisions/0012-verdict.md).
-    """
+    """Whether the judge's judgments have a calibrated value: as it is set, else for weak models; strong ones were not tried."""
     return bool(judge.parameters.get("calibrate", limits.brief))
 
 
 async def calibrate(judge: Judge, example: Example, verdict: Value) -> dict[Value, float] | None:
-    """What the judge's head makes of a verdict: each label's probability. None where there are too few cases for one."""
+    """Each label's probability, given a verdict of the judge; None where there is no calibrator."""
     calibrator = await fit_calibrator(judge)
     if calibrator is None:
         return None
-    # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
-    return calibrator.chances((await plain_features([example], judge.value_type, resolve_embedding(None)))[0], verdict)
+    return calibrator.chances((await _features(judge, [example]))[0], verdict)
 
 
 async def fit_calibrator(judge: Judge) -> Calibrator | None:
-    """The head of the judge's memory; None below 30 cases with a label and a pre-alignment verdict, for one label only, or above ten.
-
-    Only for bool and choices: a score's distance was not measured to be worth it. A stale pre-alignment verdict does not count (the habits of
-    another model or of other instructions are not this judge's), nor does a label that the judge cannot give.
-    """
+    """The calibrator of the judge's memory, fitted once for all who ask; None where `_taught` gives no cases for it."""
 
     async def make() -> Calibrator | None:
-        known = await _known(judge)
-        return None if known is None else _fit(known, judge)
+        taught = await _taught(judge)
+        return _fit(taught, judge) if taught else None
 
     return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
 
 
 async def calibrator_worth(judge: Judge) -> Worth | None:
-    """What a head would be worth, by the memory's own cases alone; no model is asked. None where there is no head.
+    """What a calibrator would be worth, by the memory's own cases alone; no model is asked. None where there is none.
 
-    Ten-fold: each tenth of the cases is answered by a head that the other nine taught.
+    Ten-fold: each tenth of the cases is answered by a calibrator that the other nine taught.
     """
-    import numpy as np
-
-    known = await _known(judge, most=ENOUGH)
-    if known is None:
+    taught = await _taught(judge, most=ENOUGH)
+    if not taught:
         return None
     right: list[tuple[bool, bool]] = []
     for fold in range(FOLDS):
-        apart = np.arange(len(known.answers)) % FOLDS == fold
-        calibrator = _fit(known.of(~apart), judge)
-        for plain, verdict, answer in zip(*known.of(apart), strict=True):
+        calibrator = _fit([each for n, each in enumerate(taught) if n % FOLDS != fold], judge)
+        for plain, verdict, answer in taught[fold::FOLDS]:
             chances = calibrator.chances(plain, verdict)
             right.append((verdict == answer, max(chances, key=lambda label: chances[label]) == answer))
     return Worth(
@@ -135,54 +125,52 @@ async def calibrator_worth(judge: Judge) -> Worth | None:
     )
 
 
-class _Known(NamedTuple):
-    """What heads are fitted on, by case: plain features (n, 2), the judge's first verdict, the label that counts."""
+class _Taught(NamedTuple):
+    """A case that a calibrator is fitted on: plain features (2,), the judge's first verdict, the label that counts."""
 
     plain: NDArray[np.float64]
-    verdicts: list[Value]
-    answers: list[Value]
-
-    def of(self, chosen: NDArray[np.bool_]) -> _Known:
-        """Some of the cases."""
-        places = chosen.nonzero()[0]
-        return _Known(
-            self.plain[places], [self.verdicts[place] for place in places], [self.answers[place] for place in places]
-        )
+    verdict: Value
+    answer: Value
 
 
-async def _known(judge: Judge, *, most: int = MOST) -> _Known | None:
-    """The memory's own cases; None where there are too few for a head, or of one label, or labels no head can tell."""
-    memory = judge.memory
-    if judge.value_type.kind not in ("bool", "choice"):
-        return None
-    known: dict[str, Case] = {}
-    made_by, allowed = judge.base_fingerprint, judge.value_type.labels
-    if len(allowed) > MOST_LABELS:
-        return None
+async def _taught(judge: Judge, *, most: int = MOST) -> list[_Taught]:
+    """The memory's cases with a label and a pre-alignment verdict; none where they are too few for a calibrator.
+
+    Only for bool and choices: a score's distance was not measured to be worth it. A stale pre-alignment verdict does not
+    count: the habits of another model or of other instructions are not this judge's.
+    """
+    memory, allowed = judge.memory, judge.value_type.labels
+    if judge.value_type.kind not in ("bool", "choice") or len(allowed) > MOST_LABELS:
+        return []
+    made_by, known = judge.base_fingerprint, dict[str, tuple[Case, Value, Value]]()
     for case in memory.cases:
-        if case.pre_alignment is not None and case.pre_alignment.judge == made_by and memory.label(case) in allowed:
-            known.setdefault(case.example.content_hash, case)
+        label, verdict = memory.label(case), case.pre_alignment
+        if verdict is not None and verdict.judge == made_by and label is not None and label in allowed:
+            known.setdefault(case.example.content_hash, (case, verdict.value, label))
     # By hash: as good as drawn, and the same whatever came first.
-    cases = [known[content] for content in sorted(known)[:most]]
-    answers = [label for case in cases if (label := memory.label(case)) is not None]
-    verdicts = [case.pre_alignment.value for case in cases if case.pre_alignment is not None]
-    if len(cases) < FEWEST or len(set(answers)) < 2:
-        return None
-    plain = await plain_features([case.example for case in cases], judge.value_type, resolve_embedding(None))
-    return _Known(plain, verdicts, answers)
+    chosen = [known[content] for content in sorted(known)[:most]]
+    if len(chosen) < FEWEST or len({label for _, _, label in chosen}) < 2:
+        return []
+    plain = await _features(judge, [case.example for case, _, _ in chosen])
+    return [_Taught(each, verdict, label) for each, (_, verdict, label) in zip(plain, chosen, strict=True)]
 
 
-def _fit(known: _Known, judge: Judge) -> Calibrator:
+async def _features(judge: Judge, examples: Sequence[Example]) -> NDArray[np.float64]:
+    # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
+    return await plain_features(examples, judge.value_type, resolve_embedding(None))
+
+
+def _fit(taught: Sequence[_Taught], judge: Judge) -> Calibrator:
     import numpy as np
 
-    labels = tuple(label for label in judge.value_type.labels if label in known.answers)
-    given = tuple(sorted(set(known.verdicts), key=str))
-    rows = np.stack([_row(each, verdict, given) for each, verdict in zip(known.plain, known.verdicts, strict=True)])
+    answers = [each.answer for each in taught]
+    labels = tuple(label for label in judge.value_type.labels if label in answers)
+    verdicts = tuple(sorted({each.verdict for each in taught}, key=str))
+    rows = np.stack([_row(each.plain, each.verdict, verdicts) for each in taught])
     means, scales = rows.mean(axis=0), rows.std(axis=0)
     scales[scales == 0] = 1.0
-    codes = np.array([labels.index(answer) for answer in known.answers])
-    weights = regression((rows - means) / scales, codes, len(labels))
-    return Calibrator(labels=labels, verdicts=given, means=means, scales=scales, weights=weights)
+    weights = regression((rows - means) / scales, np.array([labels.index(answer) for answer in answers]), len(labels))
+    return Calibrator(labels=labels, verdicts=verdicts, means=means, scales=scales, weights=weights)
 
 
 def _row(plain: NDArray[np.float64], verdict: Value, verdicts: tuple[Value, ...]) -> NDArray[np.float64]:
@@ -195,7 +183,8 @@ def regression(rows: NDArray[np.float64], codes: NDArray[np.int64], labels: int)
     """Multinomial logistic regression with a ridge of 1 on all but the intercepts, by Newton's method.
 
     `rows` of shape (n, features), `codes` of shape (n,) in [0, labels); gives weights of shape (features + 1, labels), the
-    last row the intercepts. The same as scikit-learn's default, which would weigh a hundred times what memalign does.
+    last row the intercepts. The same as scikit-learn's default. That package is a hundred times memalign's size, so it is
+    no dependency.
     """
     import numpy as np
 

@@ -55,7 +55,7 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
     if parameters.get("swap") and value_type.kind != "choice":
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
     if parameters.get("calibrate") and value_type.kind not in ("bool", "choice"):
-        raise InputError("parameter calibrate=True: a head is fitted for bool and for choices only")
+        raise InputError("parameter calibrate=True: a calibrator is fitted for bool and for choices only")
     if parameters.get("verdict") == "direct" and value_type.kind == "str":
         raise InputError("parameter verdict='direct': a judge that answers in free text has no labels to weigh")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:

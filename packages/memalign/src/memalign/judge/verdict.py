@@ -114,23 +114,21 @@ def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
 
 async def _all(calls: Sequence[Coroutine[Any, Any, _Answered]], *, spent: Usage) -> list[_Answered]:
     """Every answer; one that fails fails the judgment, which then says what all cost, and what was `spent` before."""
+    results: Sequence[_Answered | BaseException]
     if len(calls) == 1:
-        # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and then look
-        # through the many connections that have become idle meanwhile. That costs more than everything else here.
+        # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would then
+        # search the many connections that have become idle meanwhile. That costs more than everything else here.
         try:
-            return [await calls[0]]
+            results = [await calls[0]]
         except ModelError as error:
-            error.usage = spent + (error.usage or Usage())
-            raise
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, _Answered):
-            spent += result.usage
-        elif isinstance(result, ModelError):
-            spent += result.usage or Usage()
+            results = [error]
+    else:
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    usages = (result.usage for result in results if isinstance(result, _Answered | ModelError))
+    total = sum((usage or Usage() for usage in usages), spent)
     for result in results:
         if isinstance(result, ModelError):
-            result.usage = spent
+            result.usage = total
         if isinstance(result, BaseException):
             raise result
     return [result for result in results if isinstance(result, _Answered)]

@@ -37,11 +37,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One question to a chat model, answered by one JSON object.
 
-    `system` is stable over many requests, so that providers can serve it from cache; `user` varies. `schema` is the
-    JSON schema of the answer (an object whose property order is the order of generation); `schema_name` is
-    `[a-z_]+`. `timeout` is in seconds for one attempt, None for the adapter's default. `labels` are the JSON texts of
-    all that the answer's last property, `value`, may be: given them, an endpoint that tells token probabilities is
-    asked for those of the labels. They change nothing of the answer itself.
+    `system` is the same for many requests, so that providers can serve it from cache; `user` varies. `schema` is the
+    JSON schema of the answer, an object whose property order is the order of generation; `schema_name` is `[a-z_]+`.
+    `timeout` is in seconds for one attempt, None for the adapter's default. `labels` are the JSON texts that the
+    answer's last property, `value`, may be: given them, an endpoint that tells token probabilities is asked for theirs.
     """
 
     system: str

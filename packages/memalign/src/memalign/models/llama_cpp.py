@@ -11,23 +11,32 @@ import time
 from pathlib import Path
 from typing import Any
 
-from memalign.errors import ConfigurationError, ModelRejected
+from memalign.errors import ConfigurationError
 from memalign.models.base import ChatRequest
 from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens
 from memalign.types import Usage
 
-__all__ = ["Answer", "chat_body", "library", "load", "physical_cores", "prefix_body", "raw_body"]
+__all__ = [
+    "STREAMED",
+    "Answer",
+    "chat_body",
+    "grammar",
+    "library",
+    "load",
+    "physical_cores",
+    "prefix_body",
+    "words_only",
+]
 
 _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
 
-_STREAMED = {
+STREAMED = {
     "cache_prompt": True,
     "stream": True,
     "stream_options": {"include_usage": True},
     "return_progress": True,
 }
-_SAMPLING = ("temperature", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 
 # What is read behind a shared prefix: a control picture, which no message begins with.
 _AFTER_PREFIX = "\u241e"
@@ -37,8 +46,8 @@ _AFTER_PREFIX = "\u241e"
 _CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])")
 
 
-def _grammar(schema: dict[str, Any]) -> str:
-
+def grammar(schema: dict[str, Any]) -> str:
+    """The grammar that holds an answer to a JSON schema, written without needless white space."""
     # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
     layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return str(library().json_schema_to_grammar({**_closed(schema), "x-guidance": layout}))
@@ -89,9 +98,11 @@ class Answer:
     def __init__(self, *, deadline: float, given_up: threading.Event) -> None:
         self._deadline = deadline
         self._given_up = given_up
+        self._began = time.perf_counter()
         self._pieces: list[str] = []
         self._weighed: list[dict[str, Any]] = []
         self.usage = Usage(calls=1)
+        self.seconds = 0.0
         self.cut = False
         self.stopped = False
         self.error: dict[str, Any] = {}
@@ -115,6 +126,7 @@ class Answer:
             self._weighed += (choice.get("logprobs") or {}).get("content") or ()
             self.cut = self.cut or choice.get("finish_reason") == "length"
         if counts := chunk.get("usage"):
+            self.seconds = time.perf_counter() - self._began
             self.usage = Usage(
                 calls=1,
                 input_tokens=counts["prompt_tokens"],
@@ -134,16 +146,16 @@ def _system(request: ChatRequest) -> dict[str, str]:
 def prefix_body(request: ChatRequest) -> dict[str, Any]:
     """Nothing but reading the prefix that all requests of a judge share."""
     messages = [_system(request), {"role": "user", "content": _AFTER_PREFIX}]
-    return {"messages": messages, "max_tokens": 0, **_STREAMED}
+    return {"messages": messages, "max_tokens": 0, **STREAMED}
 
 
 def chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
     """The request, its answer held to the schema by a grammar."""
     body: dict[str, Any] = {
         "messages": [_system(request), {"role": "user", "content": words_only(request.user)}],
-        "grammar": _grammar(request.schema),
+        "grammar": grammar(request.schema),
         "max_tokens": max_tokens,
-        **_STREAMED,
+        **STREAMED,
     }
     if request.temperature is not None:
         body["temperature"] = request.temperature
@@ -152,28 +164,6 @@ def chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
     if request.labels:
         body |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
     return body
-
-
-def raw_body(body: dict[str, Any]) -> dict[str, Any]:
-    """What llama.cpp is asked for an OpenAI request: only the fields that we know, and no control token in a text."""
-    if body.get("tools") or body.get("stream"):
-        raise ModelRejected(f"the embedded model serves no {'tools' if body.get('tools') else 'streams'} here")
-    asked = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
-    limit = body.get("max_completion_tokens") or body.get("max_tokens")
-    asked |= _STREAMED | ({"max_tokens": limit} if limit else {})
-    asked["messages"] = [{**each, "content": _content_words(each.get("content"))} for each in body["messages"]]
-    shape = body.get("response_format") or {}
-    if shape.get("type") == "json_schema":
-        asked["grammar"] = _grammar(shape["json_schema"]["schema"])
-    elif shape.get("type") == "json_object":
-        asked["grammar"] = _grammar({"type": "object"})
-    return asked
-
-
-def _content_words(content: Any) -> Any:
-    if isinstance(content, list):
-        return "".join(words_only(part.get("text", "")) for part in content)
-    return words_only(content or "")
 
 
 def _closed(schema: Any) -> Any:

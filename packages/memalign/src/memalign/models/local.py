@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from memalign.errors import ConfigurationError, InvalidOutput, ModelError, Model
 from memalign.models.answers import parse_answer
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.catalogue import locate
-from memalign.models.llama_cpp import Answer, chat_body, library, load, physical_cores, prefix_body, raw_body
+from memalign.models.llama_cpp import STREAMED, Answer, chat_body, library, load, physical_cores, prefix_body
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.shared_prefix import SharedPrefixes
 from memalign.types import Usage
@@ -110,14 +109,12 @@ class LocalChatModel:
         """
         return await self._in_turn(self._complete, request)
 
-    async def raw(self, body: dict[str, Any]) -> dict[str, Any]:
-        """An OpenAI chat completion: the request's `body` in, the response out, in turn with the other calls.
+    async def ask(self, body: dict[str, Any]) -> Answer:
+        """llama.cpp's own answer to a chat request of its API, in turn with the other calls.
 
-        Several messages, free text, `response_format`, `n`, `stop`, `seed` and sampling are taken; tools and streams are
-        not. `seconds` in the response is the model's own time. Errors are those of `complete`; an answer that was cut
-        comes back with the finish reason "length".
+        Errors are those of `complete`.
         """
-        return await self._in_turn(self._raw, body)
+        return await self._in_turn(self._ask_apart, body)
 
     async def _in_turn(self, call: Callable[[Any, threading.Event], T], asked: Any) -> T:
         given_up = threading.Event()
@@ -194,38 +191,10 @@ class LocalChatModel:
             pass  # so is the request, whose error says by how much
         return 0
 
-    def _raw(self, body: dict[str, Any], given_up: threading.Event) -> dict[str, Any]:
+    def _ask_apart(self, body: dict[str, Any], given_up: threading.Event) -> Answer:
         self._ready(given_up)
         self._prefixes.lose()
-        started = time.perf_counter()
-        answers = []
-        for number in range(body.get("n") or 1):
-            asked = raw_body(body)
-            if "seed" in asked:
-                asked["seed"] += number  # else every choice would be the same
-            answers.append(self._ask(asked, _RAW_TIMEOUT, given_up, time.monotonic()))
-        usage = sum((answer.usage for answer in answers), Usage())
-        return {
-            "id": f"chatcmpl-{secrets.token_hex(12)}",
-            "object": "chat.completion",
-            "created": int(time.time()),
-            "model": body.get("model", self._name),
-            "choices": [
-                {
-                    "index": index,
-                    "message": {"role": "assistant", "content": answer.text},
-                    "finish_reason": "length" if answer.cut else "stop",
-                }
-                for index, answer in enumerate(answers)
-            ],
-            "usage": {
-                "prompt_tokens": usage.input_tokens,
-                "completion_tokens": usage.output_tokens,
-                "total_tokens": usage.input_tokens + usage.output_tokens,
-                "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-            },
-            "seconds": time.perf_counter() - started,
-        }
+        return self._ask({**body, **STREAMED}, _RAW_TIMEOUT, given_up, time.monotonic())
 
     def _ask(self, body: dict[str, Any], timeout: float | None, given_up: threading.Event, started: float) -> Answer:
         timeout = _DEFAULT_TIMEOUT if timeout is None else timeout

@@ -1,4 +1,4 @@
-"""Opening a provider through pydantic-ai, once an event loop."""
+"""Opening a provider's model through pydantic-ai, one client for each event loop."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class LoopClients(Generic[T]):
-    """One client an event loop, opened on first use and closed with its loop.
+    """One client for each event loop, opened on first use and closed with its loop.
 
     HTTP connections belong to the loop that opened them: used from another, they fail or hang. `open_client` is called
-    in a thread, since a provider's library takes seconds to import, and gives the client and the provider to close.
+    in a thread, because a provider's library takes seconds to import; it gives the client and the provider to close.
     """
 
     def __init__(self, open_client: Callable[[], tuple[T, Provider[Any]]]) -> None:
@@ -72,8 +72,7 @@ class LoopClients(Generic[T]):
         _closings.pop((loop, self), None)
 
 
-# Held here rather than by the model: when a model that was dropped takes its open connections along while their loop
-# still runs, asyncio warns of each. So they stay open until the loop ends, one set a model.
+# Not in the model: were it dropped while the loop runs, asyncio would warn of each connection that is still open.
 _closings: dict[tuple[asyncio.AbstractEventLoop, LoopClients[Any]], AsyncGenerator[None]] = {}
 
 

@@ -51,6 +51,8 @@ _CATEGORIES = {
     "ModelRequestRejectedError": 400,
 }
 
+_LONGEST = 200  # characters of a provider's sentence that an error repeats
+
 # What code raises that takes an answer apart and does not find there what it expects, such as an empty `choices`.
 _STUMBLES = (IndexError, KeyError, TypeError, AttributeError, ValueError)
 _NOT_PROMISED = "the server's answer is not what its API promises"
@@ -84,7 +86,7 @@ def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
     from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, UnexpectedModelBehavior, UserError
 
     if isinstance(error, ContentFilterError):
-        return _refused(_FILTER_REASON)
+        return _filtered()
     if (status := status_of(error)) is not None:
         return _by_status(error, status, subject)
     if isinstance(error, UserError):  # what pydantic-ai itself knows that the model does not take
@@ -108,7 +110,7 @@ def status_of(error: BaseException) -> int | None:
     status = getattr(error, "status_code", None)
     if isinstance(status, int):
         return status
-    return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
+    return next((_CATEGORIES[name] for name in _kinds(error) if name in _CATEGORIES), None)
 
 
 def told(error: BaseException) -> str:
@@ -124,8 +126,8 @@ def told(error: BaseException) -> str:
 
 
 def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed:
-    said = _said(error)
-    reason = f"HTTP {status}{f', {said}' if said else ''}"
+    said = _message(error)
+    reason = ", ".join(filter(None, [f"HTTP {status}", said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"]))
     text = told(error)
     key = subject.key_name or "the provider's key"
     if status == 429:
@@ -137,7 +139,7 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
         return AttemptFailed(
             ModelUnavailable, reason, advice=_sentence(subject.where), retry=True, retry_after=_asked(error)
         )
-    if status in (401, 403) or (status == 400 and _KEY.search(str(said))):
+    if status in (401, 403) or (status == 400 and _KEY.search(said)):
         return AttemptFailed(ModelRejected, reason, advice=f"Check {key}: missing, wrong, or without this model.")
     if status == 404:
         place = f"what {subject.base_url} serves" if subject.base_url else "the provider's list of models"
@@ -145,7 +147,7 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
     if status == 402:
         return AttemptFailed(ModelRejected, reason, advice=f"The account behind {key} has no credit.")
     if _FILTERED.search(text):
-        return _refused(_FILTER_REASON)
+        return _filtered()
     if _is(error, "ModelContextWindowExceededError") or _TOO_LONG.search(text):
         advice = (
             "If it takes fewer tokens than memalign knows of, set MEMALIGN_CONTEXT_TOKENS; else name a larger model."
@@ -154,10 +156,8 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
     return AttemptFailed(ModelRejected, reason)
 
 
-_FILTER_REASON = "the provider's content filter stopped the request"
-
-
-def _refused(reason: str) -> AttemptFailed:
+def _filtered() -> AttemptFailed:
+    reason = "the provider's content filter stopped the request"
     return AttemptFailed(ModelRefused, reason, advice="Judge this case by hand, or with another model.")
 
 
@@ -168,11 +168,6 @@ def _asked(error: Exception) -> float | None:
     found = retry_after({str(name).lower(): str(value) for name, value in dict(headers or {}).items()})
     asked = found if found is not None else getattr(error, "retry_after", None)
     return float(asked) if isinstance(asked, int | float) else None
-
-
-def _said(error: Exception, limit: int = 200) -> str:
-    line = _message(error)
-    return line if len(line) <= limit else f"{line[:limit]}…"
 
 
 def _message(error: BaseException) -> str:
@@ -196,7 +191,11 @@ def _field(error: BaseException, name: str) -> Any:
 
 
 def _is(error: BaseException, name: str) -> bool:
-    return any(kind.__name__ == name for kind in type(error).__mro__)
+    return name in _kinds(error)
+
+
+def _kinds(error: BaseException) -> list[str]:
+    return [kind.__name__ for kind in type(error).__mro__]
 
 
 def _cause(error: BaseException) -> str:

@@ -92,8 +92,7 @@ def retry_after(headers: Mapping[str, str] | None, *, now: datetime | None = Non
 
     `headers` has lower-case names. None when there is no such header or it makes no sense (RFC 9110, 10.2.3).
     """
-    if not headers:
-        return None
+    headers = headers or {}
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) / unit

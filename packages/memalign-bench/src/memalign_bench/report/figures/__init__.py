@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memalign_bench.raw import model_folder
-from memalign_bench.report.figures.canvas import Drawn, inline, saved, style
+from memalign_bench.report.figures.canvas import Drawn, inline, style, svg_of
 from memalign_bench.report.figures.cost import against_figure
-from memalign_bench.report.figures.learning import learning_figure, teaching_figure
-from memalign_bench.report.figures.quality import ablation_figure, feedback_figure, labels_figure, quality_figure
+from memalign_bench.report.figures.learning import learning_figure
+from memalign_bench.report.figures.quality import ablation_figure, feedback_figure, quality_figure
 from memalign_bench.report.results import Results
 from memalign_bench.report.tables import plain
 
@@ -29,22 +29,17 @@ class Drawing:
 
 FIGURES: dict[str, Callable[[Results, str], Drawn | None]] = {
     "quality": quality_figure,
-    "labels": labels_figure,
     "learning": learning_figure,
     "cost": against_figure(lambda took: took.cost_per_1000, "US dollars for 1,000 judgments"),
     "tokens": against_figure(lambda took: took.tokens_in, "prompt tokens a judgment"),
     "latency": against_figure(lambda took: took.seconds_median, "seconds a judgment, median"),
-    "teaching": teaching_figure,
     "ablation": ablation_figure,
     "feedback": feedback_figure,
 }
 
 
 def draw(results: Results, folder: Path) -> tuple[Drawing, ...]:
-    """Every figure that there is data for, as PNG and SVG in `folder`, and as SVG for a page.
-
-    Raises ConfigurationError when matplotlib is not installed.
-    """
+    """Every figure that there is data for, as SVG in `folder` and for a page."""
     drawings = []
     with style():
         for model in results.models:
@@ -54,11 +49,8 @@ def draw(results: Results, folder: Path) -> tuple[Drawing, ...]:
                 if drawn is None:
                     continue
                 name = f"{figure}-{slug}"
-                png, svg = saved(drawn.figure, "png"), saved(drawn.figure, "svg")
-                (folder / f"{name}.png").write_bytes(png)
-                (folder / f"{name}.svg").write_bytes(svg)
+                svg = svg_of(drawn.figure)
+                (folder / f"{name}.svg").write_text(svg, "utf-8")
                 caption = f"{drawn.caption} {plain(model)}."
-                drawings.append(
-                    Drawing(figure=figure, name=name, caption=caption, svg=inline(svg.decode("utf-8"), name))
-                )
+                drawings.append(Drawing(figure=figure, name=name, caption=caption, svg=inline(svg, name)))
     return tuple(drawings)

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from memalign.errors import ConfigurationError
 from memalign.metrics import Estimate
 from memalign_bench.config import COMPETITORS, ZERO_SHOT
 from memalign_bench.report.primary import PRIMARY_METHOD
@@ -32,8 +31,8 @@ __all__ = [
     "inline",
     "logarithmic",
     "mark_of",
-    "saved",
     "style",
+    "svg_of",
 ]
 
 INK = "#1f2328"
@@ -64,12 +63,9 @@ class Drawn:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The settings under which figures are drawn. Raises ConfigurationError when matplotlib is not installed."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure  # noqa: F401  # a broken installation is found here
-    except ImportError as error:
-        raise ConfigurationError(f'the figures need matplotlib: pip install "memalign[bench]" ({error})') from error
+    """The settings under which figures are drawn."""
+    import matplotlib as mpl
+
     settings: Any = {
         "svg.hashsalt": "memalign",  # without it ids are random
         "svg.fonttype": "none",
@@ -95,12 +91,10 @@ def style() -> Iterator[None]:
         yield
 
 
-def saved(figure: Figure, kind: str) -> bytes:
-    """The figure as a file, "png" or "svg", without a date or a version in it."""
-    out = io.BytesIO()
-    about = {"Software": None} if kind == "png" else {"Date": None, "Creator": None, "Format": None, "Type": None}
-    figure.savefig(out, format=kind, dpi=150, metadata=about)
-    figure.set_layout_engine("none")  # placed once; again would only cost time
+def svg_of(figure: Figure) -> str:
+    """The figure as SVG, without a date or a version in it."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return out.getvalue()
 
 

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 
 from memalign_bench.config import COMPETITORS, ZERO_SHOT
 from memalign_bench.raw import View
-from memalign_bench.report.costs import learns_more
 from memalign_bench.report.facts import TaskFacts
-from memalign_bench.report.figures.canvas import Drawn, colour_of, foremost, grid, logarithmic
-from memalign_bench.report.measures import Agreement, Judging, agreement, judging, learning
+from memalign_bench.report.figures.canvas import Drawn, colour_of, foremost, grid
+from memalign_bench.report.measures import Agreement, Judging, agreement, judging
 from memalign_bench.report.primary import PRIMARY_METHOD
 from memalign_bench.report.quality import by_category
 from memalign_bench.report.results import Results
 from memalign_bench.report.tables import plain
 
-__all__ = ["learning_figure", "teaching_figure"]
+__all__ = ["learning_figure"]
 
 LINES: Mapping[View, str] = {"unseen": "-", "seen": ":", "left-out": "--"}
 
@@ -72,40 +71,6 @@ def learning_figure(results: Results, model: str) -> Drawn | None:
         "Learning curves by category, and beside them the prompt tokens of a judgment. The band is memalign's 95 % "
         "interval on unseen cases; “seen” has the case's own example in memory, “left-out” hides it and all that came of it."
     )
-    return Drawn(figure=figure, caption=caption)
-
-
-def teaching_figure(results: Results, model: str) -> Drawn | None:
-    """Seconds and tokens that learning took up to each stage."""
-    names = [task.name for task in results.tasks(model)]
-    curves: dict[str, list[tuple[int, float, float]]] = {}
-    for method in foremost([method for method in results.methods(model) if method != ZERO_SHOT]):
-        so_far = [0.0, 0.0]
-        for stage in sorted({cell.stage for cell in results.fits if (cell.model, cell.method) == (model, method)}):
-            took = learning(results.fits_of(model, names, method, stage))
-            if took is None or not stage:
-                continue
-            now = [took.seconds, took.tokens_in + took.tokens_out]
-            so_far = [a + b for a, b in zip(so_far, now, strict=True)] if learns_more(method) else now
-            curves.setdefault(method, []).append((stage, so_far[0], so_far[1]))
-    curves = {method: points for method, points in curves.items() if any(tokens for _, _, tokens in points)}
-    if not any(len(points) > 1 for points in curves.values()):
-        return None
-    figure, axes = grid(2, height=2.8, columns=2)
-    for method, points in curves.items():
-        colour = colour_of(results.methods(model), method)
-        for axis, column in zip(axes, (1, 2), strict=True):
-            axis.plot([point[0] for point in points], [point[column] for point in points], "-o", color=colour,
-                      markersize=3, label=plain(method, 30))  # fmt: skip
-    stages = sorted({point[0] for points in curves.values() for point in points})
-    for axis, column, name in zip(axes, (1, 2), ("seconds to learn", "tokens to learn"), strict=True):
-        logarithmic(axis, "y", [point[column] for points in curves.values() for point in points if point[column]])
-        logarithmic(axis, "x", stages)
-        axis.set_xticks(stages, [str(stage) for stage in stages])
-        axis.set_xlabel("cases learned")
-        axis.set_ylabel(name)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    caption = "What learning took up to each stage, mean over tasks and seeds; of methods that learn only what is new, all stages so far together."
     return Drawn(figure=figure, caption=caption)
 
 

@@ -14,9 +14,7 @@ from memalign_bench.report.primary import PRIMARY_METHOD, contrast, headline_sta
 from memalign_bench.report.results import Results
 from memalign_bench.report.tables import plain
 
-__all__ = ["ablation_figure", "feedback_figure", "labels_figure", "quality_figure"]
-
-MOST_LABELS = 8
+__all__ = ["ablation_figure", "feedback_figure", "quality_figure"]
 
 
 def quality_figure(results: Results, model: str) -> Drawn | None:
@@ -52,39 +50,6 @@ def quality_figure(results: Results, model: str) -> Drawn | None:
         "judged yet. Lines are baselines without a language model."
     )
     return Drawn(figure=figure, caption=caption)
-
-
-def labels_figure(results: Results, model: str) -> Drawn | None:
-    """The shares of labels among people and among each method's verdicts, a panel for each task."""
-    stage = headline_stage(results, model)
-    panels: list[tuple[TaskFacts, dict[str, Agreement]]] = []
-    for task in results.tasks(model):
-        if not 2 <= len(task.value_type.labels) <= MOST_LABELS:
-            continue
-        found = {method: agreement(results, model, [task], method, stage) for method in results.methods(model)}
-        there = {method: one for method, one in found.items() if one.n}
-        if there:
-            panels.append((task, there))
-    if not panels:
-        return None
-    figure, axes = grid(len(panels), height=1.2 + 0.24 * max(len(found) + 1 for _, found in panels), columns=2)
-    for axis, (task, found) in zip(axes, panels, strict=True):
-        widest = max(found.values(), key=lambda one: one.n)
-        rows = [("people", widest.people), *((plain(method, 30), one.judge) for method, one in found.items())]
-        for place, label in enumerate(widest.people):
-            left = [sum(list(shares.values())[:place]) for _, shares in rows]
-            axis.barh(
-                range(len(rows)), [shares[label] for _, shares in rows], left=left, height=0.7,
-                color=COLOURS[place], label=plain(label, 24) or " ",
-            )  # fmt: skip
-        axis.set_yticks(range(len(rows)), [name for name, _ in rows])
-        axis.set_ylim(len(rows) - 0.5, -0.5)
-        axis.set_xlim(0, 1)
-        axis.set_title(plain(task.name, 40))
-        axis.legend(loc="upper left", bbox_to_anchor=(0, -0.12), ncols=2)
-    return Drawn(
-        figure=figure, caption=f"Shares of labels among people and among the verdicts on unseen cases, stage {stage}."
-    )
 
 
 def ablation_figure(results: Results, model: str) -> Drawn | None:

@@ -58,7 +58,9 @@ def attack(
 
     from memalign import aio
     from memalign.models import resolve
-    from memalign_bench.attacks import METHODS, attack_methods, chosen_attacks, markdown, planned, sides, wanted_value
+    from memalign_bench.attacks.attack_methods import METHODS, attack_methods, markdown, planned, sides
+    from memalign_bench.attacks.catalogue import chosen_attacks
+    from memalign_bench.attacks.measure import wanted_value
     from memalign_bench.data.folder import load_folder
     from memalign_bench.memo import cache_folder
     from memalign_bench.old_names import method_of_today
