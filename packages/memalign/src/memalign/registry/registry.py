@@ -202,7 +202,7 @@ class Registry:
                 reason = erased.row_refusal(row, judge.memory) if erased else None
                 return refused.setdefault(row.key, reason) if reason else None
 
-            options = {"skip_invalid": skip_invalid, "must_exist": must_exist, "progress": progress}
+            options: dict[str, Any] = {"skip_invalid": skip_invalid, "must_exist": must_exist, "progress": progress}
             try:
                 return await learner.align(judge, source, refuse=refuse, **options)
             except InvalidRows as error:
