@@ -113,7 +113,7 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
         query = query.where(rows.c.until.is_(None))
     else:
         query = query.where(rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number))
-    return {(kind, key): body for kind, key, body in connection.execute(query)}
+    return {(kind, key): body for kind, key, body in connection.execute(query).all()}
 
 
 def timeline(connection: Connection, judge: int, latest: int, kinds: Collection[str] = ()) -> Timeline:
