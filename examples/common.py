@@ -1,4 +1,4 @@
-"""What the stories share: which model to use, a line of progress, and how to show a guideline and an agreement."""
+"""What the stories share: the choice of the model, the progress line, a guideline and an agreement as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def chosen_model() -> str:
         model = find(DEFAULT)
         print(f"No provider's key is set: using the embedded model {model.name}, a weak and slow judge.")
         if not model.present:
-            print(f"It is pulled once: {model.megabytes} into {model.path.parent}")
+            print(f"It is downloaded once: {model.megabytes} into {model.path.parent}")
             pull(model, progress=progress)
         name = f"local:{model.name}"
     print(f"Model: {name}")
@@ -41,7 +41,7 @@ def heading(text: str) -> None:
 
 def line(judge: ma.Judge, guideline: ma.Guideline) -> str:
     """A guideline with the feedback that it comes from."""
-    return f"{guideline.id}  {guideline.text}  [{', '.join(judge.memory.sources_of(guideline))}]"
+    return f"{guideline.id}  {guideline.text}  [{', '.join(map(str, judge.memory.sources_of(guideline)))}]"
 
 
 def agreement(found: ma.Evaluation) -> str:

@@ -40,13 +40,13 @@ def main() -> None:
     print(f"Agreement with the experts: {agreement(before)} before, {agreement(after)} after")
     print(ma.compare(before, after))
 
-    heading("s-1 is withdrawn: the case, kim's words, and every guideline written with them in view")
+    heading("s-1 is withdrawn: the case, kim's words, and every guideline written with them in the prompt")
     forgotten = result.judge.unalign("s-1", progress=progress)
     print(forgotten)
     for guideline in forgotten.forgotten:
         print(f"forgotten: {line(result.judge, guideline)}")
     for guideline in forgotten.guidelines:
-        print(f"derived again without it: {line(forgotten.judge, guideline)}")
+        print(f"learned again without it: {line(forgotten.judge, guideline)}")
 
 
 if __name__ == "__main__":

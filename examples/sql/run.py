@@ -39,13 +39,13 @@ def main() -> None:
     print(f"Agreement with the experts: {agreement(before)} before, {agreement(after)} after")
     print(ma.compare(before, after))
 
-    heading("q-3 is withdrawn: the case, mei's words, and every guideline written with them in view")
+    heading("q-3 is withdrawn: the case, mei's words, and every guideline written with them in the prompt")
     forgotten = result.judge.unalign("q-3", progress=progress)
     print(forgotten)
     for guideline in forgotten.forgotten:
         print(f"forgotten: {line(result.judge, guideline)}")
     for guideline in forgotten.guidelines:
-        print(f"derived again without it: {line(forgotten.judge, guideline)}")
+        print(f"learned again without it: {line(forgotten.judge, guideline)}")
 
 
 if __name__ == "__main__":

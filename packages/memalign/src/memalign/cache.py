@@ -11,15 +11,20 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
-__all__ = ["kept", "kept_async"]
+__all__ = ["derived", "kept", "kept_async"]
 
 T = TypeVar("T")
 
 
+class _Owner(weakref.ref[Any]):
+    __slots__ = ("number",)
+    number: int
+
+
 class _Entries(NamedTuple):
-    owner: weakref.ref[Any]
+    owner: _Owner
     by_key: dict[Hashable, Any]
 
 
@@ -27,11 +32,31 @@ _lock = threading.RLock()  # the collector may free an owner, and run its callba
 _by_owner: dict[int, _Entries] = {}
 
 
+class derived(Generic[T]):  # noqa: N801  # used as `property` is
+    """A property that is made when it is first asked for, and kept; its class must take weak references."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make, self._key, self.__doc__ = make, make.__name__, make.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Self: ...
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+    def __get__(self, owner: object | None, kind: type) -> Self | T:
+        if owner is None:
+            return self
+        known = _by_owner.get(id(owner))  # what `kept` does, quicker: content hashes are asked for by the ten thousand
+        if known is not None and known.owner() is owner and self._key in known.by_key:
+            found: T = known.by_key[self._key]
+            return found
+        return kept(owner, self._key, lambda: self._make(owner))
+
+
 def kept(owner: object, key: Hashable, make: Callable[[], T], *, most: int | None = None) -> T:
     """What `make` gives for `key` of `owner`, an immutable value that takes weak references.
 
     Of threads that ask at once each may make it, and all are given the first one's. With `most`, the oldest entry of
-    the owner goes when it has more than that.
+    the owner goes when it has more than that. What is made must not refer to the owner, which would never be freed.
     """
     entries = _entries(owner)
     try:
@@ -80,19 +105,23 @@ async def _made(
 
 def _entries(owner: object) -> dict[Hashable, Any]:
     number = id(owner)
+    found = _by_owner.get(number)
+    if found is not None and found.owner() is owner:  # nearly always, and without the lock
+        return found.by_key
     with _lock:
         found = _by_owner.get(number)
         if found is None or found.owner() is not owner:
-            found = _Entries(weakref.ref(owner, lambda _: _forget(number)), {})
+            found = _Entries(_Owner(owner, _forget), {})
+            found.owner.number = number
             _by_owner[number] = found
         return found.by_key
 
 
-def _forget(number: int) -> None:
+def _forget(owner: _Owner) -> None:
     with _lock:
-        entries = _by_owner.get(number)
-        if entries is not None and entries.owner() is None:
-            del _by_owner[number]
+        entries = _by_owner.get(owner.number)
+        if entries is not None and entries.owner is owner:
+            del _by_owner[owner.number]
 
 
 def _forget_all() -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
+from memalign.cache import derived
 from memalign.errors import InputError, UnknownKey
 from memalign.values import Value
 
@@ -179,7 +180,7 @@ def _too_deep(value: object) -> bool:
     return True
 
 
-class _Content(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class _Content(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Fields shared by Example and Feedback: an id and what was judged."""
 
     id: str
@@ -201,17 +202,13 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The content fields that are present, in prompt order."""
         return {name: value for name in CONTENT_FIELDS if (value := getattr(self, name)) is not None}
 
-    @property
+    @derived
     def content_hash(self) -> str:
         """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
-        cached = self.__dict__.get("_content_hash")
-        if cached is None:
-            text = canonical_json(self.content)
-            if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(self.content):
-                raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
-            cached = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-            self.__dict__["_content_hash"] = cached
-        return str(cached)
+        text = canonical_json(self.content)
+        if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(self.content):
+            raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Example(_Content, frozen=True, kw_only=True):

@@ -236,7 +236,13 @@ def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFix
     locks = (
         LockCheck(id="t-1", kept=True),
         LockCheck(id="t-2", kept=True, guideline_ids=("G7",), reason="G7 broke it"),
-        LockCheck(id="t-3", kept=True, guideline_ids=("G8",), reason="the locked case t-3 could not be checked: down"),
+        LockCheck(
+            id="t-3",
+            kept=True,
+            answered=False,
+            guideline_ids=("G8",),
+            reason="the locked case t-3 could not be checked: down",
+        ),
     )
     code, said = told(capsys, AlignResult(judge=judge(MEMORY), locks=locks))
     assert code == 0

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from memalign import Example, Feedback
 from memalign.errors import UnknownKey
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Tombstone, policy_label
-from memalign.memory.budget import Budget, fit_guidelines
+from memalign.memory.budget import fit_guidelines
 from memalign.memory.precedence import precedence
-from memalign.memory.retrieval import CHOICE, Neighbourhood, Retrieved, embedding_text, stumbled
-from memalign.memory.working_memory import assemble
+from memalign.memory.retrieval import CHOICE, Neighbourhood, embedding_text, stumbled
 from memalign.prompts.tokens import estimate_tokens
 from memalign.prompts.truncate import shorten
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, ValueType
 from tests.support.keys import keys
+from tests.support.registry import memories
 
 BOOL = ValueType.of(bool)
 
@@ -331,19 +331,18 @@ def test_a_look_at_the_nearest_finds_what_sorting_all_of_them_would(seed: int, c
     assert [hit.case.id for hit in around.hits(2 * k)] == list(expected.values())[: 2 * k], "asked again, for more"
 
 
-def test_what_is_kept_of_shown_cases_may_be_emptied_by_another_thread_at_any_moment() -> None:
-    class Emptied(dict[Any, Any]):
-        def __setitem__(self, key: Any, value: Any) -> None:
-            """As if another thread had emptied it right after."""
-
-    case = Case(example=Example(id="a", outputs="x"), annotations=(Annotation(id="a", source="ana", value=True),))
-    memory = Memory(cases=(case,))
-    memory.__dict__["_shown"] = Emptied()
-    hits = [Retrieved(case=case, similarity=1.0, identical=True, misjudged=False, label=True)]
-    budget = Budget.of(context_tokens=8000, system_tokens=0, answer_tokens=100, brief=False)
-    assert assemble(memory, hits, content={"outputs": "y"}, fields=("outputs",), budget=budget).example_ids == ("a",)
-
-
 def test_labels_of_another_type_than_the_judge_has_now_are_compared_as_they_are() -> None:
     found = memory(case("a", label="good", pre_alignment="bad"), case("b", label="good", pre_alignment="good"))
     assert [stumbled(found, each, ValueType.of("float:0..1")) for each in found.cases] == [True, False]
+
+
+@given(memories(), st.data())
+def test_equal_memories_have_equal_hashes_whatever_was_hidden(kept: Memory, data: st.DataObject) -> None:
+    hidden = data.draw(st.sets(st.sampled_from([each.id for each in kept.cases]))) if kept.cases else set()
+    left = kept.hiding(hidden)
+    afresh = msgspec.convert(msgspec.to_builtins(left), Memory)
+    assert left == afresh
+    assert left.hash == afresh.hash
+    assert left.corrective == afresh.corrective
+    assert left.matrix.tobytes() == afresh.matrix.tobytes()
+    assert all(left.annotations_on(each) == afresh.annotations_on(each) for each in afresh.cases)

@@ -144,8 +144,8 @@ def test_a_known_model_has_its_own_context_window():
 @pytest.mark.parametrize(
     ("provider", "command"),
     [
-        ("anthropic", 'pip install "memalign[anthropic]"'),
-        ("google-cloud", 'pip install "memalign[google]"'),
+        ("anthropic", 'pip install "pydantic-ai-slim[anthropic]"'),
+        ("google-cloud", 'pip install "pydantic-ai-slim[google]"'),
         ("xai", 'pip install "pydantic-ai-slim[xai]"'),
         ("deepseek", 'pip install "pydantic-ai-slim[openai]"'),
     ],
@@ -158,7 +158,7 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "anthropic", None)  # what `import` sees when the package is not there
     for name in [name for name in sys.modules if name.startswith("pydantic_ai.providers.anthropic")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(ConfigurationError, match=r'pip install "memalign\[anthropic\]"'):
+    with pytest.raises(ConfigurationError, match=r'pip install "pydantic-ai-slim\[anthropic\]"'):
         open_chat(Target(provider="anthropic", model="claude-haiku-4-5", api_key="test"))
 
 

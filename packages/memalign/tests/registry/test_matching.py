@@ -32,6 +32,7 @@ def spoken(
         meta=meta,
         state="learned",
         reason="kept as an example",
+        example_only=True,
     )
     return Case(example=Example(id=name, inputs=inputs, outputs="fine"), annotations=(annotation,))
 

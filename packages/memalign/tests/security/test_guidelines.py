@@ -86,12 +86,12 @@ def taught(texts: Any, *, brief: bool = False) -> tuple[Judge, ScriptedChatModel
 
 class TestWhatAModelWrites:
     @pytest.mark.parametrize("text", [*REFUSED, f"Like: {OUTPUT}"])
-    def test_more_than_a_rule_is_refused_and_its_feedback_waits(self, text: str) -> None:
+    def test_more_than_a_rule_is_refused_and_its_feedback_rejected(self, text: str) -> None:
         judge, _ = taught([text])
         assert judge.memory.guidelines == ()
         entry = judge.memory.ledger()[0]
-        assert (str(entry.key), entry.state) == ("t-1@eve", "pending")
-        assert entry.reason.startswith("its rule was not taken: ")
+        assert (str(entry.key), entry.state) == ("t-1@eve", "rejected")
+        assert entry.reason.startswith("its rule was refused twice: ")
 
     @pytest.mark.parametrize("text", TAKEN)
     def test_a_rule_is_taken_word_for_word(self, text: str) -> None:

@@ -114,6 +114,7 @@ def memories(draw: st.DrawFn) -> Memory:
                 meta=draw(metas),
                 state=draw(states),
                 reason=draw(st.sampled_from(["", "timed out", "G1 already says it"])),
+                example_only=draw(st.booleans()),
             )
             for source in sorted(draw(st.sets(names, min_size=1, max_size=3)))
         )

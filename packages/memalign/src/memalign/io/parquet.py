@@ -28,7 +28,7 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
         import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
         import pyarrow.parquet as pq  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
-        raise ConfigurationError(f'reading {path} needs pyarrow: pip install "memalign[parquet]"') from None
+        raise ConfigurationError(f"reading {path} needs pyarrow: pip install pyarrow") from None
     try:
         with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
             names = list(file.schema_arrow.names)

@@ -16,7 +16,7 @@ from memalign.memory.working_memory import assemble
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.prompts import render_item, render_judge_system
 from memalign.prompts.tokens import estimate_tokens
-from memalign.types import Example, ToolCall
+from memalign.types import Example, FeedbackKey, ToolCall
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
 
     def make() -> _Stable:
         guidelines, left_out = fit_guidelines(
-            memory.semantic, budget.guidelines, corrective=lambda: memory.corrective, topics=memory.topics
+            memory.semantic, budget.guidelines, corrective=lambda: _corrective(judge), topics=memory.topics
         )
         reason: Literal["brief", "full"] = "brief" if limits.brief else "full"
         system = render_judge_system(
@@ -108,6 +108,12 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
 
     key = ("prompt", judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines)
     return kept(memory, key, make)
+
+
+def _corrective(judge: Judge) -> frozenset[FeedbackKey]:
+    """The feedback on cases that the judge had wrong; none, while only another judge's verdicts are known."""
+    current = judge.memory.current_judge in (None, judge.base_fingerprint)
+    return judge.memory.corrective if current else frozenset()
 
 
 def budget_of(judge: Judge, limits: Limits) -> Budget:

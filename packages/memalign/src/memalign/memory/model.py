@@ -8,12 +8,14 @@ guideline can be exposed to. Withdrawn feedback leaves only its key behind.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from memalign.cache import derived, kept
 from memalign.errors import UnknownKey
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_strength
 from memalign.memory.precedence import Relation, precedence
@@ -117,7 +119,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     guideline_ids: tuple[str, ...] = ()
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True):
+class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
     `cases` are ordered by id, `guidelines` (of every status) by number. `relations` are what a model said of pairs of
@@ -145,7 +147,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
 
     # -- what a judge uses ---------------------------------------------------------------------------------------
 
-    @cached_property
+    @derived
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them."""
         return tuple(guideline for guideline in self.guidelines if guideline.status == "active")
@@ -162,11 +164,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
     def __bool__(self) -> bool:
         return bool(self.cases or self.guidelines)
 
-    @cached_property
+    @derived
     def _cases_by_id(self) -> Mapping[str, Case]:
         return {case.id: case for case in self.cases}
 
-    @cached_property
+    @derived
     def _groups(self) -> Mapping[str, tuple[Case, ...]]:
         groups: dict[str, list[Case]] = {}
         for case in self.cases:
@@ -198,7 +200,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
         for case in self.cases:
             yield from case.annotations
 
-    @cached_property
+    @derived
     def _annotations_by_key(self) -> Mapping[FeedbackKey, Annotation]:
         return {annotation.key: annotation for annotation in self.annotations()}
 
@@ -285,20 +287,23 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
             cases=tuple(case for case in self.cases if case.example.content_hash not in contents),
             guidelines=tuple(left),
         )
-        # What is known of the cases that stay is known still. An align hides one case after the other, dozens of times,
-        # and of ten thousand each took half a second to count anew.
+        # What is known of the cases that stay is not made anew: an align hides one case after another, dozens of times.
+        stays = [case.example.content_hash not in contents for case in self.cases]
         known: dict[str, Any] = {
             "_groups": {content: group for content, group in self._groups.items() if content not in contents},
             "corrective": self.corrective - hidden,
-            # Of what is left and what is hidden: as telling as one counted anew, at no cost.
-            "hash": hashlib.sha256("\0".join([self.hash, *sorted(contents)]).encode()).hexdigest()[:16],
+            "_hashed_cases": tuple(itertools.compress(self._hashed_cases, stays)),
         }
-        if "matrix" in self.__dict__:
-            known["matrix"] = self.matrix[[case.example.content_hash not in contents for case in self.cases]]
-        rest.__dict__.update(known)
-        settled = rest.settled()  # one that stood behind a hidden one steps in, as it would after forgetting
-        settled.__dict__.update(known)
-        return settled
+
+        if any(case.vector for case in rest.cases):
+            known["matrix"] = self.matrix[stays]
+
+        def knowing(memory: Memory) -> Memory:
+            for name in known:
+                kept(memory, name, partial(known.get, name))
+            return memory
+
+        return knowing(knowing(rest).settled())  # a superseded guideline may step in, as after forgetting
 
     # -- what is in force ----------------------------------------------------------------------------------------
 
@@ -318,7 +323,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
         annotations = [annotation for key in sorted(keys) if (annotation := self.annotation(key))]
         return policy_strength(annotations, self.authority, self.policy)
 
-    @cached_property
+    @derived
     def corrective(self) -> frozenset[FeedbackKey]:
         """The keys of all feedback on cases of which the judge, before it learned, had said something else.
 
@@ -352,7 +357,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
                 found[n] = mean / max(float(np.linalg.norm(mean)), 1e-9)
         return found
 
-    @cached_property
+    @derived
     def demoted(self) -> tuple[Guideline, ...]:
         """The guidelines beyond the budget, which a judgment sees only where a similar case calls for them."""
         return tuple(guideline for guideline in self.guidelines if guideline.status == "demoted")
@@ -367,7 +372,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
         }
         return tuple(found.values())
 
-    @cached_property
+    @derived
     def _demoted_by_key(self) -> Mapping[FeedbackKey, tuple[Guideline, ...]]:
         faces = {guideline.id: guideline for guideline in self.demoted}
         found: dict[FeedbackKey, list[Guideline]] = {}
@@ -378,7 +383,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
                     found.setdefault(key, []).append(face)
         return {key: tuple(several) for key, several in found.items()}
 
-    @cached_property
+    @derived
     def hash(self) -> str:
         """16 hex digits over all that can change a verdict or a later alignment.
 
@@ -393,21 +398,29 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True, weakref=True)
             "relations": [(*relation.pair, relation.verdict) for relation in self.relations],
             "locks": self.locks,
             "embedding_model": self.embedding_model,
-            "cases": [
+            "cases": [],  # put in below: their texts are kept
+            "guidelines": [_hashed(guideline) for guideline in self.guidelines],
+            "shards": [_hashed_keys(shard.keys) for shard in self.shards],
+        }
+        before, after = canonical_json(state).split('"cases":[]', 1)
+        text = f'{before}"cases":[{",".join(self._hashed_cases)}]{after}'
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @derived
+    def _hashed_cases(self) -> tuple[str, ...]:
+        return tuple(
+            canonical_json(
                 {
                     "id": case.id,
                     "content": case.example.content_hash,
                     "voices": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
                     "probe": msgspec.to_builtins(case.pre_alignment),
                 }
-                for case in self.cases
-            ],
-            "guidelines": [_hashed(guideline) for guideline in self.guidelines],
-            "shards": [_hashed_keys(shard.keys) for shard in self.shards],
-        }
-        return hashlib.sha256(canonical_json(state).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            )
+            for case in self.cases
+        )
 
-    @cached_property
+    @derived
     def matrix(self) -> NDArray[np.float32]:
         """The cases' vectors as one array of shape (cases, d); a case without a vector is all zeros."""
         import numpy as np  # numpy takes a quarter of a second; only retrieval needs it

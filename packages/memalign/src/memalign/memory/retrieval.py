@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from memalign.cache import kept
 from memalign.content import words_of
 from memalign.memory.lexical import overlap, signatures
 from memalign.memory.model import Case, Memory
@@ -149,12 +150,13 @@ class Neighbourhood:
         return tuple(sorted(chosen, key=_rank))
 
     def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
-        # The same cases are near to item after item, and a memory never changes.
-        known: dict[Any, tuple[bool, Value | None]] = self._memory.__dict__.setdefault("_stumbled", {})
-        key = (case.id, self._value_type.spec, self._judge)
-        if key not in known:
-            known[key] = stumbled(self._memory, case, self._value_type, self._judge), self._memory.label(case)
-        misjudged, label = known[key]
+        memory, value_type, judge = self._memory, self._value_type, self._judge
+        # The same cases are near to item after item.
+        misjudged, label = kept(
+            memory,
+            ("hit", case.id, value_type.spec, judge),
+            lambda: (stumbled(memory, case, value_type, judge), memory.label(case)),
+        )
         return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
 
     def _nearest(self) -> Iterator[tuple[Case, float]]:
@@ -208,9 +210,4 @@ def _rank(hit: Retrieved) -> tuple[bool, bool, float, str]:
 
 
 def _case_signatures(memory: Memory) -> NDArray[np.uint64]:
-    # Made at the first such item and kept with the memory, which never changes: English ones never pay for it.
-    kept: NDArray[np.uint64] | None = memory.__dict__.get("_signatures")
-    if kept is None:
-        kept = signatures([embedding_text(case.example) for case in memory.cases])
-        memory.__dict__["_signatures"] = kept
-    return kept
+    return kept(memory, "signatures", lambda: signatures([embedding_text(case.example) for case in memory.cases]))

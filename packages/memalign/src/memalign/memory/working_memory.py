@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
+from memalign.cache import kept
 from memalign.memory.budget import Budget
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Retrieved
@@ -79,28 +79,28 @@ def assemble(
 
 def _affordable(retrieved: Sequence[Guideline], tokens: int) -> tuple[Guideline, ...]:
     """The first of them that fit, in their own order: what is left out stays demoted, as the memory has it."""
-    kept, used = [], 0
+    affordable, used = [], 0
     for guideline in retrieved:
         used += estimate_tokens(guideline.text) + 2
         if used > tokens:
             break
-        kept.append(guideline)
-    return tuple(sorted(kept, key=lambda guideline: guideline.number))
+        affordable.append(guideline)
+    return tuple(sorted(affordable, key=lambda guideline: guideline.number))
 
 
 def _shown(memory: Memory, case: Case, fields: tuple[str, ...], tokens: int) -> tuple[ShownExample, int, list[str]]:
     """The case as the judge sees it, what it takes of the budget, and notes on what was cut."""
-    # The same cases are near to item after item, and a memory never changes.
-    kept: dict[Any, tuple[ShownExample, int, list[str]]] = memory.__dict__.setdefault("_shown", {})
-    key = (case.id, fields, tokens)
-    found = kept.get(key)  # once: another thread's judgment may empty it at any moment
-    if found is None:
-        if len(kept) >= MOST_KEPT:
-            kept.clear()
+
+    def make() -> tuple[ShownExample, int, list[str]]:
         example, missing = _show(memory, case, fields, tokens)
-        cost = sum(estimate_tokens(text) for _, text in example.fields) + estimate_tokens(example.answer)
-        found = kept[key] = example, cost, missing
-    return found
+        return example, sum(estimate_tokens(text) for _, text in (*example.fields, ("", example.answer))), missing
+
+    # The same cases are near to item after item.
+    return kept(kept(memory, "shown", _Shown), (case.id, fields, tokens), make, most=MOST_KEPT)
+
+
+class _Shown:
+    """Owns what is kept of a memory's shown cases, so that only these make room for each other."""
 
 
 def _show(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tuple[ShownExample, list[str]]:
@@ -110,12 +110,12 @@ def _show(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tup
     agreeing = [v.rationale for v in annotations if v.rationale and (v.value is None or v.value == label)]
     words = " ".join(agreeing)
     # By bytes, as the budget counts: letters of other scripts take two or three.
-    kept = words.encode("utf-8", "ignore")[: tokens * 4].decode("utf-8", "ignore")
+    fitting = words.encode("utf-8", "ignore")[: tokens * 4].decode("utf-8", "ignore")
     content = {name: value for name in fields if (value := case.example.content.get(name)) is not None}
     encoded, missing = _fit(content, tokens)
-    if len(kept) < len(words):
-        missing.append(f"the comment truncated from {len(words):,} to {len(kept):,} characters")
-    return ShownExample(fields=tuple(encoded.items()), answer=render_answer(kept or None, label)), missing
+    if len(fitting) < len(words):
+        missing.append(f"the comment truncated from {len(words):,} to {len(fitting):,} characters")
+    return ShownExample(fields=tuple(encoded.items()), answer=render_answer(fitting or None, label)), missing
 
 
 def _fit(content: Mapping[str, object], tokens: int) -> tuple[dict[str, str], list[str]]:

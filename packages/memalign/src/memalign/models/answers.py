@@ -38,7 +38,7 @@ def parse_answer(text: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def find_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` is, or the last one in it; None when there is none, or the last cannot be read.
+    """The JSON object that `text` is, or the last one in it; None without one, or where the last cannot be read.
 
     Models wrap JSON in fences and prose, and think aloud before they answer: the last object is the answer. What stands
     inside an object that cannot be read is none: it may be what the judged item says, quoted without escapes.
@@ -52,9 +52,9 @@ def find_object(text: str) -> dict[str, Any] | None:
 
 def _last_object(text: str) -> dict[str, Any] | None:
     found: dict[str, Any] | None = None
-    depth = 0  # how many braces are open that begin nothing that can be read
+    depth = 0  # open braces that begin nothing that can be read
     broken = False
-    after = 0  # where what follows the object that was found begins
+    after = 0  # where the object that was found ends
     brace = _BRACE.search(text)
     while brace:
         end = brace.end()

@@ -1,7 +1,7 @@
 """How probable each label was, read from the token probabilities of an answer.
 
-An answer ends in `"value": LABEL}`. Where the label's tokens stand, the endpoint has also told the likeliest tokens
-instead of each; those that another label could begin with carry that label's probability.
+An answer ends in `"value": LABEL}`. For each token of the label the endpoint also tells the likeliest other tokens;
+those that another label could begin with carry that label's probability.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import msgspec
 __all__ = ["ALTERNATIVES", "FEWER", "Token", "label_probabilities", "read_tokens"]
 
 ALTERNATIVES = 20
-"""Likeliest tokens to ask for at each place: as many as OpenAI gives."""
+"""Likeliest tokens to ask for with each token: as many as OpenAI gives."""
 
 FEWER = 5
-"""What to ask for where these are too many: vLLM's own limit, and the least that compatible servers are known to have."""
+"""What to ask for where these are too many: vLLM's own limit."""
 
 _KEY = re.compile(rb'"value"\s*:\s*')
 _WORD = re.compile(rb"[\w.-]")
 
 
 class Token(msgspec.Struct, frozen=True):
-    """One token of an answer, and the probabilities in [0, 1] of the likeliest tokens at its place, itself included."""
+    """One token of an answer, and the probabilities in [0, 1] of the likeliest tokens there, itself included."""
 
     text: bytes
     alternatives: tuple[tuple[bytes, float], ...]
@@ -64,7 +64,7 @@ def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[
     if not found:
         return None
     if all(len(token.alternatives) < 2 for token in tokens):
-        return None  # what else might have stood there was not told; every verdict would be certain
+        return None  # no alternatives were told; every verdict would be certain
     start, place = found[-1].end(), 0
     live = {label: label.encode() for label in labels}  # what of each label is still to come
     shares = dict.fromkeys(labels, 0.0)

@@ -94,6 +94,7 @@ class ProviderChatModel:
         self._look_up_context = look_up_context
         most = max_concurrency or self._limits.concurrency
         self._limiter = ConcurrencyLimiter(min(_FIRST_IN_FLIGHT, most), most=most)
+        self._asking = ConcurrencyLimiter(1)
         self._clients = LoopClients(lambda: open_chat(target))
         # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
         self._known = Capabilities(old_max_tokens=target.provider == "openai" and target.base_url is not None)
@@ -160,19 +161,22 @@ class ProviderChatModel:
 
     async def _heeds(self, model: Model, mode: Mode, spent: list[Usage]) -> bool:
         """Whether the endpoint follows the output mode: asked once, in a question without judged text."""
-        if mode == "prompted" or mode in self._known.heeded:
+        if mode == "prompted":
             return True
-        try:
-            response = await self._ask(model, _GREETING, mode, self._known.trial(), "")
-        except _ModeRefused:
-            self._known.refused.add(mode)
-            return False
-        except ModelError:
-            return True  # not known: this item fails alone, and the next one in prose asks again
-        spent.append(_usage(response, self._target))
-        heeds = find_object(_text(response)) is not None
-        (self._known.heeded if heeds else self._known.refused).add(mode)
-        return heeds
+        async with self._asking:  # calls that were answered in prose side by side ask one question
+            if mode in self._known.heeded | self._known.refused:
+                return mode in self._known.heeded
+            try:
+                response = await self._ask(model, _GREETING, mode, self._known.trial(), "")
+            except _ModeRefused:
+                self._known.refused.add(mode)
+                return False
+            except ModelError:
+                return True  # not known: this item fails alone, and the next one in prose asks again
+            spent.append(_usage(response, self._target))
+            heeds = find_object(_text(response)) is not None
+            (self._known.heeded if heeds else self._known.refused).add(mode)
+            return heeds
 
     async def _ask(
         self, model: Model, request: ChatRequest, mode: Mode, trial: Capabilities, correction: str

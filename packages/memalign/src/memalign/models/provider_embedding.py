@@ -29,9 +29,8 @@ _BLANK = "(empty)"  # providers refuse an empty text
 class ProviderEmbedding:
     """An EmbeddingModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
 
-    Texts go out in batches, each of at most 256 texts, side by side. A text beyond 24,000 characters is cut, and
-    further if the model still finds it too long, always to the same length whatever is embedded beside it. `dimensions` is
-    the length of the vectors to ask for, None for the model's own.
+    Texts go out in batches of at most 256, side by side. A text beyond 24,000 characters is cut, and further if the
+    model still finds it too long. `dimensions` is the length of the vectors to ask for, None for the model's own.
     """
 
     def __init__(

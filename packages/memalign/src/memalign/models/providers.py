@@ -51,8 +51,8 @@ DEFAULTS = (
 )
 """The small model that a key stands for when no model is named, in order of preference."""
 
-_EXTRAS = ("anthropic", "bedrock", "cohere", "google", "groq", "mistral")
-_UPSTREAM_EXTRAS = ("huggingface", "voyageai", "xai")  # extras of pydantic-ai that memalign has none of its own for
+_EXTRAS = ("anthropic", "bedrock", "cohere", "google", "groq", "huggingface", "mistral", "voyageai", "xai")
+"""Of pydantic-ai-slim; all other providers speak OpenAI's API."""
 
 # Spellings of MLflow, LiteLLM and older pydantic-ai, which users bring along.
 _ALIASES = {
@@ -94,12 +94,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def install(self) -> str:
-        """The command that installs the provider's library."""
+        """The command that installs the provider's library, whether memalign came from a package or a checkout."""
         kind = self.provider.removeprefix("gateway/").replace("google-cloud", "google")
-        if kind in _EXTRAS:
-            return f'pip install "memalign[{kind}]"'
-        extra = kind if kind in _UPSTREAM_EXTRAS else "openai"
-        return f'pip install "pydantic-ai-slim[{extra}]"'
+        return f'pip install "pydantic-ai-slim[{kind if kind in _EXTRAS else "openai"}]"'
 
 
 def parse_name(name: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@
 
 Importing this module teaches `mlflow.genai.scorers.get_scorer` and `list_scorers` to read judges that were registered by
 it, and MLflow's judges to ask models of this process (`local:/…`); every other record and model is MLflow's as before.
-Needs `pip install "memalign[mlflow]"`, and neither DSPy nor LiteLLM.
+Needs MLflow (`pip install "mlflow>=3.11.1"`, or the extra `mlflow`), and neither DSPy nor LiteLLM.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from memalign.errors import ConfigurationError
 
 if find_spec("mlflow") is None:
-    raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "memalign[mlflow]"')
+    raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "mlflow>=3.11.1"')
 
 from memalign.integrations.mlflow.adoption import adopt
 from memalign.integrations.mlflow.aligned_judge import MemAlignJudge, as_scorer

@@ -1,0 +1,59 @@
+"""Keys of feedback in commands: id@source, e-mail addresses as sources, quoted ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import FEEDBACK, Run, jsonl
+
+MAIL: dict[str, Any] = {**FEEDBACK[0], "source": "ben@example.org", "rationale": "Cold, start with sympathy."}
+QUOTED: dict[str, Any] = {**FEEDBACK[1], "id": "mail@x", "inputs": "Thanks a lot!"}
+
+
+@pytest.fixture
+def mailed(memalign: Run, tone: str, tmp_path: Path) -> str:
+    learned = memalign("align", tone, jsonl(tmp_path / "mail.jsonl", [FEEDBACK[0], MAIL, QUOTED]))
+    assert learned.code == 0, learned.err
+    return tone
+
+
+def keys(memalign: Run, name: str) -> list[str]:
+    entries = memalign("ledger", name, "--json").json["entries"]
+    return [each["key"] for each in entries if each["state"] != "withdrawn"]
+
+
+def test_an_address_is_a_source_and_an_id_with_an_at_is_quoted(memalign: Run, mailed: str) -> None:
+    assert keys(memalign, mailed) == ['"mail@x"@ana', "t-1@ana", "t-1@ben@example.org"]
+    assert "t-1@ben@example.org" in memalign("ledger", mailed).out
+
+
+@pytest.mark.parametrize(
+    ("key", "rest"),
+    [
+        ("t-1@ben@example.org", ['"mail@x"@ana', "t-1@ana"]),
+        ("t-1", ['"mail@x"@ana']),
+        ('"mail@x"@ana', ["t-1@ana", "t-1@ben@example.org"]),
+        ('"mail@x"', ["t-1@ana", "t-1@ben@example.org"]),
+    ],
+)
+def test_a_written_key_names_what_is_withdrawn(memalign: Run, mailed: str, key: str, rest: list[str]) -> None:
+    assert memalign("unalign", mailed, key, "--dry-run").code == 0
+    assert memalign("unalign", mailed, key).code == 0
+    assert keys(memalign, mailed) == rest
+
+
+def test_a_source_may_be_an_address(memalign: Run, mailed: str) -> None:
+    receipt = memalign("erase", mailed, "--source", "ben@example.org", "--json")
+    assert receipt.json["keys"] == ["t-1@ben@example.org"]
+    found = memalign("ledger", mailed, "--key", "t-1@ana", "--json").json
+    assert found["feedback"][0]["key"] == "t-1@ana"
+
+
+def test_the_help_says_how_a_key_is_written(memalign: Run) -> None:
+    for command in ("unalign", "erase"):
+        said = " ".join(memalign(command, "--help").out.split())
+        assert "t-17@ana@example.org is ana@example.org's" in said
+        assert """Quote an id with an @: '"mail@x"@ana'""" in said
