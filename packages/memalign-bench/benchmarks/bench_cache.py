@@ -1,7 +1,7 @@
 """What the stable prefix is worth: consecutive judgments of one memory on llama.cpp, with its prompt cache and without.
 
     python benchmarks/bench_cache.py                                            30 judgments of each kind
-    python benchmarks/bench_cache.py --model local:qwen2.5-coder-1.5b -n 100 --json docs/results/cache.json
+    python benchmarks/bench_cache.py --model local:qwen2.5-coder-1.5b -n 100 --json results/cache.json
 
 The judge has twelve guidelines and 100 cases, of which the model's budget lets nine and two in; items are new to it. `zero-shot` is the same judge without
 its memory. `MLflow's order` is that of MLflow's MemAlign (similar cases before guidelines), with the same words. `no cache`

@@ -1,6 +1,6 @@
 """How a method of a benchmark run compares with others on the first cases of its test sets, and on those that come later.
 
-    python benchmarks/bench_later.py docs/results/core/run.toml --data FOLDER --first 0=50 1=70 2=70
+    python benchmarks/bench_later.py results/core/run.toml --data FOLDER --first 0=50 1=70 2=70
 
 `--first SEED=N`: the first N cases of every task of that seed. Whoever reads judgments while a method is made reads the first ones,
 so that only the later ones are fresh. First means the order in which a run judges (the split's), not that of the lines in a

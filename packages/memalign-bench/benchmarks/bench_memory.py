@@ -1,13 +1,13 @@
 """What a large memory costs: time, processor time, peak memory and bytes of the file, at 1,000 cases and more.
 
     python benchmarks/bench_memory.py                                            1,000 and 10,000 cases, some minutes
-    python benchmarks/bench_memory.py --sizes 1000,10000,100000 --json docs/results/memory.json
+    python benchmarks/bench_memory.py --sizes 1000,10000,100000 --json results/memory.json
 
 Judges are made as a team would make them: feedback of about 150 words a case, in two annotations on every fifth case, learned
 with `align`. The model is scripted and answers at once, embeddings are the in-process embedder's, so what is measured is
 memalign alone. From 50,000 cases on the memory is put together without `align`, which would take some ten minutes of
 processor time; what happens to it then is real at every size. Each size runs in a process of its own, since peak memory never falls. Prints the tables of
-`docs/results/memory.md`, which says how to read them; fails nothing: a busy machine is not a regression.
+`results/memory.md`, which says how to read them; fails nothing: a busy machine is not a regression.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The MLflow drop-in beside MLflow's own MemAlign: the same traces in one store, the same server for models.
 
-    python benchmarks/bench_mlflow.py -o docs/results/mlflow.json
+    python benchmarks/bench_mlflow.py -o results/mlflow.json
 
 Each side runs in a fresh process of its own interpreter, each with its defaults: import, align on 50 traces, align on one
 more, register; then in another process: import, load from the registry with the first judgment, later judgments. The

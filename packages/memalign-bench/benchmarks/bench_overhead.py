@@ -1,7 +1,7 @@
 """What memory adds to one judgment: embedding the item, finding its cases, putting the prompt together.
 
     python benchmarks/bench_overhead.py                                       1,000 and 10,000 cases
-    python benchmarks/bench_overhead.py --sizes 1000,10000,100000 --json docs/results/overhead.json
+    python benchmarks/bench_overhead.py --sizes 1000,10000,100000 --json results/overhead.json
 
 The model is scripted and answers at once, the embedder is the in-process one, the memory is that of `bench_memory.py`:
 cases of about 150 words, a guideline for every ten until there are 1,000. Milliseconds by the clock and of processor,

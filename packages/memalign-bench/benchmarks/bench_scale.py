@@ -1,11 +1,11 @@
 """Time, calls, tokens and cost of align against the number of examples: memalign and MLflow's MemAlign, side by side.
 
-    python benchmarks/bench_scale.py docs/results/scale.json     about 20 minutes
-    python benchmarks/scale_figure.py docs/results/scale.json    the tables and the figure, from that file
+    python benchmarks/bench_scale.py results/scale.json     about 20 minutes
+    python benchmarks/scale_figure.py results/scale.json    the tables and the figure, from that file
 
 Both ask the same server on this machine (`scale_endpoint.py`): a second a chat call, a tenth a call for embeddings, calls
 side by side. Rows are invented. MLflow's MemAlign needs the competitors' environment (`benchmarks/competitors/`); without it only
-memalign is measured. `docs/results/scale.md` says what is measured and what not.
+memalign is measured. `results/scale.md` says what is measured and what not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How near judging many items comes to what an endpoint can give, and what it costs here.
 
     python benchmarks/bench_throughput.py                         10,000 judgments, about four minutes and a half
-    python benchmarks/bench_throughput.py --n 1000 --json docs/results/throughput.json
+    python benchmarks/bench_throughput.py --n 1000 --json results/throughput.json
 
 A judge with a memory of 1,000 cases (that of `bench_memory.py`) judges a JSONL file into a file, with 64 calls in
 flight to a server in a process of its own that answers after a second: at most 64 a second. Then the same with a

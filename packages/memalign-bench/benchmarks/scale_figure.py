@@ -1,6 +1,6 @@
-"""The tables (Markdown, on standard output) and the figure (.svg and .png beside the file) of `bench_scale.py`.
+"""The tables (Markdown, on standard output) and the figure (.svg beside the file) of `bench_scale.py`.
 
-python benchmarks/scale_figure.py docs/results/scale.json
+python benchmarks/scale_figure.py results/scale.json
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ Pick = Callable[[Round], float]
 
 SIDES = {"memalign": ("memalign", "#1f5fa8", "o-"), "mlflow": ("MLflow's MemAlign", "#b3541e", "s--")}
 FREE = "memalign, without pre-alignment verdicts and admission"
+OLD_FREE = "memalign, without probes and admission"  # as earlier files have it
 
 
 def of(rounds: Sequence[Round], side: str, n: int) -> list[Round]:
@@ -206,7 +207,7 @@ def draw(found: dict[str, Any], beside: Path) -> None:
             axis.plot([n for n, _ in points], middle, style, color=colour, label=label, markersize=4)
             for n, values in points:
                 axis.plot([n, n], [min(values), max(values)], color=colour, linewidth=3, alpha=0.3)
-        free = [(each["n"], pick(each)) for each in variants if each["side"] == FREE]
+        free = [(each["n"], pick(each)) for each in variants if each["side"] in (FREE, OLD_FREE)]
         if free and title.startswith("align"):
             axis.plot(*zip(*free, strict=True), "^:", color="#5b8c3a", label=FREE, markersize=4)
         axis.set_title(title)
@@ -225,8 +226,7 @@ def draw(found: dict[str, Any], beside: Path) -> None:
     for axis in axes[1]:
         axis.set_xlabel("examples")
     axes[0][0].legend(frameon=False, fontsize=8)
-    for kind in ("svg", "png"):
-        figure.savefig(beside.with_suffix(f".{kind}"), dpi=130, metadata={"Date": None} if kind == "svg" else None)
+    figure.savefig(beside.with_suffix(".svg"), metadata={"Date": None})
     plt.close(figure)
 
 

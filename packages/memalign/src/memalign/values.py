@@ -22,8 +22,8 @@ Value = bool | int | float | str
 
 FLOAT_TOLERANCE = 0.1  # of the scale: closer numbers agree
 
-_TRUE = {"true", "yes", "1", "pass"}
-_FALSE = {"false", "no", "0", "fail"}
+_TRUE = {"true", "yes", "1", "1.0", "pass"}  # 1.0 and 0.0 are what pandas makes of a column with a missing label
+_FALSE = {"false", "no", "0", "0.0", "fail"}
 
 
 def value_text(value: Value | None) -> str:
@@ -214,10 +214,14 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     def _parse_bool(self, raw: object) -> bool | None:
         if isinstance(raw, bool):
             return raw
+        if isinstance(raw, float):
+            return bool(raw) if raw in (0, 1) else None
         word = str(raw).strip().lower() if isinstance(raw, str | int) else ""
         return True if word in _TRUE else False if word in _FALSE else None
 
     def _parse_choice(self, raw: object) -> str | None:
+        if isinstance(raw, float) and raw.is_integer():
+            raw = int(raw)  # a 1 of a column in which pandas found a missing label
         if not isinstance(raw, str | int):
             return None
         # A CSV reader gives "1", a JSONL one may give 1 or true, for a choice spelled so.

@@ -51,7 +51,7 @@ class TestRefusal:
         judge, model = bare(Teacher([add("F1", text=COPY)], [add("F1", text=RULE)]))
         result = learn(judge, [row(1, "ana", "add")])
         assert [g.text for g in result.judge.memory.semantic] == [RULE]
-        assert "F1: it copies eight words of a judged output" in model.requests[-1].user
+        assert "F1: it copies eight words of what was judged (outputs)" in model.requests[-1].user
         assert states(result.judge) == {"t-1@ana": "learned"}
         assert result.usage.calls == 3
 
@@ -122,7 +122,7 @@ class TestSeveralRules:
         result = learn(judge, [row(1, "ana", "add")])
         assert [g.text for g in result.judge.memory.semantic] == [RULE]
         assert reason(result.judge, "t-1@ana") == (
-            "learned without one more rule from it: it copies eight words of a judged output"
+            "learned without one more rule from it: it copies eight words of what was judged (outputs)"
         )
         assert [asked.schema_name for asked in model.requests].count("changes") == 1
         check_memory(result.judge)

@@ -13,7 +13,7 @@ import memalign as package
 from memalign.cli.app import app
 from tests.cli.conftest import Run
 
-HEAVY = ("pydantic_ai", "numpy", "sqlalchemy", "wordllama", "xllamacpp", "openai", "jinja2")
+HEAVY = ("pydantic_ai", "numpy", "sqlalchemy", "wordllama", "xllamacpp", "openai", "jinja2", "msgspec", "rich")
 
 ROOT: Any = get_command(app)
 MODELS = {"list", "pull"}

@@ -82,3 +82,12 @@ def test_a_broken_plugin_breaks_no_other_command(memalign: Run, monkeypatch: pyt
     refused = memalign("bench", "run")
     assert refused.code == 2
     assert "no module named matplotlib" in refused.err
+
+
+def test_the_reference_can_be_made_without_the_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.main import get_command
+
+    installed(monkeypatch)
+    root: Any = get_command(commands.app)
+    named = {name: root.get_command(None, name).get_short_help_str() for name in root.list_commands(None)}
+    assert named["bench"] == "benchmark (package memalign-bench)"

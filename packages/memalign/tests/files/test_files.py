@@ -84,6 +84,17 @@ def test_numbers_as_ids_are_the_same_case_in_every_format(write):
     assert table.key == ("7", "3")
 
 
+def test_a_column_of_booleans_that_pandas_wrote_with_a_missing_cell_is_read(write):
+    table = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n4,d,NaN,these too\n5,e,1.0,nan\n"
+    rows = read_feedback(write("f.csv", table), value_type=BOOL).rows
+    assert [(row.value, row.rationale) for row in rows] == [
+        (True, None), (False, "warm"), (None, "only words"), (None, "these too"), (True, None)
+    ]  # fmt: skip
+    with pytest.raises(InvalidRows, match="a value, a rationale or both"):
+        read_feedback(write("g.csv", "id,outputs,value\n1,a,nan\n"), value_type=BOOL)
+    assert read_examples(write("h.csv", "id,outputs\n1,nan\n"))[0].outputs == "nan", "which may be what was judged"
+
+
 def test_null_and_nan_and_empty_cells_mean_absent(write):
     row = GOOD | {"rationale": None, "source": None, "created_at": None, "expectations": float("nan"), "note": None}
     (found,) = check_feedback([row], value_type=BOOL).rows

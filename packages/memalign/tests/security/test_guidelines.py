@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from memalign import Feedback, Judge
+from memalign import Example, Feedback, Judge
 from memalign.align.edit import edit_guideline, write_guideline
+from memalign.content import judged_texts
 from memalign.errors import InputError
 from memalign.memory.guard import guideline_fault
 from memalign.models.base import ChatRequest, Limits
@@ -119,8 +120,50 @@ class TestWhatAModelWrites:
 
     def test_a_copy_of_what_was_judged_is_found_in_languages_without_spaces(self) -> None:
         output = "\u60a8\u7684\u5305\u88f9\u5df2\u7ecf\u5728\u661f\u671f\u4e00\u79bb\u5f00\u4e86\u6211\u4eec\u7684\u4ed3\u5e93\u9884\u8ba1\u661f\u671f\u4e94\u9001\u8fbe"
-        assert guideline_fault(f"\u597d\uff1a{output[:16]}", [output])
-        assert guideline_fault(f"\u597d\uff1a{output[:8]}\u7684", [output]) is None
+        assert guideline_fault(f"\u597d\uff1a{output[:16]}", [("outputs", output)])
+        assert guideline_fault(f"\u597d\uff1a{output[:8]}\u7684", [("outputs", output)]) is None
+
+
+SAID = "one two three four five six seven eight nine"
+OTHER = "a b c d e f g h i"
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ({"inputs": OTHER, "expectations": OTHER, "outputs": {"text": SAID}}, "(outputs)"),
+        ({"conversation": [{"role": "User", "content": OTHER}, {"role": "assistant", "content": SAID}]}, "(conversation)"),
+        ({"conversation": {"messages": [{"from": "human", "value": OTHER}, {"from": "gpt", "value": SAID}]}},
+         "(conversation)"),
+        ({"conversation": [{"role": "system", "content": OTHER}, SAID]}, "(conversation)"),
+        ({"trace": [{"name": "run", "span_id": "1", "inputs": OTHER, "outputs": [SAID]}]}, "(trace)"),
+        ({"trace": f"the log: {SAID}"}, "(trace)"),
+    ],
+)  # fmt: skip
+def test_only_what_the_judged_system_said_cannot_be_repeated(content: dict[str, Any], named: str) -> None:
+    judged = list(judged_texts(Example(id="t-1", **content).content))
+    assert guideline_fault(f"Never write {SAID}", judged) == f"it copies eight words of what was judged {named}"
+    assert guideline_fault(f"Mind that {OTHER}", judged) is None
+
+
+def test_a_rule_may_repeat_the_question_and_begin_with_user() -> None:
+    question = "Where is the parcel that I ordered from you two weeks ago?"
+    rule = f"User: asked '{question}', never promise a date."
+
+    def reply(request: ChatRequest) -> Answer:
+        if request.schema_name == "changes":
+            return {"changes": [{"action": "ADD", "feedback": ["F1"], "text": rule, "guideline": ""}]}
+        return {"rationale": "So.", "value": True}
+
+    judge = Judge(
+        name="j",
+        instructions="Good? {{ inputs }} {{ outputs }}",
+        feedback_value_type=bool,
+        model=ScriptedChatModel(reply),
+        embedding_model=HashEmbedding(8),
+    )
+    row = Feedback(id="t-1", source="eve", value=False, rationale=rule, inputs=question, outputs=OUTPUT)
+    assert [each.text for each in judge.align([row]).judge.memory.semantic] == [rule]
 
 
 class TestWhatAPersonWrites:

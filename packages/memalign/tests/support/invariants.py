@@ -96,7 +96,7 @@ def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
         assert guideline_fault(guideline.text) is None
         seen = [case for case in memory.cases if any(v.key in guideline.exposed_to for v in case.annotations)]
         if guideline.origin == "distilled":
-            outputs = [str(case.example.outputs) for case in seen]
+            outputs = [("outputs", str(case.example.outputs)) for case in seen]
             assert guideline_fault(guideline.text, outputs) is None, "a copy of what was judged is no rule"
 
 

@@ -10,11 +10,10 @@ import msgspec
 from memalign.align.position_terms import without_positions
 from memalign.align.shards import shard_guidelines
 from memalign.align.states import LessonState
-from memalign.content import sides_of
+from memalign.content import judged_texts, sides_of
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.precedence import replacing, with_relations
-from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatReply
 from memalign.prompts.language import Language, language_of
 from memalign.types import FeedbackKey, Guideline, Usage
@@ -257,8 +256,9 @@ def _refused(shard: Shard, delta: Delta, known: Memory) -> str | None:
     """Why the text of a delta may not become a guideline, or None."""
     if delta.action not in ("ADD", "REVISE"):
         return None
-    cases = (known.case(annotation.id) for key in shard.keys if (annotation := known.annotation(key)))
-    return guideline_fault(delta.text, [embedding_text(case.example) for case in cases if case])
+    cases = (known.case(key.id) for key in shard.keys)
+    judged = (said for case in cases if case for said in judged_texts(case.example.content))
+    return guideline_fault(delta.text, judged)
 
 
 def _carry_out(memory: Memory, shard: Shard, delta: Delta, keys: tuple[FeedbackKey, ...]) -> tuple[Memory, LessonState]:

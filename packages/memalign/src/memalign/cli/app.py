@@ -7,11 +7,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 import memalign
-from memalign.cli import demo, embedded, explaining, forgetting, history, judges, judging, learning, measuring
+from memalign.cli import aligning, demo, embedded, explaining, forgetting, history, judges, judging, measuring
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
 from memalign.errors import ConfigurationError, InvalidRows, MemalignError
@@ -35,10 +35,10 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "Learning": {
         "check": (measuring.check, "memalign check feedback.jsonl tone"),
-        "align": (learning.align, "memalign align tone feedback.jsonl"),
-        "overwrite": (learning.overwrite, "memalign overwrite tone corrected.jsonl"),
-        "guideline": (learning.guideline, "memalign guideline tone G2 --pin"),
-        "lock": (learning.lock, "memalign lock tone t-17"),
+        "align": (aligning.align, "memalign align tone feedback.jsonl"),
+        "overwrite": (aligning.overwrite, "memalign overwrite tone corrected.jsonl"),
+        "guideline": (aligning.guideline, "memalign guideline tone G2 --pin"),
+        "lock": (aligning.lock, "memalign lock tone t-17"),
         "ledger": (history.ledger, "memalign ledger tone --state pending"),
     },
     "Forgetting": {
@@ -96,22 +96,22 @@ class Commands(TyperGroup):
         return [*super().list_commands(ctx), *sorted({*self._plugins, *_NOT_INSTALLED})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; a plugin is loaded here. Raises ConfigurationError where it cannot be loaded."""
+        """The command of this name; a plugin is loaded here. One that cannot be loaded says so when it is run."""
         if found := super().get_command(ctx, cmd_name):
             return found
         if entry := self._plugins.get(cmd_name):
             try:
                 command = get_group(entry.load())
             except ImportError as error:
-                raise ConfigurationError(f"memalign {cmd_name} cannot be loaded: {error}") from error
+                return _missing(
+                    cmd_name, f"cannot be loaded: {error}", f"memalign {cmd_name} cannot be loaded: {error}"
+                )
             command.name = cmd_name
             return command
         if cmd_name in _NOT_INSTALLED:
-            package = _NOT_INSTALLED[cmd_name][1]
-            raise ConfigurationError(
-                f"memalign {cmd_name} needs the package {package}: pip install {package}, "
-                f"or in a checkout of memalign: pip install ./packages/{package}"
-            )
+            summary, package = _NOT_INSTALLED[cmd_name]
+            how = f"pip install {package}, or in a checkout of memalign: pip install ./packages/{package}"
+            return _missing(cmd_name, summary, f"memalign {cmd_name} needs the package {package}: {how}")
         return None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -119,15 +119,20 @@ class Commands(TyperGroup):
         others = [name for name in self.list_commands(ctx) if name not in self.commands]
         for group, names in {**_GROUPS, "Models": ["models"], "Other packages": others}.items():
             with formatter.section(group):
-                formatter.write_dl([(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names])
+                summaries = {name: self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH) for name in names}
+                formatter.write_dl([(name.ljust(_NAME_WIDTH), text) for name, text in summaries.items()])
 
-    def _summary(self, ctx: Any, name: str) -> str:
-        if name in _NOT_INSTALLED and name not in self._plugins:
-            return _NOT_INSTALLED[name][0]
-        try:
-            return str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
-        except ConfigurationError as error:  # the overview is shown all the same
-            return str(error)
+
+def _missing(name: str, summary: str, why: str) -> TyperCommand:
+    """A command that only says why it is not there, whatever it is given."""
+
+    def refuse() -> None:
+        raise ConfigurationError(why)
+
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return TyperCommand(
+        name, callback=refuse, help=summary, add_help_option=False, context_settings=settings, rich_markup_mode=None
+    )
 
 
 def _described(error: MemalignError) -> dict[str, Any]:

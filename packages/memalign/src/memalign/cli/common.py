@@ -58,27 +58,20 @@ UnusedRegistryUrl = Annotated[str, typer.Option("--registry", envvar="MEMALIGN_R
 JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and all else on stderr.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.")]
 Examples = Annotated[str, typer.Argument(metavar="EXAMPLES", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.")]
-Version = Annotated[
-    int | None, typer.Option("--version", metavar="N", min=1, help="Use this version instead of the latest.")
-]
+Version = Annotated[int | None, typer.Option("--version", metavar="N", min=1, help="The default is the latest.")]
 RetrievalK = Annotated[
     int | None,
-    typer.Option(
-        "-k", "--retrieval-k", metavar="N", min=0, help="How many past cases a judgment sees; kept with the judge."
-    ),
+    typer.Option("-k", "--retrieval-k", metavar="N", min=0, help="Past cases per judgment. Kept with the judge."),
 ]
 EmbeddingModel = Annotated[
     str | None,
     typer.Option(
         "--embedding-model",
         metavar="M",
-        help="Finds similar cases; the default runs in this process. Kept with the judge.",
+        help="Finds similar cases. The default runs in this process. Kept with the judge.",
     ),
 ]
-Concurrency = Annotated[
-    int | None,
-    typer.Option("--concurrency", metavar="N", min=1, help="Model calls at a time; the default follows the model."),
-]
+Concurrency = Annotated[int | None, typer.Option("--concurrency", metavar="N", min=1, help="Model calls at a time.")]
 MaxCost = Annotated[
     float | None,
     typer.Option("--max-cost", metavar="DOLLARS", help="Stop before the run costs more. Finished judgments are kept."),

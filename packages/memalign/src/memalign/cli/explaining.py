@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from memalign.cli.common import DONE, Name, Session, Version, read_input
@@ -30,12 +29,14 @@ def explain(
     ],
     version: Version = None,
 ) -> int:
-    """Show what one judgment was made of: guidelines, similar cases, cost, and the very prompt, byte for byte.
+    """Show the very prompt of one judgment, byte for byte, its guidelines and its cost.
 
     It finds the version that judged by its fingerprint. It asks no judge model. Where the judge finds similar cases by
     a provider's embedding model, it asks that one. A terminal gets escapes for control characters; --json has the
     prompt as it was sent.
     """
+    import msgspec
+
     from memalign import aio
     from memalign.io import read_judgments
     from memalign.judge.trace_reading import with_tool_calls

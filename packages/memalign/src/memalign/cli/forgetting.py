@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.align_report import interruptible_change, run_and_report
+from memalign.cli.aligning import ReflectionModel
 from memalign.cli.common import DONE, FAILURES, Name, Session, Yes, confirmed, latest_of
 from memalign.cli.guideline_words import by_people
-from memalign.cli.learning import ReflectionModel
 from memalign.cli.output import counted, listed, shorten
 from memalign.errors import UnknownKey
 
@@ -26,9 +26,7 @@ Keys = Annotated[
         "ana@example.org's. Quote an id with an @: '\"mail@x\"@ana'.",
     ),
 ]
-Source = Annotated[
-    str | None, typer.Option(metavar="S", help="All feedback of one person; with keys, both must match.")
-]
+Source = Annotated[str | None, typer.Option(metavar="S", help="All feedback of one person, or of those keys.")]
 Matching = Annotated[
     str | None,
     typer.Option(

@@ -84,7 +84,7 @@ def _lineage(lineage: Lineage) -> list[Any]:
 
 
 def history(session: Session, name: Name) -> int:
-    """Show every version of a judge: when it was made, by which command, and what changed."""
+    """Show every version of a judge: when, by which command, and what changed."""
     found = session.registry().history(name)
     rows = [
         (

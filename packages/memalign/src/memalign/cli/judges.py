@@ -79,7 +79,7 @@ def list_(session: Session) -> int:
 
 
 def show(session: Session, name: Name, *, version: Version = None) -> int:
-    """Show a judge: its settings, its guidelines with the feedback they come from, and what is pending."""
+    """Show a judge's settings, its guidelines with their sources, and what is pending."""
     number, judge = session.judge(name, version)
     memory = judge.memory
     settings = [

@@ -33,7 +33,7 @@ def check(
         str | None, typer.Option(metavar="TYPE", help="Check values without a judge: bool, A|B|tie, int:1..5, …")
     ] = None,
 ) -> int:
-    """Look at feedback before aligning: labels, sources, duplicates, conflicts, agreement, bias, bad rows.
+    """Look at feedback before aligning: labels, sources, duplicates, conflicts, bias.
 
     It answers a bias reviewer's questions. Does one person give most labels? Do sources label differently? Is a label
     missing or rare? Does the label follow the length of what was judged? With a judge's name it also says what is new

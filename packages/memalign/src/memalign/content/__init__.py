@@ -5,7 +5,7 @@ from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import Medium, media_in
 from memalign.content.sides import sides_of
 from memalign.content.spans import Span, SpanTree, span_tree
-from memalign.content.words import words_of
+from memalign.content.words import judged_texts, words_of
 
 __all__ = [
     "Medium",
@@ -14,6 +14,7 @@ __all__ = [
     "Turn",
     "check_field",
     "check_fields",
+    "judged_texts",
     "media_in",
     "sides_of",
     "span_tree",

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from memalign.content.conversation import turns_of
 from memalign.content.spans import SpanTree, span_tree
 from memalign.errors import InputError
 
-__all__ = ["words_of"]
+__all__ = ["judged_texts", "words_of"]
+
+
+_OTHER_SIDE = frozenset({"user", "human", "customer", "client", "system", "developer"})
+
+
+def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """What the judged system itself said, each with its field: its outputs, its turns, the outputs of its trace.
+
+    All of a conversation or a trace that is one text, for nobody can say whose words they are.
+    """
+    for name in ("outputs", "conversation", "trace"):
+        value = content.get(name)
+        if name == "trace" and (tree := span_tree(value)) is not None:
+            value = [span.outputs for span in tree.spans if span.parent is None]
+        elif name == "conversation" and isinstance(value, list | tuple | Mapping):
+            try:
+                turns = turns_of(value) or ()
+            except InputError:  # see _of_conversation
+                turns = ()
+            value = [[turn.content, *turn.calls] for turn in turns if (turn.role or "").lower() not in _OTHER_SIDE]
+        if text := "\n".join(_leaves(value)):
+            yield name, text
 
 
 def words_of(name: str, value: object) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters, same_value
+from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters
 from memalign.io import check_feedback, read_feedback
 from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
@@ -33,6 +33,8 @@ __all__ = ["aevaluate", "evaluate"]
 
 Progress = Callable[[str, int, int], None]
 Labelled = str | Path | Iterable[Feedback | Mapping[str, Any]]
+_Scored = tuple[Value, ScoredCase]
+"""A verdict (the judge's, or its calibrated one) and its case."""
 
 _LISTED_LABELS = 20  # an int:0..100 would make a confusion matrix of mostly empty rows
 
@@ -98,28 +100,24 @@ async def aevaluate(
     if not examples:
         raise InputError("no case has a label (a value): there is nothing to compare the judge with")
     judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
+    judged = list(zip(examples, judgments, strict=True))
     cases = tuple(
-        _case(example, label, judgment)
-        for example, judgment in zip(examples, judgments, strict=True)
-        if (label := labels[example.id]) is not None
+        _case(example, label, judgment) for example, judgment in judged if (label := labels[example.id]) is not None
     )
-    rationales = {example.id: judgment.rationale for example, judgment in zip(examples, judgments, strict=True)}
-    scored = [(case, case.value) for case in cases if case.value is not None]
-    values, truth = [value for _, value in scored], [case.label for case, _ in scored]
-    groups = clusters([case for case, _ in scored])
+    scored = [(case.value, case) for case in cases if case.value is not None]
+    values, truth = [value for value, _ in scored], [case.label for _, case in scored]
     listed = _listed(judge.value_type, [*values, *truth])
+    ids = {case.id for _, case in scored}
+    rationales = {example.id: judgment.rationale for example, judgment in judged}
     return Evaluation(
         judge=judge.name,
         value_type=judge.value_type.spec,
         n=len(scored),
         unscored=len(cases) - len(scored),
         unlabelled=len(annotations) - len(cases),
-        seen=_seen(
-            judge.memory, [example for example, case in zip(examples, cases, strict=True) if case.value is not None]
-        ),
-        abstained=sum(case.abstained for case, _ in scored),
-        metrics=_metrics(judge.value_type, values, truth, groups=groups, seed=seed)
-        | _other_exact_matches(judge.value_type, [case for case, _ in scored], seed=seed),
+        seen=_seen(judge.memory, [example for example in examples if example.id in ids]),
+        abstained=sum(case.abstained for _, case in scored),
+        metrics=_all_metrics(judge.value_type, scored, seed=seed),
         labels=listed,
         confusion=confusion(values, truth, listed) if listed else (),
         people_shares=_shares(truth, listed),
@@ -164,30 +162,22 @@ def _seen(memory: Memory, examples: Sequence[Example]) -> int:
     return sum(example.id in ids or example.content_hash in contents for example in examples)
 
 
-def _other_exact_matches(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int) -> dict[str, Estimate]:
-    """Exact match of the verdicts that the judge was sure of, and of the calibrated ones, where there are such."""
-    decided = [(case, case.value) for case in cases if not case.abstained and case.value is not None]
-    calibrated = [(case, case.calibrated) for case in cases if case.calibrated is not None]
-    found = {}
-    for name, some, wanted in (
-        ("exact_match_decided", decided, len(decided) < len(cases)),
-        ("exact_match_calibrated", calibrated, len(calibrated) == len(cases)),
-    ):
-        if wanted and some and value_type.kind != "float":
-            values, truth = [value for _, value in some], [case.label for case, _ in some]
-            groups = clusters([case for case, _ in some])
-            found[name] = _metrics(value_type, values, truth, groups=groups, seed=seed)["exact_match"]
+def _all_metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
+    """The metrics of the value type, and exact match of the verdicts that the judge was sure of or that it calibrated."""
+    found = _metrics(value_type, scored, seed=seed)
+    decided = [(value, case) for value, case in scored if not case.abstained]
+    calibrated = [(case.calibrated, case) for _, case in scored if case.calibrated is not None]
+    if value_type.kind != "float":
+        if 0 < len(decided) < len(scored):
+            found["exact_match_decided"] = _metrics(value_type, decided, seed=seed)["exact_match"]
+        if scored and len(calibrated) == len(scored):
+            found["exact_match_calibrated"] = _metrics(value_type, calibrated, seed=seed)["exact_match"]
     return found
 
 
-def _metrics(
-    value_type: ValueType,
-    values: Sequence[Value],
-    truth: Sequence[Value],
-    *,
-    groups: Sequence[str] | None,
-    seed: int,
-) -> dict[str, Estimate]:
+def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
+    values, truth = [value for value, _ in scored], [case.label for _, case in scored]
+    groups = clusters([case for _, case in scored])
     statistics: dict[str, Statistic]
     match value_type.kind:
         case "int":
@@ -224,27 +214,24 @@ def _shares(values: Sequence[Value], labels: Sequence[Value]) -> dict[str, float
 
 
 def _disagreements(
-    scored: Sequence[tuple[ScoredCase, Value]],
+    scored: Sequence[_Scored],
     rationales: Mapping[str, str | None],
     annotations: Mapping[str, Sequence[Feedback]],
 ) -> tuple[Disagreement, ...]:
+    """Numbers that are furthest apart first, all else in the order of the cases."""
     found = [
         Disagreement(
             id=case.id,
             value=value,
             label=case.label,
             rationale=rationales[case.id],
-            people={
-                annotation.source: annotation.rationale for annotation in annotations[case.id] if annotation.rationale
-            },
+            people={each.source: each.rationale for each in annotations[case.id] if each.rationale},
         )
-        for case, value in scored
-        if not same_value(value, case.label)
+        for value, case in scored
+        if not case.correct
     ]
-    return tuple(sorted(found, key=_closeness))
+    return tuple(sorted(found, key=lambda each: -_distance(each.value, each.label)))
 
 
-def _closeness(disagreement: Disagreement) -> float:
-    if isinstance(disagreement.value, str) or isinstance(disagreement.label, str):
-        return 0.0
-    return -abs(disagreement.value - disagreement.label)
+def _distance(value: Value, label: Value) -> float:
+    return 0.0 if isinstance(value, str) or isinstance(label, str) else abs(value - label)

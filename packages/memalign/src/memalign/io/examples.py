@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.fields import LABEL_FIELDS, content_needed, differing, given_rows, shown_id, split
-from memalign.io.rows import Row, json_rows, never_empty, read_rows
+from memalign.io.fields import content_needed, differing, given_rows, shown_id, split
+from memalign.io.rows import LABEL_FIELDS, Row, json_rows, never_empty, read_rows
 from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, Feedback, FeedbackKey
 
 __all__ = ["Examples", "Index", "check_examples", "mark_of", "read_examples"]

@@ -10,12 +10,10 @@ import msgspec
 
 from memalign.content import check_field
 from memalign.errors import InputError, RowError
-from memalign.io.rows import Row
+from memalign.io.rows import LABEL_FIELDS, Row
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 
-__all__ = ["LABEL_FIELDS", "content_needed", "differing", "given_rows", "shown_id", "split"]
-
-LABEL_FIELDS = ("value", "rationale", "source", "created_at")
+__all__ = ["content_needed", "differing", "given_rows", "shown_id", "split"]
 
 
 def given_rows(items: Iterable[object]) -> Iterator[Row | RowError]:
@@ -63,8 +61,12 @@ def split(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _absent(value: object) -> bool:
-    # pandas writes NaN for a missing cell, and NaT, which equals nothing either, for a missing time.
-    return value is None or (isinstance(value, float | datetime) and value != value)  # noqa: PLR0124
+    # pandas writes NaN for a missing cell, NaT for a missing time and NA in its own types. The first two equal nothing.
+    return (
+        value is None
+        or (isinstance(value, float | datetime) and value != value)  # noqa: PLR0124
+        or type(value).__name__ == "NAType"
+    )
 
 
 def shown_id(fields: Mapping[str, Any]) -> str | None:

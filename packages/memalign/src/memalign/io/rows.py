@@ -17,12 +17,14 @@ import msgspec
 from memalign.errors import InputError, RowError
 from memalign.types import CONTENT_FIELDS
 
-__all__ = ["FORMATS", "Row", "json_rows", "never_empty", "read_rows"]
+__all__ = ["FORMATS", "LABEL_FIELDS", "Row", "json_rows", "never_empty", "read_rows"]
 
 FORMATS = ".jsonl, .ndjson, .csv, .parquet or .json (an array)"
 
 _BOM = b"\xef\xbb\xbf"
 _JSON_CELLS = frozenset((*CONTENT_FIELDS, "meta"))
+LABEL_FIELDS = ("value", "rationale", "source", "created_at")
+_MISSING = frozenset(("nan", "NaN", "NaT", "<NA>"))  # how pandas spells a missing cell as text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,7 +150,7 @@ def _csv(path: Path) -> Iterator[Row | RowError]:
             yield RowError(line=line, reason=f"broken CSV: {len(cells)} cells, but the header has {len(header)}")
         else:
             named = zip(header, cells, strict=True)
-            yield Row(line=line, fields={name: _cell(name, cell) for name, cell in named if cell.strip()})
+            yield Row(line=line, fields={name: _cell(name, cell) for name, cell in named if not _missing(name, cell)})
 
 
 def _header(path: Path, cells: list[str]) -> list[str]:
@@ -161,6 +163,10 @@ def _header(path: Path, cells: list[str]) -> list[str]:
         hint = f"; cells are separated by commas here, not by {other!r}" if other else ""
         raise InputError(f"{path}: the header has no column id; its columns: {', '.join(names)[:200]}{hint}")
     return names
+
+
+def _missing(name: str, cell: str) -> bool:
+    return not cell.strip() or (name in LABEL_FIELDS and cell.strip() in _MISSING)
 
 
 def _cell(name: str, cell: str) -> Any:

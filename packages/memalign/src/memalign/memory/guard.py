@@ -1,8 +1,8 @@
 """What a guideline must look like before it may enter the system message.
 
 Guidelines are written by a model that has read judged outputs, or by a person. Either may carry, on purpose or not,
-text that would act as an instruction of its own; so a guideline is one line, short, without role marks or fences, and
-never a copy of what was judged.
+text that would act as an instruction of its own; so a guideline is one line, short, without control tokens, fences or
+the beginning of a chat turn, and never a copy of what was judged.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ MAX_CHARACTERS = 800
 # the plain one to many tokenizers, and to readers.
 _MARKS = re.compile(
     r"<\||\|>|<<SYS|```|~~~|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]|^\s*#"
-    r"|</?\s*(?:system|user|assistant|think|tool|start_of_turn|end_of_turn)\b|</?(?:s|bos|eos)>"
-    r"|(?:^|[.;!?]\s*)(?:system|assistant|user|developer|human)\s*:",
+    r"|</?\s*(?:system|user|assistant|think|tool|start_of_turn|end_of_turn)\b|</?(?:s|bos|eos)>",
     re.IGNORECASE,
 )
+# Vicuna's template and its kin open a turn by a capital name within a line. Of names as people write them those of the
+# side that gives and takes instructions stay out; "User: never promise a date" is how experts begin a rule.
+_TURN = re.compile(r"\b(?:SYSTEM|USER|ASSISTANT|HUMAN|DEVELOPER)\s*:|(?:^|[.;!?]\s*)(?i:system|assistant)\s*:")
 # The form in which judges answer and past cases are shown: a rule that has it would be a verdict of its own.
 _VERDICT = re.compile(r"[\"']value[\"']\s*:|(?:^|[.;!?]\s*)Expert\s*:", re.IGNORECASE)
 # Shown as nothing, though their categories are those of letters and marks: fillers, selectors, joiners of graphemes.
@@ -54,10 +56,10 @@ def normalised(text: str) -> str:
     return " ".join(_words(text))
 
 
-def guideline_fault(text: str, outputs: Iterable[str] = ()) -> str | None:
+def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = ()) -> str | None:
     """Why `text` may not become a guideline, or None if it may.
 
-    `outputs` are judged texts; a run of eight words from one of them is a copy, not a rule.
+    `judged` are texts of the judged system, each with its field; a run of eight words from one is a copy, not a rule.
     """
     words = _words(text)
     if not words:
@@ -71,14 +73,14 @@ def guideline_fault(text: str, outputs: Iterable[str] = ()) -> str | None:
         return "it has line breaks or invisible characters"
     plain = unicodedata.normalize("NFKC", text)
     if _MARKS.search(plain) or encode(plain) != json.dumps(plain, ensure_ascii=False):
-        return "it has a role mark or a fence"
+        return "it has a control token of chat models or a fence"
+    if turn := _TURN.search(plain):
+        return f"it opens a chat turn, by {turn[0].lstrip('.;!? ')!r}"
     if _VERDICT.search(plain):
         return "it has a verdict in the form of an answer"
-    for output in outputs:
+    for field, output in judged:
         if copied_run(text, output) is not None:
-            return (
-                "it copies eight words of a judged output"  # without them: a reason must not carry what may be erased
-            )
+            return f"it copies eight words of what was judged ({field})"  # which ones may have to be erased
     return None
 
 

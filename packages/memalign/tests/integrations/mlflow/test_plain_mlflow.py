@@ -17,13 +17,14 @@ from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.mlflow_world import fetched, lesson, tone_judge
 
-PEER = Path(__file__).parents[5] / ".competitors" / "bin" / "python"
+COMPETITOR = Path(__file__).parents[5] / ".competitors" / "bin" / "python"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not PEER.exists(), reason="the peers' environment is not there (packages/memalign-bench/benchmarks/competitors)"
+        not COMPETITOR.exists(),
+        reason="the competitors' environment is not there (packages/memalign-bench/benchmarks/competitors)",
     ),
-    pytest.mark.skipif(sys.platform == "win32", reason="the peers' environment is looked for where POSIX has it"),
+    pytest.mark.skipif(sys.platform == "win32", reason="the competitors' environment is looked for where POSIX has it"),
 ]
 
 BEGIN = """
@@ -70,7 +71,7 @@ def plain(program: str, store: str, experiment: str, ids: list[str], home: Path)
     base = os.environ["OPENAI_BASE_URL"]
     given = {"OPENAI_API_BASE": base, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DSPY_CACHEDIR": str(home / "dspy")}
     done = subprocess.run(
-        [str(PEER), "-c", BEGIN + program, store, experiment, *ids],
+        [str(COMPETITOR), "-c", BEGIN + program, store, experiment, *ids],
         env=dict(os.environ) | given,
         cwd=home,
         capture_output=True,

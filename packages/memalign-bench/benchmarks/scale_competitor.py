@@ -1,6 +1,6 @@
 """MLflow's MemAlign for `bench_scale.py`: one JSON line in, one JSON line out, in the competitors' environment.
 
-    python -I benchmarks/scale_competitor.py src/memalign/bench/competitors/mlflow_worker.py
+    python -I benchmarks/scale_competitor.py src/memalign_bench/competitors/mlflow_worker.py
 
 The traces, the judge and the optimizer are made as the benchmark's method makes them (that file). Here its steps can be
 timed one by one, and one row can be added to what was learned:
