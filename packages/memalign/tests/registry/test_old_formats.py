@@ -411,7 +411,7 @@ def test_what_was_erased_by_the_first_format_stays_refused(path: Path) -> None:
     connection.commit()
     connection.close()
     registry = opened(path)
-    row = {"id": "mail@x", "source": "dora", "value": True}
+    row: dict[str, Any] = {"id": "mail@x", "source": "dora", "value": True}
     with pytest.raises(InvalidRows, match=r'"mail@x"@dora\): this feedback was erased on 2026-01-01'):
         registry.align("tone", [row])
     with pytest.raises(UnknownKey, match="it was erased on 2026-01-01"):

@@ -51,20 +51,20 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
             yield device
         return
     part = part_of(path)
-    while (file := lock_file(part)) is None:
+    while (new := lock_file(part)) is None:
         time.sleep(_WAIT)
     done = False
     try:
-        file.truncate(0)
+        new.truncate(0)
         if path.exists():
             part.chmod(stat.S_IMODE(path.stat().st_mode))
-        yield file
-        file.flush()
+        yield new
+        new.flush()
         if os.name == "nt":  # which renames no open file
-            file.close()
+            new.close()
         part.replace(path)  # locked still, so that nobody writes to it any more
         done = True
     finally:
         if not done:
             part.unlink(missing_ok=True)
-        file.close()
+        new.close()
