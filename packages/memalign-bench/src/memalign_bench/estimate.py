@@ -19,7 +19,7 @@ from memalign.memory.budget import Budget
 from memalign.models import resolve
 from memalign.models.base import Limits
 from memalign.prompts import encode, render_judge_system
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Usage
 from memalign_bench.config import COMPETITORS, ZERO_SHOT
 from memalign_bench.methods.baselines import BASELINES

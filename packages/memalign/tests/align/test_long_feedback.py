@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts import encode
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
 from memalign.testing import ScriptedChatModel
 from tests.support.learning import bare, learn
 

@@ -11,7 +11,7 @@ from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, set_policy, write_guideline
 from memalign.align.consolidate import consolidate
 from memalign.models.base import Limits
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
 from memalign.testing import ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys

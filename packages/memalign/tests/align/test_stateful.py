@@ -20,7 +20,7 @@ from memalign.judge.prepare import budget_of
 from memalign.memory import Memory, Relation
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Guideline

@@ -16,7 +16,7 @@ from memalign import Example, Judge
 from memalign.errors import InputError, InvalidRows
 from memalign.memory.retrieval import embedding_text
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.truncate import cut, whole
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.endpoint import Endpoint
@@ -205,7 +205,7 @@ class TestBudget:
     @given(st.lists(st.integers(0, 4_000), min_size=1, max_size=40), st.integers(200, 3_000))
     def test_what_is_cut_fits_and_holds_both_ends(self, lengths: list[int], tokens: int) -> None:
         turns = [{"role": "user", "content": "é" * length} for length in lengths]
-        text, note = cut("conversation", turns, tokens)
+        text, note, _ = cut("conversation", turns, tokens)
         assert estimate_tokens(text) <= tokens + 40
         lines = text.splitlines()
         assert lines[1].startswith("1 user")
@@ -214,7 +214,7 @@ class TestBudget:
 
     def test_a_hundred_thousand_turns_are_not_all_encoded(self) -> None:
         turns = [{"role": "user", "content": "word " * 20}] * 100_000
-        text, note = cut("conversation", turns, 500)
+        text, note, _ = cut("conversation", turns, 500)
         assert "of 100000 left out" in note
         assert estimate_tokens(text) <= 540
 

@@ -15,13 +15,14 @@ from memalign import Example, Judge, Judgment, aio
 from memalign.content import span_tree, turns_of
 from memalign.errors import InputError, InvalidOutput, ModelUnavailable
 from memalign.judge.trace_reading import with_tool_calls
-from memalign.judge.trace_tools import show, tool_call_of, tool_call_schema, tool_calls_of
+from memalign.judge.trace_tools import tool_call_of, tool_call_schema, tool_calls_of
 from memalign.judge.verdict import swapped, swapped_names
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
-from memalign.prompts.tokens import estimate_tokens
-from memalign.prompts.trace_tools_prompts import tool_call_text
-from memalign.prompts.truncate import cut, outline, whole
+from memalign.prompts import tool_call_text
+from memalign.prompts.encoding import estimate_tokens
+from memalign.prompts.trace_text import outline, show_tool_result
+from memalign.prompts.truncate import cut, whole
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import ToolCall
 from tests.support.endpoint import Endpoint
@@ -240,7 +241,7 @@ class TestShown:
             assert {span.id for span in tree.spans} <= named
 
     def test_an_example_is_shown_in_outline(self) -> None:
-        text, note = cut("trace", otlp(long_run()), 600)
+        text, note, _ = cut("trace", otlp(long_run()), 600)
         assert text.splitlines()[1:3] == ['S1 inputs: "Refund me"', 'S1 outputs: "Done."']
         assert estimate_tokens(text) <= 300
         assert note.startswith("trace in outline: 60 spans")
@@ -292,7 +293,7 @@ class TestShown:
         trace = {"trace_id": "t", "input": "q", "output": '{"final": "x\\n>>>"}', "spans": spans, **said}
         assert whole("trace", trace, 1_000) == '1 span {"input": "q", "output": {"final": "x\\n\\u003e>>"}}\nS1 "a"'
         long = trace | {"output": "word " * 100_000}
-        text, _ = cut("trace", long, 600)
+        text, _, _ = cut("trace", long, 600)
         assert estimate_tokens(text) <= 400
 
     def test_what_cannot_be_shown_and_what_was_repaired_is_said(self) -> None:
@@ -429,9 +430,9 @@ class TestTools:
     def test_parts_of_a_span_together_are_all_of_it(self) -> None:
         tree = span_tree(flat(long_run(4, 9000)))
         assert tree is not None
-        first = show(tree, ToolCall(tool="read", spans=("S2",)), 400)
+        first = show_tool_result(tree, ToolCall(tool="read", spans=("S2",)), 400)
         count = int(first.splitlines()[1].split()[3].rstrip(":"))
-        parts = [show(tree, ToolCall(tool="read", spans=("S2",), part=n), 400) for n in range(1, count + 1)]
+        parts = [show_tool_result(tree, ToolCall(tool="read", spans=("S2",), part=n), 400) for n in range(1, count + 1)]
         assert all(estimate_tokens(part) <= 400 for part in parts)
         told = "".join(json.loads(part.splitlines()[1].split(": ", 1)[1]) for part in parts)
         assert told == f"outputs: {tree.spans[1].outputs}"
@@ -511,7 +512,7 @@ class TestTools:
         assert tree is not None
         asked = tool_call_of(data)
         if asked is not None:
-            assert show(tree, asked, 200)
+            assert show_tool_result(tree, asked, 200)
             words = tool_call_text(asked)
             assert "\n" not in words
             assert tool_calls_of(Judgment(value=True, notes=(f"look 1: {words}",))) == (asked,)

@@ -18,8 +18,7 @@ from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Tombs
 from memalign.memory.budget import fit_guidelines
 from memalign.memory.precedence import precedence
 from memalign.memory.retrieval import CHOICE, Neighbourhood, embedding_text, stumbled
-from memalign.prompts.tokens import estimate_tokens
-from memalign.prompts.truncate import shorten
+from memalign.prompts.encoding import estimate_tokens, shorten
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, ValueType
 from tests.support.keys import keys

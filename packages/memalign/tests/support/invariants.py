@@ -11,7 +11,7 @@ from memalign import Judge
 from memalign.align.consolidate import consolidate
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault, normalised
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.registry.judge_rows import Codec
 from memalign.types import Guideline

@@ -12,8 +12,8 @@ from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.models.base import ChatModel, ChatReply, ChatRequest
 from memalign.prompts import DistilRecord, render_distil, render_distil_one
-from memalign.prompts.fit_records import FeedbackRecord, fit_records
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
+from memalign.prompts.fit import FeedbackRecord, fit_records
 from memalign.types import FeedbackKey, Guideline, Usage
 
 __all__ = ["DistilCall"]

@@ -135,7 +135,7 @@ def _prompt(prepared: Prepared) -> dict[str, Any]:
 
 
 def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
-    from memalign.prompts.trace_tools_prompts import tool_call_text
+    from memalign.prompts import tool_call_text
 
     verdict: list[tuple[object, object]] = [("value", label_text(judgment.value))]
     verdict += [("rationale", judgment.rationale)] if judgment.rationale else []

@@ -15,7 +15,7 @@ from memalign.memory.budget import Budget, fit_guidelines
 from memalign.memory.working_memory import assemble
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.prompts import render_item, render_judge_system
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Example, FeedbackKey, ToolCall
 from memalign.values import ValueType
 

@@ -15,10 +15,11 @@ import msgspec
 
 from memalign.content import SpanTree, span_tree
 from memalign.errors import InvalidOutput, ModelError
-from memalign.judge.trace_tools import show, tool_call_of, tool_call_schema
+from memalign.judge.trace_tools import tool_call_of, tool_call_schema
 from memalign.models.base import ChatModel, ChatRequest
-from memalign.prompts.tokens import estimate_tokens
-from memalign.prompts.trace_tools_prompts import render_cue, render_intro, render_tool_call
+from memalign.prompts import render_tool_call, render_tools_cue, render_tools_intro
+from memalign.prompts.encoding import estimate_tokens
+from memalign.prompts.trace_text import show_tool_result
 from memalign.types import Example, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class _View:
     """The user message as it grows by what the tools show."""
 
     def __init__(self, prepared: Prepared, tree: SpanTree, most: int) -> None:
-        intro = render_intro(most)
+        intro = render_tools_intro(most)
         self._tree = tree
         self._parts = [prepared.request.user, intro]
         self._most = max(prepared.unread // 3, LEAST_ROOM)
@@ -104,7 +105,7 @@ class _View:
 
     def add(self, tool_call: ToolCall) -> None:
         """Add what the tool shows."""
-        part = render_tool_call(len(self._parts) - 1, tool_call, show(self._tree, tool_call, self.room))
+        part = render_tool_call(len(self._parts) - 1, tool_call, show_tool_result(self._tree, tool_call, self.room))
         self._left -= estimate_tokens(part)
         self._parts.append(part)
 
@@ -112,7 +113,7 @@ class _View:
         """The message that asks for another tool call, or with 0 left for the verdict; as it was where none was taken."""
         if left == 0 and len(self._parts) == 2:
             return self._parts[0]
-        return "\n\n".join([*self._parts, render_cue(left)])
+        return "\n\n".join([*self._parts, render_tools_cue(left)])
 
 
 def _asking(judge: Judge, prepared: Prepared, view: _View, schema: dict[str, Any], *, left: int) -> ChatRequest:

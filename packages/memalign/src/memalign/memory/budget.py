@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memalign.prompts.tokens import estimate_tokens
+from memalign.prompts.encoding import estimate_tokens
 from memalign.types import FeedbackKey, Guideline
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from memalign.cache import kept
 from memalign.memory.budget import Budget
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Retrieved
-from memalign.prompts import ShownExample, render_answer
-from memalign.prompts.tokens import estimate_tokens
-from memalign.prompts.truncate import OUTLINED, cut, left_out, whole
+from memalign.prompts import ShownExample, estimate_tokens
+from memalign.prompts.fit import fit_example, fit_fields
+from memalign.prompts.truncate import left_out
 from memalign.types import Guideline
 
-__all__ = ["WorkingMemory", "assemble"]
+__all__ = ["WorkingMemory", "assemble", "shown_case"]
 
 MOST_KEPT = 1000
 """Cases whose encoded form is kept with a memory: a few megabytes."""
@@ -55,7 +55,7 @@ def assemble(
     shown: list[tuple[str, ShownExample]] = []
     used = 0
     for hit in hits:
-        example, cost, missing = _shown(memory, hit.case, tuple(fields), budget.example)
+        example, cost, missing = _kept_case(memory, hit.case, tuple(fields), budget.example)
         if used + cost > budget.examples and not hit.identical:  # what people said of this very item is always shown
             notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
             continue
@@ -63,17 +63,16 @@ def assemble(
         shown.append((hit.case.id, example))
         notes.extend(f"example {hit.case.id}: {note}" for note in missing)
     shown.reverse()
-    item, missing = _fit({name: content[name] for name in fields}, budget.item)
-    outlined = any(note.startswith(OUTLINED) for note in missing)
-    used = sum(estimate_tokens(text) for text in item.values())
-    missing.extend(note for name in fields for note in left_out(name, content[name]))
+    item = fit_fields({name: content[name] for name in fields}, budget.item)
+    used = sum(estimate_tokens(text) for text in item.fields.values())
+    repaired = (note for name in fields for note in left_out(name, content[name]))
     return WorkingMemory(
         examples=tuple(example for _, example in shown),
         example_ids=tuple(example_id for example_id, _ in shown),
         guidelines=_affordable(retrieved, budget.retrieved),
-        fields=item,
-        notes=(*notes, *missing),
-        unread=max(budget.item - used, 1) if outlined else 0,
+        fields=item.fields,
+        notes=(*notes, *item.notes, *repaired),
+        unread=max(budget.item - used, 1) if item.outlined else 0,
     )
 
 
@@ -88,49 +87,26 @@ def _affordable(retrieved: Sequence[Guideline], tokens: int) -> tuple[Guideline,
     return tuple(sorted(affordable, key=lambda guideline: guideline.number))
 
 
-def _shown(memory: Memory, case: Case, fields: tuple[str, ...], tokens: int) -> tuple[ShownExample, int, list[str]]:
-    """The case as the judge sees it, what it takes of the budget, and notes on what was cut."""
-
-    def make() -> tuple[ShownExample, int, list[str]]:
-        example, missing = _show(memory, case, fields, tokens)
-        return example, sum(estimate_tokens(text) for _, text in (*example.fields, ("", example.answer))), missing
-
-    # The same cases are near to item after item.
-    return kept(kept(memory, "shown", _Shown), (case.id, fields, tokens), make, most=MOST_KEPT)
-
-
-class _Shown:
-    """Owns what is kept of a memory's shown cases, so that only these make room for each other."""
-
-
-def _show(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tuple[ShownExample, list[str]]:
-    """The case as the judge sees it, with the words of an annotation that holds the effective label."""
+def shown_case(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tuple[ShownExample, tuple[str, ...]]:
+    """The case as a judge sees it, with the words of all who gave the effective label, and notes on what was cut."""
     label = memory.label(case)
-    annotations = memory.annotations_on(case)
-    agreeing = [v.rationale for v in annotations if v.rationale and (v.value is None or v.value == label)]
-    words = " ".join(agreeing)
-    # By bytes, as the budget counts: letters of other scripts take two or three.
-    fitting = words.encode("utf-8", "ignore")[: tokens * 4].decode("utf-8", "ignore")
+    agreeing = [v.rationale for v in memory.annotations_on(case) if v.rationale and v.value in (None, label)]
     content = {name: value for name in fields if (value := case.example.content.get(name)) is not None}
-    encoded, missing = _fit(content, tokens)
-    if len(fitting) < len(words):
-        missing.append(f"the comment truncated from {len(words):,} to {len(fitting):,} characters")
-    return ShownExample(fields=tuple(encoded.items()), answer=render_answer(fitting or None, label)), missing
+    return fit_example(content, " ".join(agreeing), label, tokens)
 
 
-def _fit(content: Mapping[str, object], tokens: int) -> tuple[dict[str, str], list[str]]:
-    """Encode every field; when together they exceed `tokens`, cut the longest down to an equal share."""
-    full = {name: whole(name, value, tokens) for name, value in content.items()}
-    sizes = {name: tokens + 1 if text is None else estimate_tokens(text) for name, text in full.items()}
-    shown = {name: text for name, text in full.items() if text is not None}
-    if sum(sizes.values()) <= tokens:
-        return shown, []
-    notes = []
-    left, names = tokens, sorted(sizes, key=lambda name: sizes[name])
-    for position, name in enumerate(names):
-        share = left // (len(names) - position)
-        if sizes[name] > share:
-            shown[name], note = cut(name, content[name], share)
-            notes.append(note)
-        left -= min(sizes[name], share)
-    return {name: shown[name] for name in content}, notes
+def _kept_case(
+    memory: Memory, case: Case, fields: tuple[str, ...], tokens: int
+) -> tuple[ShownExample, int, tuple[str, ...]]:
+    """The same, with what the case takes of the budget. The same cases are near to item after item."""
+
+    def make() -> tuple[ShownExample, int, tuple[str, ...]]:
+        example, notes = shown_case(memory, case, fields, tokens)
+        cost = sum(estimate_tokens(text) for text in (*dict(example.fields).values(), example.answer))
+        return example, cost, notes
+
+    return kept(kept(memory, "shown cases", _ShownCases), (case.id, fields, tokens), make, most=MOST_KEPT)
+
+
+class _ShownCases:
+    """Owns what is kept of a memory's shown cases, so that only these make room for each other."""

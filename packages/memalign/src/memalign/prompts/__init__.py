@@ -1,9 +1,13 @@
-"""Prompts: each a .jinja file that a person can read and improve, rendered by pure functions."""
+"""Prompts: each a .jinja file that a person can read and improve, rendered by pure functions.
 
+`render` fills the files in, `encoding` makes values JSON on one line, `truncate` and `trace_text` show a field in so many
+tokens, and `fit` decides how many each part of a prompt is given.
+"""
+
+from memalign.prompts.encoding import encode, estimate_tokens
 from memalign.prompts.render import (
     DistilRecord,
     ShownExample,
-    encode,
     prompts_hash,
     render_answer,
     render_distil,
@@ -11,6 +15,10 @@ from memalign.prompts.render import (
     render_item,
     render_judge_system,
     render_relate,
+    render_tool_call,
+    render_tools_cue,
+    render_tools_intro,
+    tool_call_text,
     values_in_words,
 )
 
@@ -18,6 +26,7 @@ __all__ = [
     "DistilRecord",
     "ShownExample",
     "encode",
+    "estimate_tokens",
     "prompts_hash",
     "render_answer",
     "render_distil",
@@ -25,5 +34,9 @@ __all__ = [
     "render_item",
     "render_judge_system",
     "render_relate",
+    "render_tool_call",
+    "render_tools_cue",
+    "render_tools_intro",
+    "tool_call_text",
     "values_in_words",
 ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from memalign.prompts.encoding import encode
 from memalign.prompts.language import language_of
-from memalign.types import Guideline
+from memalign.types import Guideline, ToolCall
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 __all__ = [
     "DistilRecord",
     "ShownExample",
-    "encode",
     "prompts_hash",
+    "render_answer",
     "render_distil",
     "render_distil_one",
     "render_item",
     "render_judge_system",
     "render_relate",
+    "render_tool_call",
+    "render_tools_cue",
+    "render_tools_intro",
+    "tool_call_text",
     "values_in_words",
 ]
 
@@ -81,50 +85,6 @@ def prompts_hash() -> str:
     for file in sorted((f for f in folder.iterdir() if f.name.endswith(".jinja")), key=lambda f: f.name):
         digest.update(f"{file.name}\0{file.read_text('utf-8')}\0".encode())
     return digest.hexdigest()
-
-
-# A chat template's control tokens (<|im_start|>, [INST], <start_of_turn>) are recognised in plain text by some servers.
-# Case counts: <User> in a list of generics is no token. The names are those of Llama, Mistral, Gemma, Qwen, DeepSeek,
-# Phi, Cohere, GLM, EXAONE, Kimi, Nemotron, Seed, MiniMax and StarCoder; a full-width bracket or bar counts as a plain
-# one, because some tokenizers normalise it to that.
-_CONTROL = re.compile(
-    r"[<\uff1c\ufe64](?=[|\uff5c])|[|\uff5c](?=[>\uff1e\ufe65])"
-    r"|[\[\uff3b](?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|THINK|MODEL_SETTINGS|"
-    r"IMG|gMASK|BOS|EOS|EOT)[\]\uff3d])"
-    r"|\[(?=\|(?:system|user|assistant|tool|endofturn)\|\])|\](?=~!?b(?:\[|\]))|\[(?=e~\[)"
-    r"|<(?=<SYS|</SYS)"
-    r"|<(?=/?(?:start_of_turn|end_of_turn|s>|bos>|eos>|think|tool|system|user|assistant))"
-    r"|<(?=/?(?:unk>|pad>|sop>|eop>|[A-Z]{3}_TOKEN>|seed:|extra_id_\d|SPECIAL_\d|reserved_\d|unused\d|fim_|__media__))"
-)
-_LINE_SEPARATORS = {"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-
-# What nobody sees and a model reads: terminal controls, bidirectional overrides, and the tag characters and selectors
-# in which whole sentences are smuggled. Joiners, direction marks, zero-width spaces and U+FEFF are part of ordinary text
-# in many languages and stay; no token contains them.
-_HIDDEN = re.compile(
-    "[\x7f-\x9f\u202a-\u202e\u2060-\u206f\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-
-# All that `encode` could have to change begins with one of these: brackets, bars, what is beyond printable ASCII.
-_SUSPECT = re.compile(r"[<>\[\]|]|[^ -~]")
-
-
-def encode(value: object) -> str:
-    """`value` as JSON on one line, with nothing in it that a fence or a chat template would understand.
-
-    Still valid JSON: control tokens are broken by escaping their first character, hidden characters are escaped whole.
-    """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if not _SUSPECT.search(text):  # nearly every text: five passes for one
-        return text
-    for character, escape in _LINE_SEPARATORS.items():
-        text = text.replace(character, escape)
-    text = _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f", text)
-    # A lone surrogate cannot be sent as UTF-8.
-    text = re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
-    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    # Every bracket that two more follow: of four in a row, three would be left of a plain replacement.
-    return re.sub(r"<(?=<<)|>(?=>>)", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def values_in_words(value_type: ValueType) -> str:
@@ -217,6 +177,29 @@ def render_relate(*, instructions: str, value_type: ValueType, pairs: Sequence[t
     """System and user message that ask what the texts of each pair are to each other; pairs are P1, P2 and so on."""
     system = _render("relate_system", instructions=instructions.strip(), values=values_in_words(value_type))
     return system, _render("relate_user", pairs=[(encode(first), encode(second)) for first, second in pairs])
+
+
+def render_tools_intro(tool_calls: int) -> str:
+    """The tools that read the trace, and that they may be called at most `tool_calls` times."""
+    return _render("trace_tools_intro", tool_calls=tool_calls)
+
+
+def render_tool_call(number: int, tool_call: ToolCall, result: str) -> str:
+    """One tool call and its result, which is encoded already."""
+    return _render("trace_tools_call", number=number, tool_call=tool_call_text(tool_call), result=result)
+
+
+def render_tools_cue(left: int) -> str:
+    """What is asked for next: another tool call (`left` more are allowed), or with 0 the verdict."""
+    return _render("trace_tools_cue", left=left)
+
+
+def tool_call_text(tool_call: ToolCall) -> str:
+    """A tool call on one line, as prompts show it to models and commands to people."""
+    if tool_call.tool == "search":
+        return f"search {encode(tool_call.text)}"
+    part = f" part {tool_call.part}" if tool_call.part > 1 else ""
+    return f"{tool_call.tool} {', '.join(tool_call.spans)}".rstrip() + part
 
 
 def _one_line(text: str) -> str:

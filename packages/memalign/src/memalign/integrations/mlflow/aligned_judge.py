@@ -22,7 +22,7 @@ from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kep
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
 from memalign.models import resolve
 from memalign.models.providers import parse_name
-from memalign.prompts.trace_tools_prompts import tool_call_text
+from memalign.prompts import tool_call_text
 from memalign.registry.bundle import bundle_of
 from memalign.types import Example, FeedbackKey, Judgment
 

@@ -1,22 +1,63 @@
-"""How much of each piece of feedback a distillation prompt shows: what fits, and the expert's own words first."""
+"""What of fields, past cases and feedback fits into so many tokens of a prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from memalign.prompts.render import DistilRecord, encode
-from memalign.prompts.tokens import estimate_tokens
-from memalign.prompts.truncate import cut, shorten, whole
+from memalign.prompts.encoding import encode, estimate_tokens, shorten
+from memalign.prompts.render import DistilRecord, ShownExample, render_answer
+from memalign.prompts.truncate import cut, whole
 from memalign.values import Value
 
-__all__ = ["FeedbackRecord", "fit_records"]
+__all__ = ["FeedbackRecord", "FittedFields", "fit_example", "fit_fields", "fit_records"]
 
 SHORT = 24
 """Tokens up to which a text is never cut: what would stand in its place is as long."""
 USEFUL = 60
 """Tokens below which a text is left out altogether: of less nobody can learn anything."""
+
+
+class FittedFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields encoded, notes on what is missing in them, and whether one is a trace that is there in outline only."""
+
+    fields: dict[str, str]
+    notes: tuple[str, ...] = ()
+    outlined: bool = False
+
+
+def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
+    """Encode every field; when together they exceed `tokens`, cut the longest down to an equal share."""
+    full = {name: whole(name, value, tokens) for name, value in content.items()}
+    sizes = {name: tokens + 1 if text is None else estimate_tokens(text) for name, text in full.items()}
+    shown = {name: text for name, text in full.items() if text is not None}
+    if sum(sizes.values()) <= tokens:
+        return FittedFields(fields=shown)
+    notes, outlined = list[str](), False
+    left, names = tokens, sorted(sizes, key=lambda name: sizes[name])
+    for position, name in enumerate(names):
+        share = left // (len(names) - position)
+        if sizes[name] > share:
+            shortened = cut(name, content[name], share)
+            shown[name] = shortened.text
+            notes.append(shortened.note)
+            outlined |= shortened.outlined
+        left -= min(sizes[name], share)
+    return FittedFields(fields={name: shown[name] for name in content}, notes=tuple(notes), outlined=outlined)
+
+
+def fit_example(
+    content: Mapping[str, object], words: str, label: Value | None, tokens: int
+) -> tuple[ShownExample, tuple[str, ...]]:
+    """A past case, with the `words` and the label of its experts, and notes; its fields and the words take `tokens` each."""
+    # By bytes, as the budget counts: letters of other scripts take two or three.
+    kept = words.encode("utf-8", "ignore")[: tokens * 4].decode("utf-8", "ignore")
+    fitted = fit_fields(content, tokens)
+    notes = fitted.notes
+    if len(kept) < len(words):
+        notes = (*notes, f"the comment truncated from {len(words):,} to {len(kept):,} characters")
+    return ShownExample(fields=tuple(fitted.fields.items()), answer=render_answer(kept or None, label)), notes
 
 
 class FeedbackRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +127,7 @@ def _within(name: str, value: object, tokens: int) -> str:
         return text
     if tokens < USEFUL:
         return encode("[left out: too long]")
-    return cut(name, value, tokens)[0] if name else shorten(value, tokens)
+    return cut(name, value, tokens).text if name else shorten(value, tokens)
 
 
 def _said(record: FeedbackRecord) -> list[str]:

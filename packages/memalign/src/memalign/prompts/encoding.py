@@ -1,0 +1,99 @@
+"""Texts and other values as prompts have them: JSON on one line, whole or cut, and about how many tokens that takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+__all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "length_of", "shorten"]
+
+BYTES_PER_TOKEN = 3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens `text` takes, rather too many than too few; no tokenizer is loaded for it."""
+    return int(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN) + 1
+
+
+# A chat template's control tokens (<|im_start|>, [INST], <start_of_turn>) are recognised in plain text by some servers.
+# Case counts: <User> in a list of generics is no token. The names are those of Llama, Mistral, Gemma, Qwen, DeepSeek,
+# Phi, Cohere, GLM, EXAONE, Kimi, Nemotron, Seed, MiniMax and StarCoder; a full-width bracket or bar counts as a plain
+# one, because some tokenizers normalise it to that.
+_CONTROL = re.compile(
+    r"[<\uff1c\ufe64](?=[|\uff5c])|[|\uff5c](?=[>\uff1e\ufe65])"
+    r"|[\[\uff3b](?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|THINK|MODEL_SETTINGS|"
+    r"IMG|gMASK|BOS|EOS|EOT)[\]\uff3d])"
+    r"|\[(?=\|(?:system|user|assistant|tool|endofturn)\|\])|\](?=~!?b(?:\[|\]))|\[(?=e~\[)"
+    r"|<(?=<SYS|</SYS)"
+    r"|<(?=/?(?:start_of_turn|end_of_turn|s>|bos>|eos>|think|tool|system|user|assistant))"
+    r"|<(?=/?(?:unk>|pad>|sop>|eop>|[A-Z]{3}_TOKEN>|seed:|extra_id_\d|SPECIAL_\d|reserved_\d|unused\d|fim_|__media__))"
+)
+_LINE_SEPARATORS = {"\u0085": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+# What nobody sees and a model reads: terminal controls, bidirectional overrides, and the tag characters and selectors
+# in which whole sentences are smuggled. Joiners, direction marks, zero-width spaces and U+FEFF are part of ordinary text
+# in many languages and stay; no token contains them.
+_HIDDEN = re.compile(
+    "[\x7f-\x9f\u202a-\u202e\u2060-\u206f\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+# All that `encode` could have to change begins with one of these: brackets, bars, what is beyond printable ASCII.
+_SUSPECT = re.compile(r"[<>\[\]|]|[^ -~]")
+
+
+def encode(value: object) -> str:
+    """`value` as JSON on one line, with nothing in it that a fence or a chat template would understand.
+
+    Still valid JSON: control tokens are broken by escaping their first character, hidden characters are escaped whole.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if not _SUSPECT.search(text):  # nearly every text: five passes for one
+        return text
+    for character, escape in _LINE_SEPARATORS.items():
+        text = text.replace(character, escape)
+    text = _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f", text)
+    # A lone surrogate cannot be sent as UTF-8.
+    text = re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    # Every bracket that two more follow: of four in a row, three would be left of a plain replacement.
+    return re.sub(r"<(?=<<)|>(?=>>)", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def shorten(value: object, tokens: int) -> str:
+    """`value` encoded and cut to about `tokens`: its beginning and end, and how much is missing between them."""
+    text = value if isinstance(value, str) else encode(value)
+    room = max(int(tokens * BYTES_PER_TOKEN) - 60, 40)
+    while True:
+        head, tail = text[: room * 2 // 3], text[-(room // 3) :]
+        shortened = encode(f"{head} …[{len(text) - len(head) - len(tail):,} characters left out]… {tail}")
+        if estimate_tokens(shortened) <= tokens or room <= 40:
+            return shortened
+        room = room * 3 // 4  # wide characters and escapes take more bytes than the estimate of one each
+
+
+def encode_within(value: object, tokens: int | None) -> str:
+    """`value` encoded, and cut where it takes more than `tokens`."""
+    if tokens is None:
+        return encode(value)
+    if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
+        return shorten(value, tokens)
+    text = encode(value)
+    return text if estimate_tokens(text) <= tokens else shorten(value, tokens)
+
+
+def length_of(value: object) -> int:
+    """About how many characters `value` has; nothing is encoded for it."""
+    total = 0
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            waiting.extend(part.values())
+            total += sum(len(str(name)) + 4 for name in part)
+        elif isinstance(part, list | tuple):
+            waiting.extend(part)
+            total += len(part)
+        else:
+            total += len(part) if isinstance(part, str) else 4
+    return total
