@@ -28,8 +28,43 @@ class _Entries(NamedTuple):
     by_key: dict[Hashable, Any]
 
 
-_lock = threading.RLock()  # the collector may free an owner, and run its callback, while this thread holds the lock
-_by_owner: dict[int, _Entries] = {}
+class _Cache:
+    """Entries by the number of their owner. A bound method is called when one is freed, also while Python shuts down."""
+
+    def __init__(self) -> None:
+        self.by_owner: dict[int, _Entries] = {}
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew: a forked child has no thread that would finish what its parent's threads were making."""
+        self.lock = threading.RLock()  # the collector may free an owner while this thread holds the lock
+        self.by_owner.clear()
+
+    def entries(self, owner: object) -> dict[Hashable, Any]:
+        """What is kept of `owner`."""
+        number = id(owner)
+        found = self.by_owner.get(number)
+        if found is not None and found.owner() is owner:  # nearly always, and without the lock
+            return found.by_key
+        with self.lock:
+            found = self.by_owner.get(number)
+            if found is None or found.owner() is not owner:
+                found = _Entries(_Owner(owner, self.forget), {})
+                found.owner.number = number
+                self.by_owner[number] = found
+            return found.by_key
+
+    def forget(self, owner: _Owner) -> None:
+        """Drop what is kept of an owner that was freed."""
+        with self.lock:
+            entries = self.by_owner.get(owner.number)
+            if entries is not None and entries.owner is owner:
+                del self.by_owner[owner.number]
+
+
+_cache = _Cache()
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_cache.renew)
 
 
 class derived(Generic[T]):  # noqa: N801  # used as `property` is
@@ -45,7 +80,8 @@ class derived(Generic[T]):  # noqa: N801  # used as `property` is
     def __get__(self, owner: object | None, kind: type) -> Self | T:
         if owner is None:
             return self
-        known = _by_owner.get(id(owner))  # what `kept` does, quicker: content hashes are asked for by the ten thousand
+        # What `kept` does, and quicker: content hashes are asked for by the ten thousand.
+        known = _cache.by_owner.get(id(owner))
         if known is not None and known.owner() is owner and self._key in known.by_key:
             found: T = known.by_key[self._key]
             return found
@@ -58,12 +94,12 @@ def kept(owner: object, key: Hashable, make: Callable[[], T], *, most: int | Non
     Of threads that ask at once each may make it, and all are given the first one's. With `most`, the oldest entry of
     the owner goes when it has more than that. What is made must not refer to the owner, which would never be freed.
     """
-    entries = _entries(owner)
+    entries = _cache.entries(owner)
     try:
         found: T = entries[key]
     except KeyError:
         made = make()
-        with _lock:
+        with _cache.lock:
             found = entries.setdefault(key, made)
             while most is not None and len(entries) > most:
                 del entries[next(iter(entries))]
@@ -75,9 +111,9 @@ async def kept_async(owner: object, key: Hashable, make: Callable[[], Awaitable[
 
     When making it fails, the first caller has the error and the next one tries again.
     """
-    entries = _entries(owner)
+    entries = _cache.entries(owner)
     while True:
-        with _lock:
+        with _cache.lock:
             future: Future[tuple[T] | None] | None = entries.get(key)
             first = future is None
             if future is None:
@@ -101,35 +137,3 @@ async def _made(
         raise
     future.set_result((result,))
     return result
-
-
-def _entries(owner: object) -> dict[Hashable, Any]:
-    number = id(owner)
-    found = _by_owner.get(number)
-    if found is not None and found.owner() is owner:  # nearly always, and without the lock
-        return found.by_key
-    with _lock:
-        found = _by_owner.get(number)
-        if found is None or found.owner() is not owner:
-            found = _Entries(_Owner(owner, _forget), {})
-            found.owner.number = number
-            _by_owner[number] = found
-        return found.by_key
-
-
-def _forget(owner: _Owner) -> None:
-    with _lock:
-        entries = _by_owner.get(owner.number)
-        if entries is not None and entries.owner is owner:
-            del _by_owner[owner.number]
-
-
-def _forget_all() -> None:
-    """A forked child has no thread that would finish what its parent's threads were making."""
-    global _lock  # noqa: PLW0603  # one lock a process is the point
-    _lock = threading.RLock()
-    _by_owner.clear()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_forget_all)

@@ -284,8 +284,8 @@ class Guideline(msgspec.Struct, frozen=True, kw_only=True):
     keys of every feedback whose words were in the prompt that wrote it, a superset. `origin` is "distilled" or the
     name of the person who wrote or edited it. A `superseded` guideline says the same as `superseded_by`, was revised by it,
     or contradicts `overridden_by`; it steps in when that one goes. A `demoted` one is over the budget of tokens, and is
-    shown where a similar case calls for it. `status_by` is the person who pinned or retired it, or begins with
-    "admission" where the judge's own checks left it out.
+    shown where a similar case calls for it. `status_by` is the person who pinned or retired it. One that the
+    judge's own checks retired was `left_out` by its admission, or for the locked case `left_out_for`, which it broke.
     """
 
     id: str
@@ -298,6 +298,8 @@ class Guideline(msgspec.Struct, frozen=True, kw_only=True):
     superseded_by: str | None = None
     overridden_by: str | None = None
     status_by: str | None = None
+    left_out: Literal["admission", "lock"] | None = None
+    left_out_for: str | None = None
 
     @property
     def number(self) -> int:

@@ -12,7 +12,6 @@ from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, lock, write_guideline
 from memalign.align.admission import CHECKS
 from memalign.align.locked_cases import CULPRITS
-from memalign.errors import InputError
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import Usage
@@ -79,13 +78,11 @@ class TestHarm:
 
     def test_a_person_of_such_a_name_is_not_taken_for_the_judges_own_checks(self) -> None:
         judge = learn(judge_in(World())[0], [said("x1", "Mind the date.", value=None)]).judge
-        retired = edit_guideline(judge, "G1", by="admissions-office", retired=True)
-        assert "made verdicts worse" not in str(list(retired.memory.ledger()))
-        again = learn(retired, [said("x2", "Mind the date.", by="ben", value=None)]).judge
-        assert not again.memory.semantic
-        for name in ("admission", "admission for t-1"):
-            with pytest.raises(InputError, match="who changes"):
-                edit_guideline(judge, "G1", by=name, retired=True)
+        for name in ("admissions-office", "admission", "admission for t-1"):
+            retired = edit_guideline(judge, "G1", by=name, retired=True)
+            assert "made verdicts worse" not in str(list(retired.memory.ledger()))
+            again = learn(retired, [said("x2", "Mind the date.", by="ben", value=None)]).judge
+            assert not again.memory.semantic
 
     def test_a_person_may_bring_it_back_and_nothing_takes_it_out_again(self) -> None:
         world = World(lambda rules, _: HARM not in rules)

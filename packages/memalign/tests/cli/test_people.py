@@ -15,7 +15,7 @@ from memalign.cli.align_report import report
 from memalign.cli.guideline_words import by_people, precedence_words, why_it_counts
 from memalign.cli.output import Output
 from memalign.memory import Memory, Relation
-from memalign.memory.precedence import ADMISSION, LOCK, replacing
+from memalign.memory.precedence import replacing
 from memalign.types import FeedbackKey, Guideline
 from tests.cli.conftest import FEEDBACK, RULE, Run, jsonl
 from tests.support.endpoint import Endpoint, refusal
@@ -135,8 +135,8 @@ def rule(number: int = 1, **fields: Any) -> Guideline:
         (rule(status="superseded", overridden_by="G5"), "superseded: overridden by G5, which contradicts it"),
         (rule(status="retired", status_by="ana"), "retired by ana"),
         (rule(status="retired"), "retired: a person retired the same words"),
-        (rule(status="retired", status_by=ADMISSION), "left out by checks: it made verdicts worse"),
-        (rule(status="retired", status_by=f"{LOCK}t-3"), "left out by checks: it broke locked case t-3"),
+        (rule(status="retired", left_out="admission"), "left out by checks: it made verdicts worse"),
+        (rule(status="retired", left_out="lock", left_out_for="t-3"), "left out by checks: it broke locked case t-3"),
         (rule(status="retired", status_by="ana", pinned=True), "retired by ana, pinned"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_revision_is_told_from_the_same_words() -> None:
 
 
 def test_what_people_did_is_told_from_what_checks_did() -> None:
-    assert by_people(rule()) == by_people(rule(status="retired", status_by=ADMISSION)) == ""
+    assert by_people(rule()) == by_people(rule(status="retired", left_out="admission")) == ""
     assert by_people(rule(origin="ben", pinned=True, status_by="ana")) == "text by ben, pinned by ana"
     assert by_people(rule(status="retired", status_by="ana")) == "retired by ana"
 
@@ -163,7 +163,7 @@ def test_guidelines_are_listed_with_their_status_and_what_to_do(memalign: Run, a
         one, two = latest.memory.guidelines
         made = (
             one,
-            replace(two, status="retired", status_by=ADMISSION),
+            replace(two, status="retired", left_out="admission"),
             rule(3, status="demoted"),
             rule(4, status="superseded", superseded_by="G1"),
         )
@@ -217,7 +217,7 @@ def test_a_report_names_the_verdicts_that_changed_and_what_was_taken_back(capsys
         VerdictChange(id="t-1", label=False, before=True, after=False, effect="fixed", guideline_ids=("G4",)),
         VerdictChange(id="t-2", label=True, before=True, after=False, effect="broken"),
     )
-    left = rule(4, status="retired", status_by=ADMISSION)
+    left = rule(4, status="retired", left_out="admission")
     impact = Impact(checked=24, failed=2, changes=changes, reverted=("G4",))
     made = judge(replace(MEMORY, guidelines=(*MEMORY.guidelines, left)))
     code, said = told(capsys, AlignResult(judge=made, guidelines=(left,), impact=impact, notes=("2 pairs wait",)))

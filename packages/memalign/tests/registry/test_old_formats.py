@@ -87,6 +87,12 @@ def opened(path: Path) -> Registry:
 
 def today(old: Any) -> Any:
     """An old answer in the words of today."""
+    if isinstance(old, dict) and (old.get("status_by") or "").startswith("admission"):
+        case_id = old["status_by"].removeprefix("admission for ")
+        old = old | {"status_by": None, "left_out": "admission" if case_id == "admission" else "lock"}
+        old |= {"left_out_for": case_id} if old["left_out"] == "lock" else {}
+    if isinstance(old, dict) and "status_by" in old.get("fields", ()) and "admission for" in str(old):
+        old = old | {"fields": [each for each in old["fields"] if each != "status_by"] + ["left_out", "left_out_for"]}
     if isinstance(old, dict):
         return {NAMES.get(name, today(name)): today(part) for name, part in old.items()}
     if isinstance(old, list):
@@ -405,7 +411,7 @@ def test_what_was_erased_by_the_first_format_stays_refused(path: Path) -> None:
     connection.commit()
     connection.close()
     registry = opened(path)
-    row = {"id": "mail@x", "source": "dora", "value": True}
+    row: dict[str, Any] = {"id": "mail@x", "source": "dora", "value": True}
     with pytest.raises(InvalidRows, match=r'"mail@x"@dora\): this feedback was erased on 2026-01-01'):
         registry.align("tone", [row])
     with pytest.raises(UnknownKey, match="it was erased on 2026-01-01"):

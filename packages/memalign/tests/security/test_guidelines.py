@@ -207,7 +207,7 @@ class TestABundle:
         reworded = edit_guideline(loaded, "G1", by="ana", text="Be kind.", retired=False)
         assert [guideline.text for guideline in reworded.memory.semantic] == ["Be kind."]
 
-    @pytest.mark.parametrize("state", [{"status": "retired", "status_by": "admission"}, {"status": "superseded"}])
+    @pytest.mark.parametrize("state", [{"status": "retired", "left_out": "admission"}, {"status": "superseded"}])
     def test_one_that_comes_back_by_itself_is_checked_before(self, state: dict[str, str]) -> None:
         with pytest.raises(InputError, match="guideline G1 may not enter a prompt"):
             load_bundle(self.forged("# Old <|x|>", **state))

@@ -11,7 +11,6 @@ from memalign import Judge
 from memalign.align.consolidate import consolidate
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault, normalised
-from memalign.memory.precedence import ADMISSION, LOCK
 from memalign.prompts.tokens import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.registry.judge_rows import Codec
@@ -76,11 +75,10 @@ def everything_named_is_there(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert {*guideline.supported_by, *guideline.exposed_to} <= keys
         assert {guideline.superseded_by, guideline.overridden_by} <= {None, *ids}
-        by = guideline.status_by or ""
         if guideline.status == "retired":
-            assert by, f"{guideline.id} is out of force and nobody did it"
-            if by.startswith(LOCK):
-                assert by.removeprefix(LOCK) in memory.locks
+            assert bool(guideline.left_out) != bool(guideline.status_by), f"{guideline.id} is out of force by nobody"
+            assert (guideline.left_out == "lock") == (guideline.left_out_for is not None)
+            assert guideline.left_out_for in (None, *memory.locks)
     pairs = [relation.pair for relation in memory.relations]
     assert len(pairs) == len(set(pairs))
     for older, newer in pairs:
@@ -200,7 +198,7 @@ def it_is_settled(memory: Memory) -> None:
     assert memory.settled() == memory, "deciding again changes nothing"
     assert consolidate(memory) == memory
     for guideline in memory.guidelines:
-        assert not (guideline.status_by or "").startswith(ADMISSION) or guideline.status == "retired"
+        assert not guideline.left_out or guideline.status == "retired"
 
 
 def it_can_be_kept(judge: Judge) -> None:

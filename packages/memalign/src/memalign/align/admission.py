@@ -22,7 +22,6 @@ from memalign.align.past_cases import Answer, PastCases, agrees, hiding
 from memalign.align.result import Impact, Trial, VerdictChange
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory
-from memalign.memory.precedence import ADMISSION
 from memalign.memory.retrieval import stumbled
 from memalign.models import resolve
 from memalign.types import Usage, guideline_number
@@ -88,7 +87,7 @@ async def admit(
     changes = [_change(learned, case, was, now, fresh) for case, was, now in asked if was != now]
     impact = Impact(checked=len(asked), failed=len(cases) - len(asked), changes=tuple(changes), examples=trial)
     if fresh and _harm(impact.fixed, impact.broken) < SIGNIFICANCE:
-        learned = learned.replace(memory=leave_out(learned.memory, fresh, ADMISSION))
+        learned = learned.replace(memory=leave_out(learned.memory, fresh))
         impact = replace(impact, reverted=tuple(sorted(fresh, key=guideline_number)))
     return learned, impact, past.usage + Usage(seconds={"admit": time.perf_counter() - started})
 

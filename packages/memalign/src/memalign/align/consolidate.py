@@ -19,7 +19,7 @@ from memalign.align.states import change_annotations
 from memalign.errors import ModelError
 from memalign.memory import Annotation, Memory, Relation
 from memalign.memory.guard import normalised
-from memalign.memory.precedence import ADMISSION, left_out, revised, with_relations
+from memalign.memory.precedence import revised, with_relations
 from memalign.models import resolve_embedding
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts import render_relate
@@ -63,14 +63,15 @@ def consolidate(memory: Memory) -> Memory:
     return _credited(memory.settled())
 
 
-def leave_out(memory: Memory, ids: Iterable[str], why: str) -> Memory:
-    """`memory` with these guidelines out of force; what stood behind them steps in."""
+def leave_out(memory: Memory, ids: Iterable[str], locked_case: str | None = None) -> Memory:
+    """`memory` with these guidelines out of force, for a locked case or by admission; what stood behind them steps in."""
     out = frozenset(ids)
+    why = {"left_out": "admission" if locked_case is None else "lock", "left_out_for": locked_case}
     return consolidate(
         replace(
             memory,
             guidelines=tuple(
-                replace(g, status="retired", status_by=why, superseded_by=None, overridden_by=None)
+                replace(g, status="retired", status_by=None, superseded_by=None, overridden_by=None, **why)
                 if g.id in out
                 else g
                 for g in memory.guidelines
@@ -84,7 +85,7 @@ def new_guidelines(before: Memory, after: Memory) -> frozenset[str]:
     there = {guideline.id for guideline in before.guidelines}
     found: frozenset[str] = frozenset()
     while True:
-        left = leave_out(after, found, ADMISSION) if found else after
+        left = leave_out(after, found) if found else after
         shown = (*left.semantic, *left.demoted)
         new = frozenset(g.id for g in shown if g.id not in there and g.origin == "distilled" and not g.pinned)
         if not new:
@@ -117,7 +118,7 @@ def _credited(memory: Memory) -> Memory:
         if annotation.state == "pending":
             return annotation
         in_place = {guideline.id: shown(guideline) for guideline in mine}
-        counting = [g for g in mine if in_place[g.id].overridden_by is None and not left_out(in_place[g.id])]
+        counting = [g for g in mine if in_place[g.id].overridden_by is None and not in_place[g.id].left_out]
         if not counting:
             rule = in_place[mine[0].id]
             if rule.overridden_by is not None:
@@ -184,7 +185,7 @@ async def candidates(memory: Memory) -> list[Pair]:
     known = {relation.pair for relation in memory.relations}
     texts = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
     passed = revised(memory.guidelines, memory.relations)
-    live = [g for g in memory.guidelines if g.id not in passed and not left_out(g)]
+    live = [g for g in memory.guidelines if g.id not in passed and not g.left_out]
     if len(live) < 2:
         return []
     # In process whatever the judge embeds with: guidelines are few, short and need no provider's call each.

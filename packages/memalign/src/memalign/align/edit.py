@@ -13,12 +13,14 @@ from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
-from memalign.memory.precedence import groups, left_out, left_out_by, replacing, with_relations
+from memalign.memory.precedence import groups, replacing, with_relations
 from memalign.types import Guideline
 
 __all__ = ["edit_guideline", "lock", "set_policy", "write_guideline"]
 
 replace = msgspec.structs.replace
+
+_NOT_LEFT_OUT: dict[str, None] = {"left_out": None, "left_out_for": None}
 
 
 def edit_guideline(
@@ -42,9 +44,9 @@ def edit_guideline(
         changes |= {"text": _checked(text), "origin": by}
     if pinned is not None:
         changes |= {"pinned": pinned}
-        if pinned and left_out(old):
-            changes |= {"status": "active"}  # a person's word outweighs the judge's own checks
-        if pinned or not left_out(old):
+        if pinned and old.left_out:
+            changes |= {"status": "active", **_NOT_LEFT_OUT}  # a person's word outweighs the judge's own checks
+        if pinned or not old.left_out:
             changes |= {"status_by": by}
     if retired is not None:
         changes |= {
@@ -52,6 +54,7 @@ def edit_guideline(
             "superseded_by": None,
             "overridden_by": None,
             "status_by": by,
+            **_NOT_LEFT_OUT,
         }
     if not changes:
         raise InputError("nothing to change: give a text, or pin, or retire")
@@ -69,7 +72,7 @@ def edit_guideline(
         # Another one that says the same and is retired would retire it again.
         group = groups(guidelines, relations)
         guidelines = tuple(
-            replace(g, status="active", status_by=by)
+            replace(g, status="active", status_by=by, **_NOT_LEFT_OUT)
             if g.status == "retired" and group[g.id] == group[guideline_id]
             else g
             for g in guidelines
@@ -131,7 +134,7 @@ def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: 
 
 def _named(by: str) -> str:
     name = by.strip()
-    if not name or name == "distilled" or left_out_by(name):
+    if not name or name == "distilled":
         raise InputError("say who changes a guideline: by='ana'; 'distilled' and 'admission' are what a model did")
     return name
 

@@ -14,7 +14,6 @@ import msgspec
 
 from memalign.align.states import LessonState, with_states
 from memalign.memory import Memory, Shard, Tombstone
-from memalign.memory.precedence import LOCK
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["forget", "forget_lessons", "unbarred"]
@@ -99,7 +98,6 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -
 
 def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
     """The guideline in force again if it was left out for a case that is no longer locked."""
-    by = guideline.status_by or ""
-    if not by.startswith(LOCK) or by.removeprefix(LOCK) in locks:
+    if guideline.left_out != "lock" or guideline.left_out_for in locks:
         return guideline
-    return replace(guideline, status="active", status_by=None)
+    return replace(guideline, status="active", left_out=None, left_out_for=None)

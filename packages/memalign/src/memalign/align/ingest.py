@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,11 +16,14 @@ from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example, Feedback, FeedbackKey
 
-__all__ = ["NO_ROWS", "add_annotations", "checked_rows", "refreshed", "settle", "sort_rows"]
+__all__ = ["NO_ROWS", "Refuse", "add_annotations", "checked_rows", "refreshed", "settle", "sort_rows"]
 
 replace = msgspec.structs.replace
 
 NO_ROWS = FeedbackFile(rows=(), lines=())
+
+Refuse = Callable[[Feedback], str | None]
+"""Why a row may not be learned, or None."""
 
 
 def checked_rows(
@@ -29,11 +32,12 @@ def checked_rows(
     *,
     skip_invalid: bool = False,
     must_exist: bool = False,
+    refuse: Refuse | None = None,
 ) -> FeedbackFile:
     """The rows that the judge can learn from; no model is asked.
 
     Raises InvalidRows when a row cannot be used, unless `skip_invalid`; with `must_exist`, a row whose key is not in
-    memory is such a row.
+    memory is such a row, and so is one that `refuse` gives a reason for.
     """
     known = {case.id: case.example.content_hash for case in judge.memory.cases}
     if isinstance(feedback, str | Path):
@@ -53,6 +57,9 @@ def checked_rows(
 
     numbered = list(zip(file.rows, file.lines, strict=True))
     faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := fault(row))]
+    if refuse is not None:
+        faults += [RowError(line=n, id=str(row.key), reason=why) for row, n in numbered if (why := refuse(row))]
+        faults.sort(key=lambda fault: fault.line)
     if not faults:
         return file
     if not skip_invalid:

@@ -14,7 +14,6 @@ from memalign.align.result import LockCheck
 from memalign.align.states import LessonState, with_states
 from memalign.judge import Judge, Progress
 from memalign.memory import Case
-from memalign.memory.precedence import LOCK
 from memalign.types import Usage, guideline_number
 
 __all__ = ["keep_locks"]
@@ -95,7 +94,7 @@ async def _mended(
     if rest:
         reason += f", and so does something in {', '.join(rest)}, which wait for the next align"
     learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
-    learned = learned.replace(memory=leave_out(learned.memory, culprits, f"{LOCK}{case.id}"))
+    learned = learned.replace(memory=leave_out(learned.memory, culprits, case.id))
     return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
 
 
@@ -111,7 +110,7 @@ async def _culprits(
         raise _UnansweredError(fault)
 
     async def broken(out: Sequence[str]) -> bool:
-        memory = leave_out(learned.memory, out, f"{LOCK}{case.id}")
+        memory = leave_out(learned.memory, out, case.id)
         answer = await past.ask(learned.replace(memory=memory), case)
         if answer.fault is not None:
             raise _UnansweredError(answer.fault)

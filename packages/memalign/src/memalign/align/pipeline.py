@@ -17,7 +17,7 @@ from memalign.align.admission import admit
 from memalign.align.consolidate import candidates, consolidate, relate
 from memalign.align.distil import distil
 from memalign.align.forget import forget
-from memalign.align.ingest import add_annotations, checked_rows, refreshed, settle, sort_rows
+from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, settle, sort_rows
 from memalign.align.locked_cases import keep_locks
 from memalign.align.pre_alignment import pre_alignment
 from memalign.align.report import Run, calibrator_note
@@ -93,19 +93,21 @@ class MemAlign:
         *,
         skip_invalid: bool = False,
         must_exist: bool = False,
+        refuse: Refuse | None = None,
         progress: Progress | None = None,
     ) -> AlignResult:
         """Learn from `feedback` (none: only what is pending) and return a complete new judge, or raise and change nothing.
 
         Raises InvalidRows when a row cannot be used, unless `skip_invalid`; with `must_exist`, a row whose key is not
-        in memory is such a row. A model call that fails leaves named feedback pending instead.
+        in memory is such a row, and so is one that `refuse` gives a reason for. A model call that fails leaves named
+        feedback pending instead.
         """
         run = Run(given=judge, progress=progress)
         judge = self._configured(judge)
         before = judge.memory
 
         # Validate: unchanged rows cost nothing but may have another time; changed ones replace what they said before.
-        run.file = checked_rows(judge, feedback, skip_invalid=skip_invalid, must_exist=must_exist)
+        run.file = checked_rows(judge, feedback, skip_invalid=skip_invalid, must_exist=must_exist, refuse=refuse)
         run.status = sort_rows(before, run.file.rows)
 
         # Annotations: all are kept; the policy says which of them count.

@@ -36,9 +36,9 @@ def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
 
     With `memory`, one that was replaced by a revision is told from one that says the same.
     """
-    from memalign.memory.precedence import LOCK, left_out, revised
+    from memalign.memory.precedence import revised
 
-    by = guideline.status_by or ""
+    by = guideline.status_by
     match guideline.status:
         case "active":
             words = ""
@@ -49,9 +49,9 @@ def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
         case "superseded":
             replaced = memory is not None and guideline.id in revised(memory.guidelines, memory.relations)
             words = f"superseded: {guideline.superseded_by} {'revises it' if replaced else 'says the same'}"
-        case _ if by.startswith(LOCK):
-            words = f"left out by checks: it broke locked case {by.removeprefix(LOCK)}"
-        case _ if left_out(guideline):
+        case _ if guideline.left_out == "lock":
+            words = f"left out by checks: it broke locked case {guideline.left_out_for}"
+        case _ if guideline.left_out:
             words = "left out by checks: it made verdicts worse"
         case _:
             words = f"retired by {by}" if by else "retired: a person retired the same words"
@@ -61,8 +61,6 @@ def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
 
 def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[str]:
     """What can be done about guidelines that are not in force, a line for each status."""
-    from memalign.memory.precedence import left_out
-
     lines = []
     if any(g.status == "demoted" for g in guidelines):
         budget = f" of {memory.guideline_tokens:,}" if memory.guideline_tokens is not None else ""
@@ -71,20 +69,18 @@ def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[s
         )
     if any(g.status == "superseded" for g in guidelines):
         lines.append("superseded: it comes back when the other guideline goes")
-    if left := [g.id for g in guidelines if left_out(g)]:
+    if left := [g.id for g in guidelines if g.left_out]:
         lines.append(f"left out by checks: to use it anyway, memalign guideline {name} {left[0]} --restore")
     return lines
 
 
 def by_people(guideline: Guideline) -> str:
     """What people did to a guideline, such as `text by ana, pinned by ben`; "" when nobody did anything."""
-    from memalign.memory.precedence import left_out
-
     by = guideline.status_by
     found = [] if guideline.origin == "distilled" else [f"text by {guideline.origin}"]
     if guideline.pinned:
         found.append(f"pinned by {by}" if by and guideline.status != "retired" else "pinned")
-    if guideline.status == "retired" and not left_out(guideline):
+    if guideline.status == "retired" and not guideline.left_out:
         found.append(f"retired by {by}" if by else "retired")
     return ", ".join(found)
 

@@ -47,24 +47,24 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if is_device(path):
-        with path.open("wb") as file:
-            yield file
+        with path.open("wb") as device:
+            yield device
         return
     part = part_of(path)
-    while (file := lock_file(part)) is None:
+    while (new := lock_file(part)) is None:
         time.sleep(_WAIT)
     done = False
     try:
-        file.truncate(0)
+        new.truncate(0)
         if path.exists():
             part.chmod(stat.S_IMODE(path.stat().st_mode))
-        yield file
-        file.flush()
+        yield new
+        new.flush()
         if os.name == "nt":  # which renames no open file
-            file.close()
+            new.close()
         part.replace(path)  # locked still, so that nobody writes to it any more
         done = True
     finally:
         if not done:
             part.unlink(missing_ok=True)
-        file.close()
+        new.close()

@@ -434,6 +434,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 def _hashed(guideline: Guideline) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(guideline)
     fields |= {name: _hashed_keys(fields[name]) for name in ("supported_by", "exposed_to")}
+    left_out, case_id = fields.pop("left_out"), fields.pop("left_out_for")
+    if left_out is not None:
+        fields["status_by"] = "admission" if left_out == "admission" else f"admission for {case_id}"
     return fields | {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}
 
 

@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from memalign.memory.budget import Topics
 
 __all__ = [
-    "ADMISSION",
-    "LOCK",
     "Relation",
     "groups",
-    "left_out",
-    "left_out_by",
     "precedence",
     "replacing",
     "revised",
@@ -32,13 +28,6 @@ __all__ = [
 ]
 
 replace = msgspec.structs.replace
-
-ADMISSION = "admission"
-"""A guideline's `status_by` when the judge's own checks left it out, not a person."""
-
-
-LOCK = f"{ADMISSION} for "
-"""What it is, before a case's id, where that was a locked case."""
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +81,7 @@ def precedence(
     for loser, winner in _replaced(known, relations).items():
         if stood[loser].status == "active":
             stood[loser] = replace(stood[loser], status="superseded", superseded_by=winner)
-    retired = {group[g.id]: g.id for g in reversed(known) if g.status == "retired" and not left_out(g)}
+    retired = {group[g.id]: g.id for g in reversed(known) if g.status == "retired" and not g.left_out}
     members: dict[str, list[Guideline]] = {}
     for guideline in stood.values():
         if guideline.status != "active":
@@ -143,16 +132,6 @@ def _released(guideline: Guideline) -> Guideline:
     return replace(guideline, status="active", superseded_by=None, overridden_by=None)
 
 
-def left_out(guideline: Guideline) -> bool:
-    """Whether the judge's own checks took the guideline out of force, because it made verdicts worse."""
-    return guideline.status == "retired" and left_out_by(guideline.status_by or "")
-
-
-def left_out_by(name: str) -> bool:
-    """Whether a `status_by` is the judge's own checks, not a person."""
-    return name == ADMISSION or name.startswith(LOCK)
-
-
 def revised(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> frozenset[str]:
     """The ids of guidelines that another one took the place of, with other words and another meaning."""
     return frozenset(_replaced(guidelines, relations))
@@ -161,7 +140,7 @@ def revised(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> f
 def _replaced(guidelines: Sequence[Guideline], relations: Sequence[Relation]) -> dict[str, str]:
     """Loser and winner, by id; a winner that was left out gives its place back."""
     there = {guideline.id for guideline in guidelines}
-    here = {guideline.id for guideline in guidelines if not left_out(guideline)}
+    here = {guideline.id for guideline in guidelines if not guideline.left_out}
     found = {}
     for relation in relations:
         loser = relation.replaced

@@ -21,7 +21,6 @@ from memalign.io.atomic import atomic_write
 from memalign.judge import Judge
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
-from memalign.memory.precedence import left_out
 from memalign.prompts import prompts_hash
 from memalign.registry.judge_rows import judge_from, settings_of
 from memalign.registry.old_formats import bundle_from_1
@@ -103,7 +102,7 @@ def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[st
     for guideline in judge.memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
         # What a person retired is checked when a person brings it back.
-        waits = guideline.status != "retired" or left_out(guideline)
+        waits = guideline.status != "retired" or guideline.left_out
         if waits and (fault := guideline_fault(guideline.text)):
             raise InputError(
                 f"{where}: guideline {guideline.id} may not enter a prompt: {fault}; retire or reword it where the "

@@ -21,7 +21,7 @@ __all__ = ["commit", "erasures_of"]
 replace = msgspec.structs.replace
 
 _FOREIGN = ("save", "import")
-"""Actions whose judge need not come from the head: its guidelines may have numbers that were given here to others."""
+"""Actions whose judge need not come from the latest version: its guidelines may have numbers that were given here to others."""
 
 
 def erasures_of(database: Database, connection: Connection, judge: int | None) -> ErasedHashes:
@@ -40,9 +40,9 @@ def commit(
     allow_erased: bool = False,
     erased_anywhere: bool = False,
 ) -> int:
-    """Keep `judge` as the version after `parent` (None: whatever the head is), and return its number.
+    """Keep `judge` as the version after `parent` (None: whatever is latest), and return its number.
 
-    One that equals the head adds none. A guideline whose number was given to another one here gets a new number, and
+    One that equals the latest adds none. A guideline whose number was given to another one here gets a new number, and
     the version's note says so. Raises JudgeExists, VersionConflict, and InvalidRows for feedback that was erased.
     """
     codec = Codec()

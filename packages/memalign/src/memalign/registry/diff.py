@@ -111,7 +111,7 @@ class MemoryDiff:
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
         lists = ("guidelines", "added", "removed", "reworded", "states")
-        return as_json(self) | {name: [change.to_dict() for change in getattr(self, name)] for name in lists}
+        return {**as_json(self), **{name: [change.to_dict() for change in getattr(self, name)] for name in lists}}
 
 
 def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:

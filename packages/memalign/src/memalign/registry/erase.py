@@ -52,13 +52,6 @@ class Erasure:
     residue: Residue = field(default_factory=Residue)
 
 
-class _DryRun(Exception):  # a way out of the transaction, no error
-    """Carries the outcome out of a transaction that is to be undone."""
-
-    def __init__(self, outcome: Erasure) -> None:
-        self.outcome = outcome
-
-
 def erase_feedback(
     database: Database,
     name: str,
@@ -69,15 +62,13 @@ def erase_feedback(
     dry_run: bool,
 ) -> Erasure:
     """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, InputError, JudgeNotFound."""
-    try:
-        with database.write() as connection:
-            judge, latest = versions.find(connection, name)
-            erased = ErasedHashes(connection, database.meta(connection, "secret"), judge)
-            outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
-            if dry_run:
-                raise _DryRun(replace(outcome, receipt=replace(outcome.receipt, latest=None, dry_run=True)))  # noqa: TRY301  # undoes it
-    except _DryRun as done:
-        return done.outcome
+    with database.write() as connection:
+        judge, latest = versions.find(connection, name)
+        erased = ErasedHashes(connection, database.meta(connection, "secret"), judge)
+        outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
+        if dry_run:
+            connection.rollback()
+            outcome = replace(outcome, receipt=replace(outcome.receipt, latest=None, dry_run=True))
     return outcome
 
 
@@ -185,7 +176,8 @@ class _Eraser:
             change |= {r: (contents.get(r), body) for r, body in wanted.items() if contents.get(r) != body}
             done.changes[number] = change
             done.counts[number] = versions.counts(memory)
-            done.reasons.update(each.reason for each in (*memory.annotations(), *memory.tombstones))
+            done.reasons.update(each.reason for each in memory.annotations())
+            done.reasons.update(each.reason for each in memory.tombstones)
             if number == self.latest:
                 done = replace(done, latest=memory)
         return done

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.schema import erasures
-from memalign.types import Example, FeedbackKey, readings
+from memalign.types import Example, Feedback, FeedbackKey, readings
 
 __all__ = ["ALLOW", "ErasedHashes"]
 
@@ -52,6 +52,14 @@ class ErasedHashes:
             if text is not None and (at := self._known.get((kind, self.digest(kind, text)))):
                 return f"{what} was erased on {_day(at)}"
         return None
+
+    def row_refusal(self, row: Feedback, memory: Memory) -> str | None:
+        """Why a row may not be learned by a judge of that memory; what it has in memory already it may."""
+        annotation, case = memory.annotation(row.key), memory.case(row.id)
+        if annotation and annotation.says(row):
+            return None
+        content = row.content_hash if row.content else case.example.content_hash if case else None
+        return self.refusal(row.key, content, (row.rationale or "").strip())
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
         """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""

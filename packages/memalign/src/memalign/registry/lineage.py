@@ -10,7 +10,7 @@ from memalign.errors import UnknownKey
 from memalign.memory import Annotation
 from memalign.registry import versions
 from memalign.registry.erased_hashes import ErasedHashes
-from memalign.registry.judge_rows import Codec
+from memalign.registry.judge_rows import Codec, RowKey
 from memalign.registry.versions import timeline
 from memalign.types import FeedbackKey, Guideline, LedgerState, as_json, select_keys
 from memalign.values import Value
@@ -67,16 +67,9 @@ def lineages(
     connection: Connection, judge: int, selector: str, *, name: str, version: int, erased: ErasedHashes
 ) -> tuple[Lineage, ...]:
     """What became of a key (`t-17@ana`), or of all feedback on a case (`t-17`), up to a version. Raises UnknownKey."""
-    codec = Codec()
     found = timeline(connection, judge, version, ("annotation", "tombstone", "guideline"))
-    rules, own = [], dict[FeedbackKey, list[tuple[int, int, Any]]]()
-    for (kind, key), spans in found.items():
-        decoded = [(since, until, codec.decode(kind, body)) for since, until, body in spans]
-        if kind == "guideline":
-            rules += decoded
-        else:
-            own.setdefault(FeedbackKey.parse(key), []).extend(decoded)
-    chosen = select_keys(own, [selector])[selector]
+    rows = {row: FeedbackKey.parse(row[1]) for row in found if row[0] != "guideline"}
+    chosen = select_keys(set(rows.values()), [selector])[selector]
     if not chosen:
         day = erased.erased_on(selector)
         if day is None:
@@ -84,8 +77,15 @@ def lineages(
                 f"version {version} of {name!r} never held feedback {selector!r}; `memalign ledger` lists all"
             )
         return (Lineage(key=FeedbackKey.parse(selector), version=version, state="erased", reason=f"erased on {day}"),)
+    codec = Codec()
+
+    def decoded(row: RowKey) -> Spans:
+        return [(since, until, codec.decode(row[0], body)) for since, until, body in found[row]]
+
+    rules = [span for row in found if row[0] == "guideline" for span in decoded(row)]
+    said = {key: [span for row, named in rows.items() if named == key for span in decoded(row)] for key in chosen}
     made = versions.history(connection, judge)[:version]
-    return tuple(_lineage(key, own[key], rules, made, erased) for key in sorted(chosen))
+    return tuple(_lineage(key, said[key], rules, made, erased) for key in sorted(chosen))
 
 
 def _lineage(

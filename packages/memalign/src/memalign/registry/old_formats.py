@@ -83,6 +83,11 @@ def _value(kind: str, value: Any) -> Any:
             return value | {"key": FeedbackKey.from_old(value["key"])}
         case "guideline":
             value = value | {name: _keys(value[name]) for name in ("supported_by", "exposed_to")}
+            by = value.get("status_by") or ""
+            if value["status"] == "retired" and (by == "admission" or by.startswith("admission for ")):
+                case_id = by.removeprefix("admission for ")
+                left_out = {"left_out": "admission"} if case_id == by else {"left_out": "lock", "left_out_for": case_id}
+                value = {name: part for name, part in value.items() if name != "status_by"} | left_out
     return _renamed(value, _FIELDS.get(kind, {}))
 
 

@@ -35,7 +35,7 @@ class Receipt:
     """What an erasure did; kept nowhere by memalign, for it names what was erased.
 
     `keys` are the erased pieces of feedback; `versions` what each version lost; `latest` the new version without them
-    (None when the head never held them, or in a dry run). `guidelines` went from any version; `copied` of these were
+    (None when the latest never held them, or in a dry run). `guidelines` went from any version; `copied` of these were
     not learned from the feedback, but repeated its words. `pending` waits to be distilled again, `problem` says why;
     `rederived` are the guidelines written since. `searched` says what was searched for traces, and `elsewhere` names
     other judges of the registry that hold some of the same text or keys and keep it.
@@ -80,7 +80,7 @@ class Receipt:
             for v in self.versions
         ]
         if self.latest is not None:
-            lines.append(f"  head: version {self.latest}")
+            lines.append(f"  latest: version {self.latest}")
         if self.rederived:
             lines.append(f"  derived again without them: {_some(self.rederived)}")
         if self.pending:

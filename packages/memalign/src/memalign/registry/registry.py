@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
-from memalign.errors import MemalignError, VersionConflict
+from memalign.errors import InvalidRows, MemalignError, VersionConflict
 from memalign.judge import Judge, Progress
 from memalign.memory import LedgerEntry
 from memalign.models.base import ChatModel, EmbeddingModel
@@ -20,11 +20,10 @@ from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback
-from memalign.registry.erased_hashes import ErasedHashes
+from memalign.registry.erased_hashes import ALLOW, ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name, settings_of
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
-from memalign.registry.reimport import screened
 from memalign.registry.search import matching
 from memalign.registry.verify import verified
 from memalign.registry.versions import JudgeSummary, VersionInfo
@@ -196,13 +195,20 @@ class Registry:
         learner = optimizer or MemAlign()
 
         async def learn(judge: Judge) -> AlignResult:
-            erased = await asyncio.to_thread(self._erased, name)
-            given = screened(judge, source, None if allow_erased else erased, skip_invalid=skip_invalid)
-            with given.learning():
-                result = await learner.align(
-                    judge, given.feedback, skip_invalid=skip_invalid, must_exist=must_exist, progress=progress
-                )
-            return given.reported(result)
+            erased = None if allow_erased else await asyncio.to_thread(self._erased, name)
+            refused: dict[FeedbackKey, str] = {}
+
+            def refuse(row: Feedback) -> str | None:
+                reason = erased.row_refusal(row, judge.memory) if erased else None
+                return refused.setdefault(row.key, reason) if reason else None
+
+            options: dict[str, Any] = {"skip_invalid": skip_invalid, "must_exist": must_exist, "progress": progress}
+            try:
+                return await learner.align(judge, source, refuse=refuse, **options)
+            except InvalidRows as error:
+                if refused:
+                    raise InvalidRows(error.source, error.rows, hint=ALLOW) from None
+                raise
 
         return await self._optimistic(name, learn, action="align", attempts=attempts, allow_erased=allow_erased)
 

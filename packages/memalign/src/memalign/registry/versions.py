@@ -42,7 +42,7 @@ Timeline = dict[RowKey, list[tuple[int, int, bytes]]]
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeSummary:
-    """One judge of a registry, as its head is."""
+    """One judge of a registry, in its latest version."""
 
     name: str
     versions: int
@@ -92,7 +92,7 @@ def now() -> str:
 
 
 def find(connection: Connection, name: str) -> tuple[int, int]:
-    """Id and head of a judge. Raises JudgeNotFound with the names that there are."""
+    """Id and latest version of a judge. Raises JudgeNotFound with the names that there are."""
     query = select(judges.c.id, judges.c.latest).where(judges.c.name == name)
     row = connection.execute(query).one_or_none() if is_unicode(name) else None
     if row is None:
@@ -113,7 +113,7 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
         query = query.where(rows.c.until.is_(None))
     else:
         query = query.where(rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number))
-    return {(kind, key): body for kind, key, body in connection.execute(query)}
+    return {(kind, key): body for kind, key, body in connection.execute(query).all()}
 
 
 def timeline(connection: Connection, judge: int, latest: int, kinds: Collection[str] = ()) -> Timeline:
@@ -145,7 +145,7 @@ def add_version(
 ) -> int:
     """Write `after` as the version that follows `parent` (0: none), which holds `before`; returns its number.
 
-    Only what differs is written. Raises VersionConflict when `parent` is not the head, and InputError for a note or an
+    Only what differs is written. Raises VersionConflict when `parent` is not the latest, and InputError for a note or an
     action that is not valid Unicode.
     """
     for what, text in (("note", note), ("action", action)):
