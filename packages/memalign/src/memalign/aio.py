@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["run", "together"]
+__all__ = ["at_most", "run", "together"]
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -85,3 +86,25 @@ async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def at_most(
+    limit: int,
+    function: Callable[[Item], Awaitable[T]],
+    items: Sequence[Item],
+    progress: Callable[[int, int], None] | None,
+) -> list[T]:
+    """`function` of every item, in their order, `limit` at once; `progress` is told how many are done, of how many."""
+    places = asyncio.Semaphore(limit)
+    done = 0
+
+    async def one(item: Item) -> T:
+        nonlocal done
+        async with places:
+            result = await function(item)
+        done += 1
+        if progress is not None:
+            progress(done, len(items))
+        return result
+
+    return await together(one(item) for item in items)

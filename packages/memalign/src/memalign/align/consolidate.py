@@ -7,9 +7,9 @@ applies them, so forgetting the guideline that is shown promotes the next withou
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,7 +32,6 @@ __all__ = [
     "PAIRS_PER_CALL",
     "candidates",
     "consolidate",
-    "in_canonical_order",
     "leave_out",
     "new_guidelines",
     "relate",
@@ -94,11 +93,6 @@ def new_guidelines(before: Memory, after: Memory) -> frozenset[str]:
         found |= new
 
 
-def in_canonical_order(one: Guideline, other: Guideline) -> tuple[Guideline, Guideline]:
-    """The older one first."""
-    return (one, other) if one.number < other.number else (other, one)
-
-
 def _credited(memory: Memory) -> Memory:
     """Annotations in the state that their guidelines give them; one that waits, or is an example only, keeps its own.
 
@@ -123,18 +117,18 @@ def _credited(memory: Memory) -> Memory:
             return _orphaned(annotation)
         if annotation.state == "pending":
             return annotation
-        faces = {guideline.id: shown(guideline) for guideline in mine}
-        counting = [g for g in mine if faces[g.id].overridden_by is None and not faces[g.id].left_out]
+        in_place = {guideline.id: shown(guideline) for guideline in mine}
+        counting = [g for g in mine if in_place[g.id].overridden_by is None and not in_place[g.id].left_out]
         if not counting:
-            face = faces[mine[0].id]
-            if face.overridden_by is not None:
-                reason = f"its rule {face.id} contradicts {face.overridden_by}, which counts by the policy"
+            rule = in_place[mine[0].id]
+            if rule.overridden_by is not None:
+                reason = f"its rule {rule.id} contradicts {rule.overridden_by}, which counts by the policy"
                 return replace(annotation, state="disputed", reason=reason)
-            reason = f"its rule {face.id} was left out: it made verdicts worse"
+            reason = f"its rule {rule.id} was left out: it made verdicts worse"
             return replace(annotation, state="rejected", reason=reason)
         if any(g.status != "superseded" and annotation.key in g.exposed_to for g in counting):
             return annotation if annotation.state == "learned" else replace(annotation, state="learned", reason="")
-        return replace(annotation, state="merged", reason=f"{faces[counting[0].id].id} already says it")
+        return replace(annotation, state="merged", reason=f"{in_place[counting[0].id].id} already says it")
 
     return change_annotations(memory, (new for each in memory.annotations() if (new := credit(each)) is not each))
 
@@ -163,23 +157,15 @@ async def relate(
         return memory, Usage(), ()
     size = PAIRS_PER_CALL[model.limits.brief]
     calls = [pairs[first : first + size] for first in range(0, len(pairs), size)]
-    slots = asyncio.Semaphore(model.limits.concurrency)
-    done = 0
 
-    async def one(some: Sequence[Pair]) -> tuple[dict[tuple[str, str], str], str | None, Usage]:
-        nonlocal done
-        async with slots:
-            try:
-                reply = await model.complete(relations_request(judge, some))
-            except ModelError as error:
-                return {}, f"{type(error).__name__}: {error}", error.usage or Usage()
-            finally:
-                done += 1
-                if progress is not None:
-                    progress("consolidate", done, len(calls))
+    async def ask(some: Sequence[Pair]) -> tuple[dict[tuple[str, str], str], str | None, Usage]:
+        try:
+            reply = await model.complete(relations_request(judge, some))
+        except ModelError as error:
+            return {}, f"{type(error).__name__}: {error}", error.usage or Usage()
         return verdicts_of(reply.data, some), None, reply.usage
 
-    answers = await aio.together(one(some) for some in calls)
+    answers = await aio.at_most(model.limits.concurrency, ask, calls, progress and partial(progress, "consolidate"))
     found = {pair: verdict for verdicts, _, _ in answers for pair, verdict in verdicts.items()}
     news = [Relation(pair=pair, verdict=verdict) for pair, verdict in found.items()]  # type: ignore[arg-type]
     usage = sum((spent for _, _, spent in answers), Usage())
@@ -211,7 +197,8 @@ async def candidates(memory: Memory) -> list[Pair]:
         for other in np.argsort(-similarity, kind="stable")[:NEIGHBOURS]:
             if similarity[other] < ALIKE:
                 break
-            pair = in_canonical_order(guideline, live[int(other)])
+            older, newer = sorted((guideline, live[int(other)]), key=lambda each: each.number)
+            pair = (older, newer)
             name = (pair[0].id, pair[1].id)
             if name not in known and texts[name[0]] != texts[name[1]] and _apart(*pair):
                 found[name] = pair

@@ -244,7 +244,7 @@ def _impossible(memory: Memory, shard: Shard, delta: Delta) -> str | None:
     if delta.action not in ("ADD", "SUPPORT", "REVISE", "NOOP"):
         return "its action is unknown"
     if delta.action in ("SUPPORT", "REVISE"):
-        target = next((g for g in shard_guidelines(memory, shard) if g.id == delta.guideline), None)
+        target = next((g for g in shard_guidelines(memory.guidelines, shard) if g.id == delta.guideline), None)
         if target is None:
             return "it names a guideline outside its shard, or one that no longer stands"
         if delta.action == "REVISE" and (target.pinned or target.origin != "distilled"):

@@ -6,14 +6,14 @@ exposed to, makes forgetting exact and cheap, and makes the result independent o
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Collection
+from functools import partial
 
 from memalign import aio
-from memalign.align.deltas import Outcome, apply_outcome
+from memalign.align.deltas import apply_outcome
 from memalign.align.distil_call import DistilCall
-from memalign.align.shards import ShardGuidelines, assign_shards
+from memalign.align.shards import assign_shards, guidelines_by_feedback, shard_guidelines
 from memalign.align.states import LessonState, with_states
 from memalign.judge import Judge, Progress
 from memalign.memory import Annotation, Case, Memory
@@ -49,24 +49,13 @@ async def distil(
     waiting = frozenset(each.key for each in memory.annotations() if each.state == "pending" and each.key in ready)
     memory = assign_shards(memory, sorted(waiting), shard_size)
     calls = _calls(judge, memory, model, waiting)
-    done = 0
-    slots = asyncio.Semaphore(model.limits.concurrency)
-
-    async def one(call: DistilCall) -> Outcome:
-        nonlocal done
-        async with slots:
-            outcome = await call.outcome()
-        done += 1
-        if progress is not None:
-            progress("distil", done, len(calls))
-        return outcome
-
-    outcomes = await aio.together(one(call) for call in calls)
+    told = progress and partial(progress, "distil")
+    outcomes = await aio.at_most(model.limits.concurrency, DistilCall.outcome, calls, told)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
     learned, states = memory, dict[FeedbackKey, LessonState]()
     for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
-        learned, told = apply_outcome(learned, outcome, memory)
-        states |= told
+        learned, ended = apply_outcome(learned, outcome, memory)
+        states |= ended
     # All at once: a thousand shards that each went through ten thousand annotations took a minute.
     memory = with_states(learned, states)
     return memory, usage + Usage(seconds={"distil": time.perf_counter() - started})
@@ -98,12 +87,12 @@ def _learn_examples(judge: Judge, memory: Memory, ready: Collection[FeedbackKey]
 
 def _calls(judge: Judge, memory: Memory, model: ChatModel, waiting: Collection[FeedbackKey]) -> list[DistilCall]:
     """The calls that ask about all that waits, in the order of the shards."""
-    written = ShardGuidelines(memory)
+    written = guidelines_by_feedback(memory)
     calls: list[DistilCall] = []
     for shard in memory.shards:
-        new = tuple(key for key in shard.keys if key in waiting)
-        if new:
-            guidelines = tuple(written.of(shard))
-            call = DistilCall(judge=judge, memory=memory, model=model, shard=shard, waiting=new, guidelines=guidelines)
+        if new := tuple(key for key in shard.keys if key in waiting):
+            near = {guideline.id: guideline for key in shard.keys for guideline in written.get(key, ())}
+            own = shard_guidelines(sorted(near.values(), key=lambda guideline: guideline.number), shard)
+            call = DistilCall(judge=judge, memory=memory, model=model, shard=shard, waiting=new, guidelines=tuple(own))
             calls += call.parts()
     return calls

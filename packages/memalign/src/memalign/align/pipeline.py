@@ -99,7 +99,8 @@ class MemAlign:
         """Learn from `feedback` (none: only what is pending) and return a complete new judge, or raise and change nothing.
 
         Raises InvalidRows when a row cannot be used, unless `skip_invalid`; with `must_exist`, a row whose key is not
-        in memory is such a row, and so is one that `refuse` gives a reason for. A model call that fails leaves named feedback pending instead.
+        in memory is such a row, and so is one that `refuse` gives a reason for. A model call that fails leaves named
+        feedback pending instead.
         """
         run = Run(given=judge, progress=progress)
         judge = self._configured(judge)

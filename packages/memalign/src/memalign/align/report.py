@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from memalign.align.consolidate import in_canonical_order
 from memalign.align.ingest import NO_ROWS
 from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict
 from memalign.io import FeedbackFile
@@ -104,13 +103,13 @@ def rule_conflicts(memory: Memory) -> tuple[RuleConflict, ...]:
     for relation in memory.relations:
         if relation.verdict != "contradicts" or not by_id.keys() >= set(relation.pair):
             continue
-        faces = [by_id.get(by_id[name].superseded_by or "", by_id[name]) for name in relation.pair]
-        one, other = in_canonical_order(*faces)
+        shown = [by_id.get(by_id[name].superseded_by or "", by_id[name]) for name in relation.pair]
+        one, other = sorted(shown, key=lambda guideline: guideline.number)
         if one.id == other.id:
             continue  # by other verdicts both say the same
-        precedence = tuple(g.id for g in (one, other) if g.status in ("active", "demoted"))
-        if precedence and all(g.id in precedence or g.overridden_by is not None for g in (one, other)):
-            found[one.id, other.id] = RuleConflict(guideline_ids=(one.id, other.id), kept=precedence)
+        kept = tuple(g.id for g in (one, other) if g.status in ("active", "demoted"))
+        if kept and all(g.id in kept or g.overridden_by is not None for g in (one, other)):
+            found[one.id, other.id] = RuleConflict(guideline_ids=(one.id, other.id), kept=kept)
     return tuple(found[pair] for pair in sorted(found, key=lambda ids: [*map(guideline_number, ids)]))
 
 
@@ -118,14 +117,10 @@ def conflicts(memory: Memory) -> tuple[Conflict, ...]:
     """Every content on which people gave different labels, by the id of its first case."""
     found: dict[str, Conflict] = {}
     for case in memory.cases:
-        annotations = {
-            annotation.key: annotation.value
-            for annotation in memory.annotations_on(case)
-            if annotation.value is not None
-        }
-        if len(set(annotations.values())) > 1:
-            ids = tuple(dict.fromkeys(annotation.id for annotation in memory.annotations_on(case)))
-            found.setdefault(
-                case.example.content_hash, Conflict(ids=ids, annotations=annotations, label=memory.label(case))
-            )
+        all_of_it = memory.annotations_on(case)
+        labels = {annotation.key: annotation.value for annotation in all_of_it if annotation.value is not None}
+        if len(set(labels.values())) > 1:
+            ids = tuple(dict.fromkeys(annotation.id for annotation in all_of_it))
+            conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case))
+            found.setdefault(case.example.content_hash, conflict)
     return tuple(found.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -180,30 +180,12 @@ class AlignResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""
-        return {
-            "judge": self.judge.name,
-            "version": self.version,
-            "changed": self.changed,
-            "rows": as_json(self.rows),
-            "guidelines": as_json(self.guidelines),
-            "forgotten": as_json(self.forgotten),
-            "removed": as_json(self.removed),
-            "pending": [{"key": str(key), "reason": reason} for key, reason in self.pending],
-            "conflicts": as_json(self.conflicts),
-            "rule_conflicts": as_json(self.rule_conflicts),
-            "impact": self._impact(),
-            "locks": as_json(self.locks),
-            "notes": list(self.notes),
-            "usage": as_json(self.usage),
-            "seconds": self.seconds,
-            "memory_hash": self.judge.memory.hash,
-        }
-
-    def _impact(self) -> dict[str, Any] | None:
-        if self.impact is None:
-            return None
-        counts = {"fixed": self.impact.fixed, "broken": self.impact.broken}
-        return {**as_json(self.impact), **counts}
+        plain = {field.name: as_json(getattr(self, field.name)) for field in fields(self) if field.name != "judge"}
+        if self.impact is not None:
+            plain["impact"] |= {"fixed": self.impact.fixed, "broken": self.impact.broken}
+        pending = [{"key": str(key), "reason": reason} for key, reason in self.pending]
+        named = {"judge": self.judge.name, "memory_hash": self.judge.memory.hash}
+        return {**named, **plain, "pending": pending}
 
 
 def _span(guidelines: tuple[Guideline, ...]) -> str:

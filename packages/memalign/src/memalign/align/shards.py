@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from memalign.memory import Memory, Shard
 from memalign.types import FeedbackKey, Guideline
 
-__all__ = ["ShardGuidelines", "assign_shards", "shard_guidelines"]
+__all__ = ["assign_shards", "guidelines_by_feedback", "shard_guidelines"]
 
 
 def assign_shards(memory: Memory, keys: Sequence[FeedbackKey], size: int) -> Memory:
@@ -60,34 +60,26 @@ class _Shards:
             del self._sums[home]
 
 
-def shard_guidelines(memory: Memory, shard: Shard) -> list[Guideline]:
+def shard_guidelines(guidelines: Iterable[Guideline], shard: Shard) -> list[Guideline]:
     """What the shard has written so far, also where a guideline of another shard is shown in its place.
 
     Without what was revised within the shard, what is retired, and what says the same as a retired one.
     """
-    retired = {g.id for g in memory.guidelines if g.status == "retired"}
+    known = tuple(guidelines)
+    retired = {guideline.id for guideline in known if guideline.status == "retired"}
     own = [
-        g
-        for g in memory.guidelines
-        if not set(shard.keys).isdisjoint(g.exposed_to) and retired.isdisjoint((g.id, g.superseded_by))
+        g for g in known if not set(shard.keys).isdisjoint(g.exposed_to) and retired.isdisjoint((g.id, g.superseded_by))
     ]
     ids = {guideline.id for guideline in own}
     return [guideline for guideline in own if guideline.superseded_by not in ids]
 
 
-class ShardGuidelines:
-    """`shard_guidelines` for thousands of shards: each looks at the guidelines exposed to its own feedback only."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._ids = {guideline.id: guideline for guideline in memory.guidelines}
-        self._keys: dict[FeedbackKey, list[str]] = {}
-        for guideline in memory.guidelines:
-            for key in guideline.exposed_to:
-                self._keys.setdefault(key, []).append(guideline.id)
-
-    def of(self, shard: Shard) -> list[Guideline]:
-        """The guidelines of one shard, in the order of their numbers."""
-        own = {name: self._ids[name] for key in shard.keys for name in self._keys.get(key, ())}
-        own |= {g.superseded_by: self._ids[g.superseded_by] for g in own.values() if g.superseded_by in self._ids}
-        near = tuple(sorted(own.values(), key=lambda guideline: guideline.number))
-        return shard_guidelines(Memory(guidelines=near), shard)
+def guidelines_by_feedback(memory: Memory) -> dict[FeedbackKey, tuple[Guideline, ...]]:
+    """The guidelines exposed to each piece of feedback, and what is shown in their place: no shard needs others."""
+    by_id = {guideline.id: guideline for guideline in memory.guidelines}
+    found: dict[FeedbackKey, dict[str, Guideline]] = {}
+    for guideline in memory.guidelines:
+        shown = by_id.get(guideline.superseded_by or "", guideline)
+        for key in guideline.exposed_to:
+            found.setdefault(key, {}).update({guideline.id: guideline, shown.id: shown})
+    return {key: tuple(several.values()) for key, several in found.items()}
