@@ -1,7 +1,7 @@
 """Agreement between two raters, and how sure of it we may be: pure functions.
 
-Every measure takes columns of equal length, one entry a case, and gives None, never NaN and never an exception, where
-it is not defined: no cases, or too little variety to tell agreement from chance. Its docstring says when.
+Every measure takes columns of equal length, one entry a case, and gives None, never NaN, where it is not defined: no
+cases, or too little variety to tell agreement from chance.
 
 A measure is written once, for weighted cases: the plain value is the one with all weights 1, and a bootstrap resample
 is a row of weights (how often each case was drawn), so thousands of resamples cost a few matrix products.
@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from statistics import NormalDist
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memalign.errors import InputError
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 __all__ = [
     "Estimate",
@@ -144,8 +144,6 @@ def krippendorff_alpha(
     nothing and is left out. For "ordinal" the order is that of `labels`, or of the values. Krippendorff 2011,
     "Computing Krippendorff's Alpha-Reliability". None when no case has two labels, or all labels are the same.
     """
-    import numpy as np
-
     pairable = [list(unit) for unit in units if len(unit) > 1]
     seen = {value for unit in pairable for value in unit}
     if len(seen) < 2:
@@ -227,8 +225,6 @@ def paired_bootstrap(
 
 def wilson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float] | None:
     """Wilson's score interval (1927) of a share, wide even when all of `n` succeeded; None for n = 0."""
-    from statistics import NormalDist
-
     if n == 0:
         return None
     z = NormalDist().inv_cdf((1 + level) / 2)
@@ -259,19 +255,15 @@ def mcnemar_exact(b: int, c: int) -> float:
 # A kernel gets `weights`, shape (resamples, cases), and the columns; it gives one value a resample, NaN where the
 # measure is not defined.
 
-Kernel = Callable[..., "Floats"]
+Kernel = Callable[..., Floats]
 
 
 def _exact_match(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
-    import numpy as np
-
     same = np.array([a == b for a, b in zip(first, second, strict=True)], dtype=float)
     return _ratio(weights @ same, weights.sum(axis=1))
 
 
 def _balanced_accuracy(weights: Floats, predicted: Sequence[Any], truth: Sequence[Any]) -> Floats:
-    import numpy as np
-
     codes, order = _codes(truth)
     member = np.eye(len(order))[codes]
     right = np.array([a == b for a, b in zip(predicted, truth, strict=True)], dtype=float)
@@ -290,8 +282,6 @@ def _cohen_kappa(
     weights: Literal["linear", "quadratic"] | None = None,
     labels: Sequence[Hashable] | None = None,
 ) -> Floats:
-    import numpy as np
-
     codes, order = _codes((*first, *second))
     left, right = codes[: len(first)], codes[len(first) :]
     member = np.eye(len(order))
@@ -307,8 +297,6 @@ def _cohen_kappa(
 
 
 def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
-    import numpy as np
-
     # Moments around a common centre: the differences of large squares would lose the digits that matter.
     x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     centre = (x.mean() + y.mean()) / 2 if len(x) else 0.0
@@ -324,8 +312,6 @@ def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Fl
 
 
 def _mae(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
-    import numpy as np
-
     away = np.abs(np.asarray(first, dtype=float) - np.asarray(second, dtype=float))
     return _ratio(weights @ away, weights.sum(axis=1))
 
@@ -347,8 +333,6 @@ def _kernel(statistic: Statistic) -> Kernel | None:
 
 def _looped(statistic: Statistic) -> Kernel:
     def kernel(weights: Floats, *columns: Sequence[Any]) -> Floats:
-        import numpy as np
-
         values: list[float] = []
         for row in weights:
             drawn = np.repeat(np.arange(len(row)), row.astype(int)).tolist()
@@ -360,8 +344,6 @@ def _looped(statistic: Statistic) -> Kernel:
 
 
 def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
-    import numpy as np
-
     n = _check_lengths(*columns)
     if n == 0:
         return None
@@ -378,8 +360,6 @@ def _interval(
     level: float,
     groups: Sequence[Hashable] | None,
 ) -> tuple[float, float] | None:
-    import numpy as np
-
     if not 0 < level < 1 or n_resamples < 1:
         raise InputError(f"level must lie between 0 and 1 and n_resamples be positive: {level}, {n_resamples}")
     n = _check_lengths(*columns, *([groups] if groups is not None else []))
@@ -404,23 +384,17 @@ def _interval(
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
-    import numpy as np
-
     out: Floats = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
     return out
 
 
 def _codes(values: Sequence[Hashable]) -> tuple[NDArray[np.intp], list[Hashable]]:
-    import numpy as np
-
     index: dict[Hashable, int] = {}
     codes = [index.setdefault(value, len(index)) for value in values]
     return np.array(codes, dtype=np.intp), list(index)
 
 
 def _places(order: Sequence[Hashable], labels: Sequence[Hashable] | None) -> Floats:
-    import numpy as np
-
     if labels is not None:
         position = {label: place for place, label in enumerate(labels)}
         missing = [value for value in order if value not in position]

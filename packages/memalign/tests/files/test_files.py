@@ -395,7 +395,7 @@ def test_judgments_come_back_as_they_were_written(tmp_path):
         "t-2": judged(4),
         "t-3": Judgment(error="timed out", usage=Usage(cost=None)),
     }
-    with JudgmentWriter.open(path, judge="j@1", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j@1", examples=EXAMPLES) as writer:
         for example_id, judgment in given.items():
             writer.write(example_id, judgment)
             assert ids(path)[-1] == example_id  # flushed: a crash now costs nothing
@@ -408,12 +408,12 @@ def test_judgments_come_back_as_they_were_written(tmp_path):
 
 def test_judging_goes_on_where_it_stopped_and_judges_failures_again(tmp_path):
     path = tmp_path / "out.jsonl"
-    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         writer.write("t-0", Judgment(error="timed out"))
         writer.write("t-1", judged())
     with path.open("ab") as file:
         file.write(b'{"id":"t-2","judge":"j","val')  # the crash
-    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         assert [example.id for example in EXAMPLES if example.id in writer] == ["t-1"]
         assert read_judgments(path).judgments == {"t-1": judged()}
         for example_id in ("t-0", "t-2", "t-3"):
@@ -426,30 +426,30 @@ def test_judging_goes_on_where_it_stopped_and_judges_failures_again(tmp_path):
 
 def test_two_runs_do_not_write_one_file(tmp_path):
     path = tmp_path / "out.jsonl"
-    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         writer.write("t-1", judged())
         with pytest.raises(InputError, match="is being written by another run"):
-            JudgmentWriter.open(path, judge="j", examples=EXAMPLES)
+            JudgmentWriter(path, judge="j", examples=EXAMPLES)
         writer.write("t-0", judged())
     assert list(read_judgments(path).judgments) == ["t-0", "t-1"]
     assert list(tmp_path.iterdir()) == [path]
-    JudgmentWriter.open(path, judge="j", examples=EXAMPLES).close()
+    JudgmentWriter(path, judge="j", examples=EXAMPLES).close()
 
 
 @pytest.mark.parametrize("name", [".", "missing/out.jsonl"])
 def test_a_file_that_cannot_be_written_says_so(tmp_path, name):
     with pytest.raises(InputError, match="cannot be"):
-        JudgmentWriter.open(name, judge="j", examples=EXAMPLES)
+        JudgmentWriter(name, judge="j", examples=EXAMPLES)
     assert not list(tmp_path.iterdir())
 
 
 def test_an_example_that_changed_since_is_judged_again(tmp_path):
     path = tmp_path / "out.jsonl"
-    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         for example in EXAMPLES:
             writer.write(example.id, judged())
     changed = [Example(id="t-1", outputs="another reply"), EXAMPLES[2]]
-    with JudgmentWriter.open(path, judge="j", examples=changed) as writer:
+    with JudgmentWriter(path, judge="j", examples=changed) as writer:
         assert "t-1" not in writer
         assert "t-2" in writer
         writer.write("t-1", judged(False))
@@ -458,21 +458,21 @@ def test_an_example_that_changed_since_is_judged_again(tmp_path):
 
 def test_without_examples_the_lines_stay_as_they_come(tmp_path):
     path = tmp_path / "out.jsonl"
-    with JudgmentWriter.open(path, judge="j") as writer:
+    with JudgmentWriter(path, judge="j") as writer:
         writer.write("b", judged())
         writer.write("a", judged())
-    with JudgmentWriter.open(path, judge="j", examples=[Example(id="a", outputs="x")]) as writer:
+    with JudgmentWriter(path, judge="j", examples=[Example(id="a", outputs="x")]) as writer:
         assert "a" in writer
         assert "b" in writer
 
 
 def test_a_file_of_another_judge_is_left_alone(tmp_path):
     path = tmp_path / "out.jsonl"
-    with JudgmentWriter.open(path, judge="old@1", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="old@1", examples=EXAMPLES) as writer:
         writer.write("t-0", judged())
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"old@1, this one is new@2; name another output file, or delete"):
-        JudgmentWriter.open(path, judge="new@2", examples=EXAMPLES)
+        JudgmentWriter(path, judge="new@2", examples=EXAMPLES)
     assert path.read_bytes() == before
 
 
@@ -482,21 +482,21 @@ def test_a_file_of_another_judge_is_left_alone(tmp_path):
 def test_a_file_that_is_something_else_is_never_touched(write, text):
     path = write("out.jsonl", text)
     with pytest.raises(InputError, match="line 1, is not a judgment"):
-        JudgmentWriter.open(path, judge="j", examples=EXAMPLES)
+        JudgmentWriter(path, judge="j", examples=EXAMPLES)
     assert path.read_text() == text
 
 
 @pytest.mark.parametrize("cut", range(0, 60, 7))
 def test_a_last_line_cut_anywhere_is_judged_again(tmp_path, cut):
     path = tmp_path / "out.jsonl"
-    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         writer.write("t-0", judged())
         writer.write("t-1", judged())
     whole = path.read_bytes()
     end = whole.index(b"\n") + 1
     path.write_bytes(whole[: end + cut])
     assert list(read_judgments(path).judgments) == ["t-0"]
-    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         assert [example.id for example in EXAMPLES if example.id in writer] == ["t-0"]
         writer.write("t-1", judged())
     assert path.read_bytes() == whole
@@ -504,25 +504,25 @@ def test_a_last_line_cut_anywhere_is_judged_again(tmp_path, cut):
 
 def test_a_whole_last_line_that_lacks_only_its_line_break_is_kept(tmp_path):
     path = tmp_path / "out.jsonl"
-    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         writer.write("t-0", judged())
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    with JudgmentWriter.open(path, judge="j", examples=EXAMPLES) as writer:
+    with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         writer.write("t-1", judged())
     assert ids(path) == ["t-0", "t-1"]
 
 
 def test_half_a_surrogate_pair_in_a_rationale_costs_no_verdict(tmp_path):
     path = tmp_path / "out.jsonl"
-    with JudgmentWriter.open(path, judge="j") as writer:
+    with JudgmentWriter(path, judge="j") as writer:
         writer.write("t-0", Judgment(value=True, rationale="nice \ud83d"))
     assert read_judgments(path).judgments["t-0"].rationale == "nice \ufffd"
 
 
 def test_an_output_folder_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(InputError, match="cannot be written: No such file or directory"):
-        JudgmentWriter.open(tmp_path / "none" / "out.jsonl", judge="j", examples=EXAMPLES)
+        JudgmentWriter(tmp_path / "none" / "out.jsonl", judge="j", examples=EXAMPLES)
     with pytest.raises(InputError, match="no such file"):
         read_judgments(tmp_path / "none.jsonl")
     (tmp_path / "empty.jsonl").touch()

@@ -6,7 +6,6 @@ others, and only fingerprints are kept; the second time they are given out one b
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 import weakref
@@ -20,7 +19,7 @@ from memalign.io.fields import content_needed, differing, given_rows, shown_id, 
 from memalign.io.rows import LABEL_FIELDS, Row, json_rows, never_empty, read_rows
 from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, Feedback, FeedbackKey
 
-__all__ = ["Examples", "Index", "check_examples", "mark_of", "read_examples"]
+__all__ = ["Examples", "Index", "check_examples", "read_examples"]
 
 _DIGEST = 32  # bytes of a content hash
 _IN_MEMORY = 1 << 20  # bytes of a generator's examples that are kept without a file
@@ -28,19 +27,11 @@ _IN_MEMORY = 1 << 20  # bytes of a generator's examples that are kept without a 
 Rows = Iterator[Row | RowError]
 
 
-def mark_of(text: str) -> int:
-    """64 bits that stand for a text: two of a million ids have the same by a chance of 1 in 40 million."""
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
 class Index:
-    """What is remembered of examples that were read: their order, and by what their ids and contents are known again.
-
-    About 170 bytes an example. Places count from 0.
-    """
+    """The ids of examples in their order, each with its place (from 0) and content hash; some 200 bytes an example."""
 
     def __init__(self, examples: Iterable[Example] = ()) -> None:
-        self._places: dict[int, int] = {}
+        self._places: dict[str, int] = {}
         self._digests = bytearray()
         for example in examples:
             self.add(example)
@@ -50,17 +41,17 @@ class Index:
 
     def add(self, example: Example) -> int:
         """The place of an example whose id is new."""
-        place = self._places[mark_of(example.id)] = len(self._places)
+        place = self._places[example.id] = len(self._places)
         self._digests += bytes.fromhex(example.content_hash)
         return place
 
     def place(self, example_id: str) -> int | None:
         """Where the example of that id stands, None when there is none."""
-        return self._places.get(mark_of(example_id))
+        return self._places.get(example_id)
 
-    def marks(self) -> Iterator[int]:
-        """`mark_of` every id, in order."""
-        return iter(self._places)
+    def ids(self) -> tuple[str, ...]:
+        """Every id, in order."""
+        return tuple(self._places)
 
     def content_hash(self, place: int) -> str:
         """The content hash of the example at `place`."""
@@ -177,8 +168,8 @@ class _Checked:
         self.index = Index()
         self._lines = array("q")  # of each example, the line with its content
         self._spoken = bytearray()  # of each example, whether its first row was somebody's feedback
-        self._annotations: set[int] = set()
-        self._without: dict[int, tuple[int, str]] = {}  # line and id of feedback whose content has not come yet
+        self._annotations: set[FeedbackKey] = set()
+        self._without: dict[str, int] = {}  # id and line of feedback whose content has not come yet
         self._bad: list[RowError] = []
         self._differing: list[
             tuple[int, int, Example]
@@ -205,13 +196,13 @@ class _Checked:
         example_id = fields["id"]
         if not example_id:
             raise InputError("id is missing or empty")
-        mark, place = mark_of(example_id), self.index.place(example_id)
+        place = self.index.place(example_id)
         if place is not None and example is not None and example.content_hash != self.index.content_hash(place):
             if len(self._differing) < InvalidRows.SHOWN:
                 self._differing.append((len(self._bad), self._lines[place], example))
             raise InputError(f"its content differs from that of {example_id!r} on line {self._lines[place]}")
-        annotated = mark_of(str(FeedbackKey(example_id, annotation))) if spoken else 0
-        earlier = self._without.get(mark, (0, ""))[0] if place is None else self._lines[place]
+        annotated = FeedbackKey(example_id, annotation)
+        earlier = self._without.get(example_id, 0) if place is None else self._lines[place]
         if earlier:
             had = place is None or bool(self._spoken[place])
             if not spoken or not had or annotated in self._annotations:
@@ -220,11 +211,11 @@ class _Checked:
             self._annotations.add(annotated)
         if example is None:
             if place is None:
-                self._without.setdefault(mark, (row.line, example_id))
+                self._without.setdefault(example_id, row.line)
             return None
         if place is not None:
             return None
-        self._without.pop(mark, None)
+        self._without.pop(example_id, None)
         self.index.add(example)
         self._lines.append(row.line)
         self._spoken.append(spoken)
@@ -233,7 +224,7 @@ class _Checked:
     def end(self, name: str, read: Callable[[], Rows]) -> None:
         """Raise InvalidRows if there was a bad row; `read` gives all rows once more, to say what differs from what."""
         self._name_differences(read)
-        for line, example_id in self._without.values():
+        for example_id, line in self._without.items():
             self._bad.append(RowError(line=line, reason=f"no content: {content_needed()}", id=example_id))
         if self._bad:
             raise InvalidRows(name, sorted(self._bad, key=lambda error: error.line))

@@ -19,7 +19,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.io.atomic import atomic_write, is_device, part_of, target_of
-from memalign.io.examples import Index, mark_of
+from memalign.io.examples import Index
 from memalign.io.file_lock import lock_file
 from memalign.types import Example, Judgment, json_line
 
@@ -81,8 +81,8 @@ class JudgmentWriter:
         self._judge = judge
         self._index = examples if isinstance(examples, Index) else Index(examples)
         self._begins = array("q", [-1]) * len(self._index)  # where the line of each example begins
-        self._others: dict[int, int] = {}  # the same of other ids, by their mark
-        self._failed: set[int] = set()  # the marks of ids whose line had an error
+        self._others: dict[str, int] = {}  # the same of other ids
+        self._failed: set[str] = set()  # the ids whose line had an error
         # Beside the file, which is replaced at times. Two runs would take each other's lines away.
         self._beside = self._path.parent / f".{self._path.name}.lock"
         try:
@@ -102,20 +102,15 @@ class JudgmentWriter:
             raise InputError(f"{path} cannot be written: {error.strerror}") from None
         self._end = self._path.stat().st_size
 
-    @classmethod
-    def open(cls, path: str | Path, *, judge: str, examples: Index | Iterable[Example] = ()) -> Self:
-        """The same as the constructor, in the word that files use."""
-        return cls(path, judge=judge, examples=examples)
-
     def __contains__(self, example_id: object) -> bool:
         if not isinstance(example_id, str):
             return False
         place = self._index.place(example_id)
-        return mark_of(example_id) in self._others if place is None else self._begins[place] >= 0
+        return example_id in self._others if place is None else self._begins[place] >= 0
 
     def failed(self, example_id: str) -> bool:
         """Whether an earlier run asked about the example and got an error."""
-        return mark_of(example_id) in self._failed
+        return example_id in self._failed
 
     def write(self, example_id: str, judgment: Judgment) -> None:
         """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
@@ -131,7 +126,7 @@ class JudgmentWriter:
         except OSError as error:
             raise InputError(f"{self._path} cannot be written: {error.strerror}; what it holds is kept") from None
         if place is None:
-            self._others[mark_of(example_id)] = self._end
+            self._others[example_id] = self._end
         else:
             self._begins[place] = self._end
         self._end += len(line)
@@ -141,7 +136,7 @@ class JudgmentWriter:
 
         An example without a line has the judgment `otherwise`.
         """
-        return Judgments(self._path, array("Q", self._index.marks()), self._begins, otherwise)
+        return Judgments(self._path, self._index.ids(), self._begins, otherwise)
 
     def close(self) -> None:
         """Close the file and put its lines into the order of the examples."""
@@ -180,18 +175,18 @@ class JudgmentWriter:
                     f"{self._path} holds judgments of judge {line.head.judge}, this one is {self._judge}; name another "
                     "output file, or delete that one to judge again"
                 )
-            place, mark = self._index.place(line.head.id), mark_of(line.head.id)
-            earlier = self._others.pop(mark, -1) if place is None else self._begins[place]
+            name, place = line.head.id, self._index.place(line.head.id)
+            earlier = self._others.pop(name, -1) if place is None else self._begins[place]
             judged = line.head.content_hash
             unchanged = place is None or not judged or judged == self._index.content_hash(place)
             kept = line.judgment.error is None and unchanged
             clean = clean and kept and line.whole and earlier < 0
             if line.judgment.error is not None:
-                self._failed.add(mark)
+                self._failed.add(name)
             if place is not None:
                 self._begins[place] = line.begin if kept else -1
             elif kept:
-                self._others[mark] = line.begin
+                self._others[name] = line.begin
             end = line.begin + line.size
         if not clean or end != self._path.stat().st_size:
             self._rewrite()
@@ -203,8 +198,8 @@ class JudgmentWriter:
             for place, begin in enumerate(begins):
                 if begin >= 0:
                     begins[place], at = at, at + _copy(old, begin, new)
-            for mark, begin in others.items():
-                others[mark], at = at, at + _copy(old, begin, new)
+            for name, begin in others.items():
+                others[name], at = at, at + _copy(old, begin, new)
         # In place: judgments that were given out point to these.
         self._begins[:] = begins
         self._others.update(others)
@@ -216,10 +211,10 @@ class Judgments(Sequence[Judgment]):
     Raises InputError when the file is no longer what the run left. Equal to any sequence of equal judgments.
     """
 
-    def __init__(self, path: Path, marks: array[int], begins: array[int], otherwise: Judgment | None) -> None:
-        """`begins` has where in `path` each line begins, -1 for none; `marks` what its id is known by."""
+    def __init__(self, path: Path, ids: Sequence[str], begins: array[int], otherwise: Judgment | None) -> None:
+        """`begins` has where in `path` each line begins, -1 for none; `ids` whose it is."""
         self._path = path
-        self._marks = marks
+        self._ids = ids
         self._begins = begins
         self._otherwise = otherwise
 
@@ -267,7 +262,7 @@ class Judgments(Sequence[Judgment]):
         file.seek(begin)
         line = file.readline()
         try:
-            if mark_of(msgspec.json.decode(line, type=_Head).id) == self._marks[place]:
+            if msgspec.json.decode(line, type=_Head).id == self._ids[place]:
                 return msgspec.json.decode(line, type=Judgment)
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass

@@ -76,7 +76,7 @@ async def judge_many(
         judgments: list[Judgment | None] = [None] * len(source)
         await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment))
         return [judgment or run.not_judged() for judgment in judgments]
-    with JudgmentWriter.open(Path(out), judge=signature_of(judge), examples=source.index) as writer:
+    with JudgmentWriter(Path(out), judge=signature_of(judge), examples=source.index) as writer:
         await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
     return writer.judgments(otherwise=run.not_judged())
 

@@ -14,7 +14,6 @@ import msgspec
 from memalign.cache import kept_async
 from memalign.judge.features import plain_features
 from memalign.memory.model import Case
-from memalign.metrics import mcnemar_exact
 from memalign.models.resolve import resolve_embedding
 from memalign.types import Example
 from memalign.values import Value
@@ -76,6 +75,8 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def clear(self) -> bool:
         """Whether the calibrator is better by more than chance."""
+        from memalign.metrics import mcnemar_exact  # with numpy, see below
+
         return self.fixed > self.broken and mcnemar_exact(self.fixed, self.broken) < CLEARLY
 
 
