@@ -17,7 +17,7 @@ from memalign.errors import UnknownKey
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Tombstone, policy_label
 from memalign.memory.budget import fit_guidelines
 from memalign.memory.precedence import precedence
-from memalign.memory.retrieval import CHOICE, Neighbourhood, embedding_text, stumbled
+from memalign.memory.retrieval import CHOICE, Neighbourhood, embedding_text, was_misjudged
 from memalign.prompts.encoding import estimate_tokens, shorten
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, ValueType
@@ -141,7 +141,7 @@ class TestRetrieval:
         self, spec: str, label: Value, verdict: Value, wrong: bool
     ) -> None:
         one = case("a", label=label, pre_alignment=verdict)
-        assert stumbled(memory(one), one, ValueType.of(spec)) is wrong
+        assert was_misjudged(memory(one), one, ValueType.of(spec)) is wrong
 
 
 class TestPolicy:
@@ -332,7 +332,7 @@ def test_a_look_at_the_nearest_finds_what_sorting_all_of_them_would(seed: int, c
 
 def test_labels_of_another_type_than_the_judge_has_now_are_compared_as_they_are() -> None:
     found = memory(case("a", label="good", pre_alignment="bad"), case("b", label="good", pre_alignment="good"))
-    assert [stumbled(found, each, ValueType.of("float:0..1")) for each in found.cases] == [True, False]
+    assert [was_misjudged(found, each, ValueType.of("float:0..1")) for each in found.cases] == [True, False]
 
 
 @given(memories(), st.data())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memalign.memory.guard import copied_run, guideline_fault, normalised, tidy
 from memalign.prompts import (
     DistilRecord,
-    ShownExample,
+    RenderedExample,
     encode,
     prompts_hash,
     render_answer,
@@ -83,7 +83,7 @@ class TestJudgePrompts:
         assert system.index('"rationale"') < system.index('"value"')
 
     def test_examples_come_before_the_item(self) -> None:
-        shown = ShownExample(fields=(("outputs", '"old"'),), answer=render_answer("Too cold.", value=False))
+        shown = RenderedExample(fields=(("outputs", '"old"'),), answer=render_answer("Too cold.", value=False))
         user = render_item({"outputs": '"new"'}, [shown])
         assert user.index('"old"') < user.index("Expert: false.") < user.index('"new"')
         assert user.endswith(">>>")

@@ -22,7 +22,7 @@ from memalign.align.past_cases import Answer, PastCases, agrees, hiding
 from memalign.align.result import Impact, Trial, VerdictChange
 from memalign.judge import Judge, Progress
 from memalign.memory import Case, Memory
-from memalign.memory.retrieval import stumbled
+from memalign.memory.retrieval import was_misjudged
 from memalign.models import resolve
 from memalign.types import Usage, guideline_number
 
@@ -109,7 +109,7 @@ def sample(given: Judge, learned: Judge, lessons: Collection[str], checks: int) 
     known = {case.example.content_hash for case in given.memory.cases}
     order = sorted(labelled)  # by hash: as good as drawn, and the same whatever came first
     judged_by = learned.base_fingerprint
-    wrong = {content for content in order if stumbled(memory, labelled[content], kind, judged_by)}
+    wrong = {content for content in order if was_misjudged(memory, labelled[content], kind, judged_by)}
     errors = [content for content in order if content in wrong and content not in known][: checks // 3]
     right = [content for content in order if content not in wrong]
     near = _nearest(memory, labelled, errors, right)[: checks // 3]

@@ -17,7 +17,7 @@ from memalign.align.shards import assign_shards, guidelines_by_feedback, shard_g
 from memalign.align.states import LessonState, with_states
 from memalign.judge import Judge, Progress
 from memalign.memory import Annotation, Case, Memory
-from memalign.memory.retrieval import stumbled
+from memalign.memory.retrieval import was_misjudged
 from memalign.models.base import ChatModel
 from memalign.types import FeedbackKey, Usage
 
@@ -63,7 +63,7 @@ async def distil(
 
 def has_lesson(judge: Judge, memory: Memory, case: Case, annotation: Annotation) -> bool:
     """Whether there is something to distil: the expert used words, or the judge was wrong."""
-    return bool(annotation.rationale) or stumbled(memory, case, judge.value_type, judge.base_fingerprint)
+    return bool(annotation.rationale) or was_misjudged(memory, case, judge.value_type, judge.base_fingerprint)
 
 
 def _learn_examples(judge: Judge, memory: Memory, ready: Collection[FeedbackKey]) -> Memory:

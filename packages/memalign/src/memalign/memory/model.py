@@ -7,7 +7,6 @@ guideline can be exposed to. Withdrawn feedback leaves only its key behind.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,10 +16,11 @@ import msgspec
 
 from memalign.cache import derived, kept
 from memalign.errors import UnknownKey
+from memalign.memory.hashing import hashed_case, memory_hash
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_strength
 from memalign.memory.precedence import Relation, precedence
 from memalign.memory.text_search import Finder
-from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json, select_keys
+from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, select_keys
 from memalign.values import Value
 
 if TYPE_CHECKING:
@@ -387,38 +387,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     def hash(self) -> str:
         """16 hex digits over all that can change a verdict or a later alignment.
 
-        Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts. Judgment files
-        and other tools name memories by it, so its spelling is that of the first format and must not change.
+        Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts.
         """
-        state: dict[str, Any] = {
-            "authority": self.authority,
-            "policy": self.policy,
-            "guideline_tokens": self.guideline_tokens,
-            "examples": self.examples,
-            "relations": [(*relation.pair, relation.verdict) for relation in self.relations],
-            "locks": self.locks,
-            "embedding_model": self.embedding_model,
-            "cases": [],  # put in below: their texts are kept
-            "guidelines": [_hashed(guideline) for guideline in self.guidelines],
-            "shards": [_hashed_keys(shard.keys) for shard in self.shards],
-        }
-        before, after = canonical_json(state).split('"cases":[]', 1)
-        text = f'{before}"cases":[{",".join(self._hashed_cases)}]{after}'
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return memory_hash(self, self._hashed_cases)
 
     @derived
     def _hashed_cases(self) -> tuple[str, ...]:
-        return tuple(
-            canonical_json(
-                {
-                    "id": case.id,
-                    "content": case.example.content_hash,
-                    "voices": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
-                    "probe": msgspec.to_builtins(case.pre_alignment),
-                }
-            )
-            for case in self.cases
-        )
+        return tuple(map(hashed_case, self.cases))
 
     @derived
     def matrix(self) -> NDArray[np.float32]:
@@ -429,18 +404,3 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         width = next((row.shape[0] for row in rows if row is not None), 0)
         empty = np.zeros(width, dtype=np.float32)
         return np.stack([row if row is not None else empty for row in rows]) if rows else np.zeros((0, 0), np.float32)
-
-
-def _hashed(guideline: Guideline) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.structs.asdict(guideline)
-    fields |= {name: _hashed_keys(fields[name]) for name in ("supported_by", "exposed_to")}
-    left_out, case_id = fields.pop("left_out"), fields.pop("left_out_for")
-    if left_out is not None:
-        fields["status_by"] = "admission" if left_out == "admission" else f"admission for {case_id}"
-    return fields | {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}
-
-
-def _hashed_keys(keys: Iterable[FeedbackKey]) -> list[str | FeedbackKey]:
-    """Texts in order where the first format could name them, with sources without an `@`; then the others."""
-    old = sorted(f"{key.id}@{key.source}" for key in keys if "@" not in key.source)
-    return [*old, *sorted(key for key in keys if "@" in key.source)]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "stumbled"]
+__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "was_misjudged"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -64,7 +64,7 @@ def embedding_text(example: Example) -> str:
     return text or "\n".join(words_of("expectations", example.expectations))
 
 
-def stumbled(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
+def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
     """Whether the judge of the fingerprint `judge` (None: any) gave another verdict before learning than its experts.
 
     False where there is no label or no pre-alignment verdict of this judge, and for free text, where two right answers
@@ -155,7 +155,7 @@ class Neighbourhood:
         misjudged, label = kept(
             memory,
             ("hit", case.id, value_type.spec, judge),
-            lambda: (stumbled(memory, case, value_type, judge), memory.label(case)),
+            lambda: (was_misjudged(memory, case, value_type, judge), memory.label(case)),
         )
         return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
 
@@ -163,14 +163,14 @@ class Neighbourhood:
         """Cases from the nearest on, of equal similarity the lower id first."""
         cases, given = self._memory.cases, 0
         while given < len(cases):
-            self._look(max(AT_ONCE, 2 * given) if given >= len(self._seen) else 0)
+            self._extend(max(AT_ONCE, 2 * given) if given >= len(self._seen) else 0)
             if given >= len(self._seen):
                 return
             for index in self._seen[given:]:
                 yield cases[index], float(self._similarity[index])
             given = len(self._seen)
 
-    def _look(self, reach: int) -> None:
+    def _extend(self, reach: int) -> None:
         """Sort the nearest `reach` cases into `_seen`, as far as they are relevant."""
         import numpy as np  # a quarter of a second that `import memalign` should not cost
 

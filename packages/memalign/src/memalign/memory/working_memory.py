@@ -10,7 +10,7 @@ from memalign.cache import kept
 from memalign.memory.budget import Budget
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Retrieved
-from memalign.prompts import ShownExample, estimate_tokens
+from memalign.prompts import RenderedExample, estimate_tokens
 from memalign.prompts.fit import fit_example, fit_fields
 from memalign.prompts.truncate import left_out
 from memalign.types import Guideline
@@ -28,7 +28,7 @@ class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
     tokens are left for what the judge reads in the item's trace, where that is shown in outline only; else 0.
     """
 
-    examples: tuple[ShownExample, ...]
+    examples: tuple[RenderedExample, ...]
     example_ids: tuple[str, ...]
     guidelines: tuple[Guideline, ...]
     fields: dict[str, str]
@@ -52,7 +52,7 @@ def assemble(
     Last, next to the item, is where models weigh an example most (Lu et al. 2022, arXiv 2104.08786).
     """
     notes: list[str] = []
-    shown: list[tuple[str, ShownExample]] = []
+    shown: list[tuple[str, RenderedExample]] = []
     used = 0
     for hit in hits:
         example, cost, missing = _kept_case(memory, hit.case, tuple(fields), budget.example)
@@ -87,7 +87,9 @@ def _affordable(retrieved: Sequence[Guideline], tokens: int) -> tuple[Guideline,
     return tuple(sorted(affordable, key=lambda guideline: guideline.number))
 
 
-def shown_case(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -> tuple[ShownExample, tuple[str, ...]]:
+def shown_case(
+    memory: Memory, case: Case, fields: Sequence[str], tokens: int
+) -> tuple[RenderedExample, tuple[str, ...]]:
     """The case as a judge sees it, with the words of all who gave the effective label, and notes on what was cut."""
     label = memory.label(case)
     agreeing = [v.rationale for v in memory.annotations_on(case) if v.rationale and v.value in (None, label)]
@@ -97,10 +99,10 @@ def shown_case(memory: Memory, case: Case, fields: Sequence[str], tokens: int) -
 
 def _kept_case(
     memory: Memory, case: Case, fields: tuple[str, ...], tokens: int
-) -> tuple[ShownExample, int, tuple[str, ...]]:
+) -> tuple[RenderedExample, int, tuple[str, ...]]:
     """The same, with what the case takes of the budget. The same cases are near to item after item."""
 
-    def make() -> tuple[ShownExample, int, tuple[str, ...]]:
+    def make() -> tuple[RenderedExample, int, tuple[str, ...]]:
         example, notes = shown_case(memory, case, fields, tokens)
         cost = sum(estimate_tokens(text) for text in (*dict(example.fields).values(), example.answer))
         return example, cost, notes

@@ -7,7 +7,7 @@ tokens, and `fit` decides how many each part of a prompt is given.
 from memalign.prompts.encoding import encode, estimate_tokens
 from memalign.prompts.render import (
     DistilRecord,
-    ShownExample,
+    RenderedExample,
     prompts_hash,
     render_answer,
     render_distil,
@@ -24,7 +24,7 @@ from memalign.prompts.render import (
 
 __all__ = [
     "DistilRecord",
-    "ShownExample",
+    "RenderedExample",
     "encode",
     "estimate_tokens",
     "prompts_hash",

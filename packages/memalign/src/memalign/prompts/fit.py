@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from memalign.prompts.encoding import encode, estimate_tokens, shorten
-from memalign.prompts.render import DistilRecord, ShownExample, render_answer
+from memalign.prompts.render import DistilRecord, RenderedExample, render_answer
 from memalign.prompts.truncate import cut, whole
 from memalign.values import Value
 
@@ -49,7 +49,7 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
 
 def fit_example(
     content: Mapping[str, object], words: str, label: Value | None, tokens: int
-) -> tuple[ShownExample, tuple[str, ...]]:
+) -> tuple[RenderedExample, tuple[str, ...]]:
     """A past case, with the `words` and the label of its experts, and notes; its fields and the words take `tokens` each."""
     # By bytes, as the budget counts: letters of other scripts take two or three.
     kept = words.encode("utf-8", "ignore")[: tokens * 4].decode("utf-8", "ignore")
@@ -57,7 +57,7 @@ def fit_example(
     notes = fitted.notes
     if len(kept) < len(words):
         notes = (*notes, f"the comment truncated from {len(words):,} to {len(kept):,} characters")
-    return ShownExample(fields=tuple(fitted.fields.items()), answer=render_answer(kept or None, label)), notes
+    return RenderedExample(fields=tuple(fitted.fields.items()), answer=render_answer(kept or None, label)), notes
 
 
 class FeedbackRecord(msgspec.Struct, frozen=True, kw_only=True):

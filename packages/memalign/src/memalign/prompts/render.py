@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DistilRecord",
-    "ShownExample",
+    "RenderedExample",
     "prompts_hash",
     "render_answer",
     "render_distil",
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-class ShownExample(msgspec.Struct, frozen=True, kw_only=True):
+class RenderedExample(msgspec.Struct, frozen=True, kw_only=True):
     """A past case in a judge's prompt: encoded fields, and what experts said of it."""
 
     fields: tuple[tuple[str, str], ...]
@@ -120,7 +120,7 @@ def render_judge_system(
 
 
 def render_item(
-    fields: Mapping[str, str], examples: Sequence[ShownExample], guidelines: Sequence[Guideline] = ()
+    fields: Mapping[str, str], examples: Sequence[RenderedExample], guidelines: Sequence[Guideline] = ()
 ) -> str:
     """The user message of a judge: guidelines that only this item calls for, past cases, then the item.
 

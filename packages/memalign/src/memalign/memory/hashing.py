@@ -1,0 +1,62 @@
+"""The hash of a memory. Judgment files name memories by it, so it is taken over the names of the first format for ever."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memalign.types import FeedbackKey, Guideline, canonical_json
+
+if TYPE_CHECKING:
+    from memalign.memory.model import Case, Memory
+
+__all__ = ["hashed_case", "memory_hash"]
+
+
+def memory_hash(memory: Memory, cases: Sequence[str]) -> str:
+    """16 hex digits of SHA-256 over the memory; `cases` are its cases as `hashed_case` has them."""
+    state: dict[str, Any] = {
+        "authority": memory.authority,
+        "policy": memory.policy,
+        "guideline_tokens": memory.guideline_tokens,
+        "examples": memory.examples,
+        "relations": [(*relation.pair, relation.verdict) for relation in memory.relations],
+        "locks": memory.locks,
+        "embedding_model": memory.embedding_model,
+        "cases": [],  # put in below
+        "guidelines": [_guideline(guideline) for guideline in memory.guidelines],
+        "shards": [_keys(shard.keys) for shard in memory.shards],
+    }
+    before, after = canonical_json(state).split('"cases":[]', 1)
+    text = f'{before}"cases":[{",".join(cases)}]{after}'
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def hashed_case(case: Case) -> str:
+    """A case as the hash has it; of thousands, all but one are the same when that one is hidden."""
+    return canonical_json(
+        {
+            "id": case.id,
+            "content": case.example.content_hash,
+            "voices": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
+            "probe": msgspec.to_builtins(case.pre_alignment),
+        }
+    )
+
+
+def _guideline(guideline: Guideline) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.structs.asdict(guideline)
+    fields |= {name: _keys(fields[name]) for name in ("supported_by", "exposed_to")}
+    left_out, case_id = fields.pop("left_out"), fields.pop("left_out_for")
+    if left_out is not None:
+        fields["status_by"] = "admission" if left_out == "admission" else f"admission for {case_id}"
+    return fields | {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}
+
+
+def _keys(keys: Iterable[FeedbackKey]) -> list[str | FeedbackKey]:
+    """Texts in order where the first format could name them, with sources without an `@`; then the others."""
+    old = sorted(f"{key.id}@{key.source}" for key in keys if "@" not in key.source)
+    return [*old, *sorted(key for key in keys if "@" in key.source)]
