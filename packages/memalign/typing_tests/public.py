@@ -50,7 +50,7 @@ async def asynchronously() -> None:
 
 # Learning and forgetting.
 feedback = ma.Feedback(id="t-1", outputs="No.", value=False, rationale="Cold.", source="ana")
-assert_type(feedback.key, str)
+assert_type(feedback.key, ma.FeedbackKey)
 assert_type(feedback.example, ma.Example | None)
 result = judge.align([feedback])
 assert_type(result, ma.AlignResult)

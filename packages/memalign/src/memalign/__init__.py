@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
     from memalign.registry import Receipt, Registry
-    from memalign.types import Example, Feedback, Guideline, Judgment, Usage
+    from memalign.types import Example, Feedback, FeedbackKey, Guideline, Judgment, Usage
     from memalign.values import ValueType
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Evaluation",
     "Example",
     "Feedback",
+    "FeedbackKey",
     "Guideline",
     "Judge",
     "Judgment",
@@ -63,7 +64,7 @@ _HOME = {
     "judge.scorecard": ("Scorecard", "score"),
     "memory": ("Memory",),
     "models": ("ChatModel", "EmbeddingModel"),
-    "types": ("Example", "Feedback", "Guideline", "Judgment", "Usage"),
+    "types": ("Example", "Feedback", "FeedbackKey", "Guideline", "Judgment", "Usage"),
     "registry": ("Receipt", "Registry"),
     "values": ("ValueType",),
 }

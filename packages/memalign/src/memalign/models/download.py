@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -78,11 +79,11 @@ def _size_at(url: str, headers: dict[str, str]) -> int | None:
 
 
 def _transport_error() -> type[Exception]:
-    try:
-        from httpx2 import HTTPError
-    except ImportError:  # huggingface_hub before 2
-        from httpx import HTTPError  # type: ignore[assignment,unused-ignore]
-    return HTTPError
+    """What the HTTP library of huggingface_hub raises: httpx before its version 2, httpx2 since."""
+    from huggingface_hub import get_session
+
+    library = import_module(type(get_session()).__module__.partition(".")[0])
+    return cast("type[Exception]", library.HTTPError)
 
 
 def _counting(progress: Progress, size: int | None) -> type:

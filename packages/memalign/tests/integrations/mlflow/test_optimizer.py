@@ -164,7 +164,7 @@ def test_progress_names_every_stage(endpoint):
 
 
 def test_a_lesson_that_could_not_be_distilled_waits_and_is_learned_at_the_next_align(endpoint, mind, caplog):
-    answer, endpoint.answer = endpoint.answer, lambda body: mind.answer(body) if "judgment" in str(body) else "no"
+    answer, endpoint.answer = endpoint.answer, lambda body: "no" if "changes" in str(body) else mind.answer(body)
     traces = fetched(lesson(1))
     with caplog.at_level(logging.WARNING):
         aligned = tone_judge().align(traces, MemAlignOptimizer())
