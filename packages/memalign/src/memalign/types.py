@@ -34,6 +34,7 @@ __all__ = [
     "json_line",
     "readings",
     "select_keys",
+    "too_deep",
 ]
 
 CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
@@ -166,9 +167,10 @@ def as_json(value: object) -> Any:
     return value
 
 
-def _too_deep(value: object) -> bool:
+def too_deep(value: object, levels: int) -> bool:
+    """Whether lists and objects in `value` lie in more than so many levels; without recursion, which they would end."""
     level = [value]
-    for _ in range(MAX_DEPTH + 1):  # the content fields themselves are one level
+    for _ in range(levels):
         level = [
             part
             for each in level
@@ -206,7 +208,9 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     def content_hash(self) -> str:
         """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
         text = canonical_json(self.content)
-        if text.count("[") + text.count("{") > MAX_DEPTH and _too_deep(self.content):
+        if text.count("[") + text.count("{") > MAX_DEPTH and too_deep(
+            self.content, MAX_DEPTH + 1
+        ):  # the fields are a level
             raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} deep; flatten it")
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from memalign.types import MAX_DEPTH
+from memalign.types import MAX_DEPTH, too_deep
 
 __all__ = ["read_inside"]
 
@@ -18,14 +18,4 @@ def read_inside(text: str, *, deepest: int = MAX_DEPTH) -> object:
         found = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return text
-    level = [found]
-    for _ in range(deepest):
-        level = [
-            part
-            for each in level
-            if isinstance(each, dict | list)
-            for part in (each.values() if isinstance(each, dict) else each)
-        ]
-        if not level:
-            return found
-    return text
+    return text if too_deep(found, deepest) else found

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlflow
+import msgspec
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
@@ -15,6 +16,10 @@ from mlflow.tracking._tracking_service.utils import _get_store
 
 import memalign as ma
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt, as_scorer, get_scorer
+from memalign.integrations.mlflow.label_types import Scale
+from memalign.integrations.mlflow.optimizer_settings import Settings
+from memalign.integrations.mlflow.registered import core_of_bundle
+from memalign.values import ValueType
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge
 
 if TYPE_CHECKING:
@@ -252,3 +257,13 @@ def test_alignments_are_runs_where_that_is_asked_for(endpoint, experiment):
     assert run.data.params["judge"] == "tone"
     text = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/diff.txt")
     assert "+ G1  case 1 is unkind" in text
+
+
+def test_the_memory_of_an_old_record_has_the_addresses_of_its_people(endpoint):
+    old = json.loads((Path(__file__).parents[2] / "registry/old/tone-v16.bundle.json").read_text("utf-8"))
+    memory = core_of_bundle(old, tone_judge(), Scale(value_type=ValueType.of("bool")), Settings()).memory
+    assert "ana@example.org" in {annotation.source for annotation in memory.annotations()}
+    assert "(at)" not in msgspec.json.encode(memory).decode()
+    assert {key for guideline in memory.guidelines for key in guideline.exposed_to} <= {
+        annotation.key for annotation in memory.annotations()
+    }
