@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 from memalign.errors import ConfigurationError, InputError, RowError
-from memalign.io.rows import Row
 
 __all__ = ["parquet_rows"]
 
@@ -18,8 +17,8 @@ _BATCH = 256
 _BUFFER = 1 << 20  # bytes read ahead of a column; without it a column of a row group is read whole
 
 
-def parquet_rows(path: Path) -> Iterator[Row | RowError]:
-    """The rows of a Parquet file; a line is the 1-based number of the row.
+def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
+    """The rows of a Parquet file, each with its 1-based number.
 
     Structs are objects, lists arrays, maps arrays of pairs; times are ISO 8601 text. Raises ConfigurationError without pyarrow,
     InputError for a file that cannot be read or has no column id.
@@ -48,9 +47,9 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
         raise InputError(f"{path} is no readable Parquet file: {error}") from None
 
 
-def _row(number: int, fields: dict[str, Any]) -> Row | RowError:
+def _row(number: int, fields: dict[str, Any]) -> tuple[int, dict[str, Any]] | RowError:
     try:
-        return Row(line=number, fields={name: _plain(value) for name, value in fields.items()})
+        return number, {name: _plain(value) for name, value in fields.items()}
     except InputError as error:
         return RowError(line=number, reason=str(error))
 

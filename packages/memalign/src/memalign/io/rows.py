@@ -42,11 +42,7 @@ def read_rows(path: str | Path) -> Iterator[Row | RowError]:
     InputError when the file as a whole cannot be read or has no row, ConfigurationError for Parquet without pyarrow.
     """
     path = Path(path)
-    reader = {".jsonl": _jsonl, ".ndjson": _jsonl, ".csv": _csv, ".json": _json}.get(path.suffix.lower())
-    if path.suffix.lower() in (".parquet", ".pq"):
-        from memalign.io.parquet import parquet_rows
-
-        reader = parquet_rows
+    reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{path}: unknown kind of file {path.suffix!r}; use {FORMATS}")
     return never_empty(str(path), reader(path))
@@ -203,3 +199,18 @@ def _decoded(line: int, raw: bytes) -> str | RowError:
 def _kind(value: object) -> str:
     names = {type(None): "null", bool: "a boolean", int: "a number", float: "a number", str: "text", list: "an array"}
     return names.get(type(value), type(value).__name__)
+
+
+def _parquet(path: Path) -> Iterator[Row | RowError]:
+    from memalign.io.parquet import parquet_rows  # pyarrow takes a moment
+
+    for found in parquet_rows(path):
+        yield found if isinstance(found, RowError) else Row(line=found[0], fields=found[1])
+
+
+_READERS = {
+    **dict.fromkeys((".jsonl", ".ndjson"), _jsonl),
+    ".csv": _csv,
+    ".json": _json,
+    **dict.fromkeys((".parquet", ".pq"), _parquet),
+}
