@@ -281,7 +281,7 @@ def guideline_number(guideline_id: str) -> int:
     return int(guideline_id[1:])
 
 
-class Guideline(msgspec.Struct, frozen=True, kw_only=True):
+class Guideline(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """One rule that the judge follows, and where it comes from.
 
     `id` is G1, G2, … and never reused. `supported_by` are the keys of the feedback that it states; `exposed_to` the

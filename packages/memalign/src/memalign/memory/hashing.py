@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from memalign.cache import kept
 from memalign.types import FeedbackKey, Guideline, canonical_json
 
 if TYPE_CHECKING:
-    from memalign.memory.model import Case, Memory
+    from memalign.memory.model import Case, Memory, Shard
 
 __all__ = ["hashed_case", "memory_hash"]
 
 
-def memory_hash(memory: Memory, cases: Sequence[str]) -> str:
+def memory_hash(memory: Memory, cases: Iterable[str]) -> str:
     """16 hex digits of SHA-256 over the memory; `cases` are its cases as `hashed_case` has them."""
-    state: dict[str, Any] = {
-        "authority": memory.authority,
-        "policy": memory.policy,
-        "guideline_tokens": memory.guideline_tokens,
-        "examples": memory.examples,
-        "relations": [(*relation.pair, relation.verdict) for relation in memory.relations],
-        "locks": memory.locks,
-        "embedding_model": memory.embedding_model,
-        "cases": [],  # put in below
-        "guidelines": [_guideline(guideline) for guideline in memory.guidelines],
-        "shards": [_keys(shard.keys) for shard in memory.shards],
+    parts = {
+        name: canonical_json(getattr(memory, name))
+        for name in ("authority", "embedding_model", "examples", "guideline_tokens", "locks", "policy")
     }
-    before, after = canonical_json(state).split('"cases":[]', 1)
-    text = f'{before}"cases":[{",".join(cases)}]{after}'
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    parts |= {
+        "cases": _array(cases),
+        "guidelines": _array(kept(each, "hashed", partial(_guideline, each)) for each in memory.guidelines),
+        "relations": canonical_json([(*relation.pair, relation.verdict) for relation in memory.relations]),
+        "shards": _array(kept(each, "hashed", partial(_shard, each)) for each in memory.shards),
+    }
+    text = ",".join(f'"{name}":{parts[name]}' for name in sorted(parts))
+    return hashlib.sha256(f"{{{text}}}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _array(parts: Iterable[str]) -> str:
+    return f"[{','.join(parts)}]"
 
 
 def hashed_case(case: Case) -> str:
@@ -47,13 +50,18 @@ def hashed_case(case: Case) -> str:
     )
 
 
-def _guideline(guideline: Guideline) -> dict[str, Any]:
+def _guideline(guideline: Guideline) -> str:
     fields: dict[str, Any] = msgspec.structs.asdict(guideline)
     fields |= {name: _keys(fields[name]) for name in ("supported_by", "exposed_to")}
     left_out, case_id = fields.pop("left_out"), fields.pop("left_out_for")
     if left_out is not None:
         fields["status_by"] = "admission" if left_out == "admission" else f"admission for {case_id}"
-    return fields | {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}
+    fields |= {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}
+    return canonical_json(fields)
+
+
+def _shard(shard: Shard) -> str:
+    return canonical_json(_keys(shard.keys))
 
 
 def _keys(keys: Iterable[FeedbackKey]) -> list[str | FeedbackKey]:

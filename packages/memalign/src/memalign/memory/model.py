@@ -7,9 +7,9 @@ guideline can be exposed to. Withdrawn feedback leaves only its key behind.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -96,7 +96,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return self.example.id
 
 
-class Shard(msgspec.Struct, frozen=True, kw_only=True):
+class Shard(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Feedback keys that are distilled together, in one call, in canonical order."""
 
     keys: tuple[FeedbackKey, ...]
@@ -169,10 +169,15 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         return {case.id: case for case in self.cases}
 
     @derived
+    def _contents(self) -> tuple[str, ...]:
+        """The content hash of every case."""
+        return tuple(case.example.content_hash for case in self.cases)
+
+    @derived
     def _groups(self) -> Mapping[str, tuple[Case, ...]]:
         groups: dict[str, list[Case]] = {}
-        for case in self.cases:
-            groups.setdefault(case.example.content_hash, []).append(case)
+        for content, case in zip(self._contents, self.cases, strict=True):
+            groups.setdefault(content, []).append(case)
         return {content: tuple(cases) for content, cases in groups.items()}
 
     def case(self, example_id: str) -> Case | None:
@@ -277,25 +282,22 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
         Hides the cases, their duplicates of identical content, and every guideline exposed to an annotation on one of them.
         """
-        contents = {case.example.content_hash for case in self.cases if case.id in example_ids}
+        contents = {case.example.content_hash for name in example_ids if (case := self.case(name)) is not None}
         hidden = {
             annotation.key for content in contents for case in self._groups[content] for annotation in case.annotations
         }
-        left = (g for g in self.guidelines if hidden.isdisjoint((*g.exposed_to, *g.supported_by)))
-        rest = msgspec.structs.replace(
-            self,
-            cases=tuple(case for case in self.cases if case.example.content_hash not in contents),
-            guidelines=tuple(left),
-        )
+        left = (g for g in self.guidelines if hidden.isdisjoint(g.exposed_to) and hidden.isdisjoint(g.supported_by))
+        stays = [content not in contents for content in self._contents]
+        cases = tuple(compress(self.cases, stays))
+        rest = msgspec.structs.replace(self, cases=cases, guidelines=tuple(left))
         # What is known of the cases that stay is not made anew: an align hides one case after another, dozens of times.
-        stays = [case.example.content_hash not in contents for case in self.cases]
         known: dict[str, Any] = {
+            "_contents": tuple(compress(self._contents, stays)),
             "_groups": {content: group for content, group in self._groups.items() if content not in contents},
             "corrective": self.corrective - hidden,
-            "_hashed_cases": tuple(itertools.compress(self._hashed_cases, stays)),
+            "_hashed_cases": tuple(compress(self._hashed_cases, stays)),
         }
-
-        if any(case.vector for case in rest.cases):
+        if any(case.vector for case in cases):
             known["matrix"] = self.matrix[stays]
 
         def knowing(memory: Memory) -> Memory:
@@ -348,10 +350,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
         if not self.matrix.shape[1]:
             return None
-        place = {annotation.key: n for n, case in enumerate(self.cases) for annotation in case.annotations}
+        place = {case.id: n for n, case in enumerate(self.cases)}
         found = np.zeros((len(guidelines), self.matrix.shape[1]), dtype=np.float32)
         for n, guideline in enumerate(guidelines):
-            cases = sorted({place[key] for key in guideline.supported_by if key in place})
+            cases = sorted({place[key.id] for key in guideline.supported_by if key.id in place})
             if cases:
                 mean = self.matrix[cases].sum(axis=0)
                 found[n] = mean / max(float(np.linalg.norm(mean)), 1e-9)
