@@ -96,12 +96,9 @@ def copied_run(text: str, source: str, length: int = COPIED_WORDS) -> str | None
     wanted = _words(text)
     if len(wanted) < length:
         return None
-    there = _words(source)
-    runs = {tuple(there[i : i + length]) for i in range(len(there) - length + 1)}
-    for i in range(len(wanted) - length + 1):
-        if tuple(wanted[i : i + length]) in runs:
-            return " ".join(wanted[i : i + length])
-    return None
+    there = f" {' '.join(_words(source))} "
+    runs = (" ".join(wanted[i : i + length]) for i in range(len(wanted) - length + 1))
+    return next((run for run in runs if f" {run} " in there), None)
 
 
 def _words(text: str) -> list[str]:

@@ -99,6 +99,8 @@ class Neighbourhood:
         self._example = example
         self._vector = vector
         self._value_type = value_type
+        # The same cases are near to item after item.
+        self._known: dict[str, tuple[bool, Value | None]] = kept(memory, ("hits", value_type, judge), dict)
         self._seen: list[int] = []  # places of cases, the nearest first
         self._hits: list[
             Retrieved
@@ -133,8 +135,9 @@ class Neighbourhood:
             seen.add(duplicate.example.content_hash)
             yield self._hit(duplicate, 1.0, identical=True)
         for case, similarity in self._nearest():
-            if case.example.content_hash not in seen:
-                seen.add(case.example.content_hash)
+            content = case.example.content_hash
+            if content not in seen:
+                seen.add(content)
                 yield self._hit(case, similarity)
 
     def _with_each_label(self, chosen: list[Retrieved], others: list[Retrieved]) -> tuple[Retrieved, ...]:
@@ -150,13 +153,12 @@ class Neighbourhood:
         return tuple(sorted(chosen, key=_rank))
 
     def _hit(self, case: Case, similarity: float, *, identical: bool = False) -> Retrieved:
-        memory, value_type, judge = self._memory, self._value_type, self._judge
-        # The same cases are near to item after item.
-        misjudged, label = kept(
-            memory,
-            ("hit", case.id, value_type.spec, judge),
-            lambda: (was_misjudged(memory, case, value_type, judge), memory.label(case)),
-        )
+        memory = self._memory
+        known = self._known.get(case.id)
+        if known is None:
+            known = (was_misjudged(memory, case, self._value_type, self._judge), memory.label(case))
+            self._known[case.id] = known
+        misjudged, label = known
         return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)
 
     def _nearest(self) -> Iterator[tuple[Case, float]]:

@@ -83,6 +83,9 @@ def fit_records(
     def shown(case: int, words: int | None) -> tuple[DistilRecord, ...]:
         return tuple(_encoded(record, case, words) for record in records)
 
+    full = shown(most, None)
+    if fits(full):  # nearly always
+        return full
     if fits(shown(0, None)):
         return shown(_largest(lambda tokens: fits(shown(tokens, None)), most), None)
     longest = max(
@@ -93,9 +96,7 @@ def fit_records(
 
 def _largest(fits: Callable[[int], bool], most: int) -> int:
     """The most tokens that fit, from 0 to `most`; 0 is taken to fit."""
-    if fits(most):
-        return most
-    least = 0
+    least, most = 0, most + 1
     while most - least > 1:
         middle = (least + most) // 2
         least, most = (middle, most) if fits(middle) else (least, middle)
