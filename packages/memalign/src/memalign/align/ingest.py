@@ -15,6 +15,7 @@ from memalign.io import FeedbackFile, check_feedback, read_feedback
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example, Feedback, FeedbackKey
+from memalign.values import value_text
 
 __all__ = ["NO_ROWS", "Refuse", "add_annotations", "checked_rows", "refreshed", "settle", "sort_rows"]
 
@@ -150,7 +151,7 @@ def settle(memory: Memory) -> Memory:
     memory = forget_lessons(memory, silenced, why="to be derived again without disputed feedback")
     # Not the label that counts instead: it may be another person's free text, and outlive their feedback here.
     lost = {
-        each.key: LessonState("disputed", f"this annotation gave {each.value}, and another label counts")
+        each.key: LessonState("disputed", f"this annotation gave {value_text(each.value)}, and another label counts")
         for each in memory.annotations()
         if each.key in silenced
     }

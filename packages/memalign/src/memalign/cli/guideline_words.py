@@ -28,6 +28,8 @@ def guideline_table(
         in_force = "in force" if memory is not None and guideline.status == "active" else ""
         status = ", ".join(filter(None, (in_force, precedence_words(guideline, memory))))
         rows.append((guideline.id, status, guideline.text, source))
+    if not any(status for _, status, _, _ in rows):
+        return table(("id", "guideline", "from"), [(name, text, source) for name, _, text, source in rows], title=title)
     return table(("id", "status", "guideline", "from"), rows, title=title)
 
 

@@ -206,7 +206,7 @@ class Registry:
             try:
                 return await learner.align(judge, source, refuse=refuse, **options)
             except InvalidRows as error:
-                if refused:
+                if refused and not must_exist:  # what was erased cannot be overwritten
                     raise InvalidRows(error.source, error.rows, hint=ALLOW) from None
                 raise
 
