@@ -28,18 +28,20 @@ if TYPE_CHECKING:
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
     from memalign.registry import Receipt, Registry
-    from memalign.types import Example, Feedback, FeedbackKey, Guideline, Judgment, Usage
+    from memalign.types import Check, Example, Feedback, FeedbackKey, Finding, Guideline, Judgment, Usage
     from memalign.values import ValueType
 
 __all__ = [
     "AlignResult",
     "ChatModel",
+    "Check",
     "Comparison",
     "EmbeddingModel",
     "Evaluation",
     "Example",
     "Feedback",
     "FeedbackKey",
+    "Finding",
     "Guideline",
     "Judge",
     "Judgment",
@@ -64,7 +66,7 @@ _HOME = {
     "judge.scorecard": ("Scorecard", "score"),
     "memory": ("Memory",),
     "models": ("ChatModel", "EmbeddingModel"),
-    "types": ("Example", "Feedback", "FeedbackKey", "Guideline", "Judgment", "Usage"),
+    "types": ("Check", "Example", "Feedback", "FeedbackKey", "Finding", "Guideline", "Judgment", "Usage"),
     "registry": ("Receipt", "Registry"),
     "values": ("ValueType",),
 }

@@ -20,9 +20,11 @@ from memalign.values import Value
 
 __all__ = [
     "CONTENT_FIELDS",
+    "Check",
     "Example",
     "Feedback",
     "FeedbackKey",
+    "Finding",
     "Guideline",
     "Judgment",
     "LedgerState",
@@ -281,8 +283,20 @@ def guideline_number(guideline_id: str) -> int:
     return int(guideline_id[1:])
 
 
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A yes/no question about an item alone, by which a guideline is weighed.
+
+    `answer` is what an expert's remark says of the remark's own case, and speaks for `value`, the label that they gave.
+    `value` is None where `answer` only says which of two sides is better, and where the expert gave no label.
+    """
+
+    question: str
+    answer: Literal["yes", "no"] = "yes"
+    value: Value | None = None
+
+
 class Guideline(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
-    """One rule that the judge follows, and where it comes from.
+    """One rule that the judge follows, its checks, and where it comes from.
 
     `id` is G1, G2, … and never reused. `supported_by` are the keys of the feedback that it states; `exposed_to` the
     keys of every feedback whose words were in the prompt that wrote it, a superset. `origin` is "distilled" or the
@@ -304,6 +318,7 @@ class Guideline(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     status_by: str | None = None
     left_out: Literal["admission", "lock"] | None = None
     left_out_for: str | None = None
+    checks: tuple[Check, ...] = ()
 
     @property
     def number(self) -> int:
@@ -357,13 +372,31 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     swapped: bool = False
 
 
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one thing about an item says for or against its verdict.
+
+    `guideline` is the id of the guideline that `check` belongs to, and `taught_by` the feedback behind it. Without a
+    guideline no expert taught it, and `check` names it in words: the model's own verdict, the length.
+    `margin` is log p(yes)/p(no), of two sides the first one's less the second one's; None where the model tells no
+    probabilities. `contribution` is in the calibrator's units: of labels the log-odds for the verdict against the
+    strongest other label, of numbers points; None where no calibrator weighed it.
+    """
+
+    guideline: str | None
+    check: str
+    answer: Literal["yes", "no", "n/a"] | None = None
+    margin: float | None = None
+    contribution: float | None = None
+    taught_by: tuple[FeedbackKey, ...] = ()
+
+
 class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     """One verdict and its receipt.
 
     `value` is None exactly when `error` says why. `probabilities` has each label (as text: "true", "4", "A") with its
     probability in [0, 1], and `confidence` is that of the value; None where the model gives none and was asked only once.
-    `calibrated_value` is what a regression on the memory's own feedback makes of the verdict, with its probabilities; None
-    unless the judge was told to calibrate and has thirty cases for it. `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
+    `value` is the model's own verdict or the calibrator's, as `decided_by` says; both stand beside it, `own_value` and
+    `calibrated_value`. `findings` say what the calibrator's adds up from. `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
     used; `trace_tool_calls` are what was read in a trace too long to show; `notes`
     say what was truncated or left out. `not_judged` marks an item that the run stopped before, as `error` says.
     """
@@ -372,8 +405,11 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     rationale: str | None = None
     confidence: float | None = None
     probabilities: dict[str, float] | None = None
+    own_value: Value | None = None
     calibrated_value: Value | None = None
     calibrated_probabilities: dict[str, float] | None = None
+    decided_by: Literal["model", "calibrator"] = "model"
+    findings: tuple[Finding, ...] = ()
     abstained: bool = False
     guideline_ids: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()

@@ -40,14 +40,15 @@ def _array(parts: Iterable[str]) -> str:
 
 def hashed_case(case: Case) -> str:
     """A case as the hash has it; of thousands, all but one are the same when that one is hidden."""
-    return canonical_json(
-        {
-            "id": case.id,
-            "content": case.example.content_hash,
-            "voices": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
-            "probe": msgspec.to_builtins(case.pre_alignment),
-        }
-    )
+    fields: dict[str, Any] = {
+        "id": case.id,
+        "content": case.example.content_hash,
+        "voices": [(v.source, v.value, v.rationale, v.created_at, v.state) for v in case.annotations],
+        "probe": msgspec.to_builtins(case.pre_alignment),
+    }
+    if case.answers is not None:  # what the first format had no word for is left out where there is none of it
+        fields["answers"] = msgspec.to_builtins(case.answers)
+    return canonical_json(fields)
 
 
 def _guideline(guideline: Guideline) -> str:
@@ -56,6 +57,10 @@ def _guideline(guideline: Guideline) -> str:
     left_out, case_id = fields.pop("left_out"), fields.pop("left_out_for")
     if left_out is not None:
         fields["status_by"] = "admission" if left_out == "admission" else f"admission for {case_id}"
+    if not fields["checks"]:
+        del fields["checks"]
+    else:
+        fields["checks"] = [msgspec.to_builtins(check) for check in guideline.checks]
     fields |= {"shown_by": fields.pop("superseded_by"), "outvoted_by": fields.pop("overridden_by")}
     return canonical_json(fields)
 

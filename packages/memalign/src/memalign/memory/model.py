@@ -16,6 +16,7 @@ import msgspec
 
 from memalign.cache import derived, kept
 from memalign.errors import UnknownKey
+from memalign.memory.answers import with_live_answers
 from memalign.memory.hashing import hashed_case, memory_hash
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_strength
 from memalign.memory.precedence import Relation, precedence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Annotation", "Case", "LedgerEntry", "Memory", "PreAlignmentVerdict", "Shard", "Tombstone"]
+__all__ = ["Annotation", "Answers", "Case", "LedgerEntry", "Memory", "PreAlignmentVerdict", "Shard", "Tombstone"]
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,13 +83,28 @@ class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
     rationale: str | None = None
 
 
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge's model answered about a case that was hidden from it, in the pass that weights are fitted on.
+
+    `margins` has every check that was asked, by its question: log p(yes)/p(no), of two sides the first one's less the
+    second one's; 1, -1 and 0 for yes, no and does not apply where the model tells no probabilities. `verdict` is the
+    model's own, with the guidelines `guideline_ids` in view. `judge` fingerprints who was asked.
+    """
+
+    judge: str
+    margins: dict[str, float] = {}
+    verdict: Value | None = None
+    guideline_ids: tuple[str, ...] = ()
+
+
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """One case of episodic memory: the example, all annotations on it, the pre-alignment verdict, and the example's embedding (float32)."""
+    """One case of episodic memory: the example, all annotations on it, what the judge's model said, and its embedding (float32)."""
 
     example: Example
     annotations: tuple[Annotation, ...]
     pre_alignment: PreAlignmentVerdict | None = None
     vector: bytes | None = None
+    answers: Answers | None = None
 
     @property
     def id(self) -> str:
@@ -301,7 +317,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             known["matrix"] = self.matrix[stays]
 
         def knowing(memory: Memory) -> Memory:
-            for name in known:
+            # Answers about the cases that stay may go with a hidden guideline, and change what is hashed.
+            for name in known if memory.cases is cases else known.keys() - {"_hashed_cases"}:
                 kept(memory, name, partial(known.get, name))
             return memory
 
@@ -310,7 +327,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     # -- what is in force ----------------------------------------------------------------------------------------
 
     def settled(self) -> Memory:
-        """This memory with every guideline in the status that it has beside the others; see `precedence`."""
+        """This memory with every guideline in the status that it has beside the others, and only answers that may stay.
+
+        See `precedence` and `with_live_answers`.
+        """
         guidelines = precedence(
             self.guidelines,
             relations=self.relations,
@@ -319,7 +339,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             corrective=lambda: self.corrective,
             topics=self.topics,
         )
-        return self if guidelines == self.guidelines else msgspec.structs.replace(self, guidelines=guidelines)
+        cases = with_live_answers(self.cases, guidelines)
+        if guidelines == self.guidelines and cases is self.cases:
+            return self
+        return msgspec.structs.replace(self, guidelines=guidelines, cases=cases)
 
     def _strength(self, keys: Collection[FeedbackKey]) -> tuple[Any, ...]:
         annotations = [annotation for key in sorted(keys) if (annotation := self.annotation(key))]

@@ -13,7 +13,7 @@ import msgspec
 
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
-from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
+from memalign.memory import Annotation, Answers, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.types import Example, FeedbackKey, Guideline, guideline_number
@@ -42,6 +42,7 @@ _TYPES: dict[str, Any] = {
     "case": Example,
     "annotation": Annotation,
     "pre_alignment": PreAlignmentVerdict,
+    "answers": Answers,
     "guideline": Guideline,
     "tombstone": Tombstone,
     "shard": tuple[FeedbackKey, ...],
@@ -105,6 +106,8 @@ class Codec:
                 contents["annotation", _key(str(annotation.key))] = self.encode(annotation)
             if case.pre_alignment is not None:
                 contents["pre_alignment", case.id] = self.encode(case.pre_alignment)
+            if case.answers is not None:
+                contents["answers", case.id] = self.encode(case.answers)
             if case.vector is not None:
                 contents["vector", case.id] = case.vector
         for guideline in memory.guidelines:
@@ -148,13 +151,15 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
     annotations: dict[str, list[Annotation]] = {}
     for annotation in of("annotation").values():
         annotations.setdefault(annotation.id, []).append(annotation)
-    pre_alignment_verdicts, vectors, state = of("pre_alignment"), bodies.get("vector", {}), of("memory")
+    pre_alignment_verdicts, answers = of("pre_alignment"), of("answers")
+    vectors, state = bodies.get("vector", {}), of("memory")
     cases = (
         Case(
             example=example,
             annotations=tuple(sorted(annotations.get(name, ()), key=lambda annotation: annotation.source)),
             pre_alignment=pre_alignment_verdicts.get(name),
             vector=vectors.get(name),
+            answers=answers.get(name),
         )
         for name, example in sorted(of("case").items())
     )
@@ -234,9 +239,14 @@ def _placed(
 
 
 def encoded(value: Any) -> bytes:
-    """The body of a value; None fields of a struct are left out. Raises InputError for what JSON cannot hold."""
+    """The body of a value; a struct's fields that are None are left out. Raises InputError for what JSON cannot hold.
+
+    So are the checks of a guideline without any: its row stays as it was before there were checks.
+    """
     if isinstance(value, msgspec.Struct):
         value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
+        if value.get("checks") == ():
+            del value["checks"]
     try:
         text = _JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
