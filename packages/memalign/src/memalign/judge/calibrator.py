@@ -21,7 +21,7 @@ from memalign.judge.logit import conditional_logit, least_squares, softmax
 from memalign.memory.model import Case
 from memalign.models.resolve import resolve_embedding
 from memalign.types import Check, Example
-from memalign.values import Value
+from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +35,7 @@ __all__ = [
     "MOST",
     "Calibrated",
     "Calibrator",
+    "Fit",
     "Worth",
     "calibrate",
     "calibrates",
@@ -139,18 +140,27 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
 
     async def make() -> Calibrator | None:
         taught = await _taught(judge)
-        return _Fit(judge).calibrator(taught) if taught else None
+        if not taught:
+            return None
+        fit = Fit(value_type=judge.value_type, checks=checks_by_question(judge), sides=_sides(judge))
+        return fit.calibrator(taught)
 
     return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
 
 
-class _Fit:
-    """Fitting for one judge: on all taught cases, and on parts of them."""
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """Fitting for judgments of one type and these checks, by their questions: on all taught cases, and on parts of them.
 
-    def __init__(self, judge: Judge) -> None:
-        self.value_type = judge.value_type
-        self.checks = checks_by_question(judge)
-        self.sides = _sides(judge)
+    `sides` are the labels that name the sides of every item, empty where it has none. `asked` is how many checks a
+    judgment asks at most. All checks together count `together` before any case was seen, as firmly as `together_ridge`.
+    """
+
+    value_type: ValueType
+    checks: Mapping[str, Sequence[Check]]
+    sides: tuple[str, ...] = ()
+    asked: int = ASKED
+    together: float = TOGETHER_WEIGHT
+    together_ridge: float = TOGETHER_RIDGE
 
     def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
         """Fitted on all, with the ridge and the worth that the cases themselves tell, held out in turn."""
@@ -187,7 +197,7 @@ class _Fit:
     def columns(self, taught: Sequence[Taught]) -> Columns:
         """The columns of the checks that tell most of these cases."""
         every = Columns.of(self.value_type, taught, self.checks, sides=self.sides)
-        chosen = strongest(every, taught, ASKED)
+        chosen = strongest(every, taught, self.asked)
         if len(chosen) == len(self.checks):
             return every
         return Columns.of(self.value_type, taught, {q: self.checks[q] for q in chosen}, sides=self.sides)
@@ -204,9 +214,9 @@ class _Fit:
 
         columns = self.columns(taught) if columns is None else columns
         rows = columns.rows([each.known for each in taught]) if rows is None else rows
-        pulls = {TOGETHER: TOGETHER_RIDGE} | dict.fromkeys(columns.questions, ridge)
+        pulls = {TOGETHER: self.together_ridge} | dict.fromkeys(columns.questions, ridge)
         drawn = np.array([pulls.get(name, RIDGE) for name in columns.names])
-        centre = np.array([TOGETHER_WEIGHT * (name == TOGETHER) for name in columns.names])
+        centre = np.array([self.together * (name == TOGETHER) for name in columns.names])
         if columns.kind == "number":
             values = np.array([float(each.label) - columns.middle for each in taught])  # type: ignore[arg-type]
             weights = least_squares(rows[:, 0], values, drawn, np.zeros(len(drawn)))
