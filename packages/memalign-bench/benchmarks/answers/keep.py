@@ -136,13 +136,14 @@ def keep(task: Task, answers: Path, out: Path, part: str) -> str:
     sides = tuple(label for label in choices if all(label in each for each in sided))
     header = header_of(task, answers, sides if len(sides) == 2 else ())
     items = aio.run(items_of(task, header, answers, part))
+    if not items:
+        return f"{task.name} {part}: nothing is answered yet"
     folder = out / task.name
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / "task.json") as file:
         file.write(msgspec.json.format(msgspec.json.encode(header), indent=1) + b"\n")
-    if items:
-        with atomic_write(folder / f"{part}.jsonl") as file:
-            file.writelines(map(json_line, items))
+    with atomic_write(folder / f"{part}.jsonl") as file:
+        file.writelines(map(json_line, items))
     judged = sum(item.verdict is not None for item in items)
     return f"{task.name} {part}: {len(items)} items, {judged} with a verdict, {len(header.questions)} questions"
 

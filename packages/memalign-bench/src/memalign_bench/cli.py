@@ -19,6 +19,7 @@ from memalign.cli.common import (
 )
 from memalign.cli.output import Output, table
 from memalign_bench.attacks.attack_cli import attack
+from memalign_bench.draws.draw_cli import draws
 from memalign_bench.old_names import flags_of_today
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ app.command(
     cls=_Command,
     epilog="Example: memalign bench attack benchmarks/attacks replies true --model local:qwen2.5-coder-1.5b",
 )(attack)
+app.command("draws", epilog="Example: memalign bench draws packages/memalign-bench/results/checks --part P")(draws)
 
 
 def _tasks(config: Config, data: Path | None, shown: Output) -> tuple[Task, ...]:
