@@ -16,8 +16,8 @@ from memalign import Example, Judge, aio, evaluate
 from memalign.errors import InputError
 from memalign.judge import calibrator
 from memalign.judge.calibrator import FEWEST, fit_calibrator
-from memalign.judge.logit import conditional_logit, softmax
 from memalign.judge.features import plain_features
+from memalign.judge.logit import conditional_logit, softmax
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import ScriptedChatModel
