@@ -16,8 +16,8 @@ from memalign import Example, Judge, aio, evaluate
 from memalign.errors import InputError
 from memalign.judge import calibrator
 from memalign.judge.calibrator import FEWEST, fit_calibrator
-from memalign.judge.logit import conditional_logit, softmax
 from memalign.judge.features import plain_features
+from memalign.judge.logit import conditional_logit, softmax
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import ScriptedChatModel
@@ -97,7 +97,8 @@ def count_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 class TestCalibratedValue:
     def test_judgments_at_once_fit_one_calibrator(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        judge, fits = taught(40), count_fits(monkeypatch)
+        fits = count_fits(monkeypatch)
+        judge = taught(40)  # the align says what it is worth, and has it fitted
         items = [{"id": f"n-{n}", "inputs": "a question", "outputs": said(n, long=True)} for n in range(16)]
         judge.judge_many(items, concurrency=16)
 
@@ -109,7 +110,8 @@ class TestCalibratedValue:
         assert fits == [40]
 
     def test_each_judge_and_memory_has_a_calibrator_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        judge, fits = taught(40), count_fits(monkeypatch)
+        fits = count_fits(monkeypatch)
+        judge = taught(40)
         longer = judge.align([row(number) for number in range(40, 44)]).judge
         for each in (judge, longer, judge, longer.replace(retrieval_k=0), longer):
             each(inputs="q", outputs="a short answer")
@@ -209,8 +211,9 @@ def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) 
 def test_an_evaluation_measures_the_calibrated_values_beside_the_verdicts() -> None:
     rows = [row(number) | {"id": f"new-{number}"} for number in range(200, 210)]
     found = evaluate(taught(40), rows)
-    assert found.metrics["exact_match"].value == 0.5
+    assert found.metrics["exact_match_own"].value == 0.5
     assert (found.metrics["exact_match_calibrated"].value or 0.0) >= 0.9
+    assert found.metrics["exact_match"] == found.metrics["exact_match_calibrated"], "which decides"
 
 
 def test_what_is_said_beside_the_verdict_makes_no_pre_alignment_stale() -> None:

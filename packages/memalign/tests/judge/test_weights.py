@@ -50,7 +50,9 @@ def judge_of(kind: str, *, count: int = 40, seed: int = 0, turned: bool = False,
             id=f"G{n}",
             text=f"rule {n}",
             supported_by=(FeedbackKey(f"t-{n}", "ana"),),
-            checks=(Check(question=question, answer="no" if turned else "yes", value=None if kind == "A|B" else label),),
+            checks=(
+                Check(question=question, answer="no" if turned else "yes", value=None if kind == "A|B" else label),
+            ),
         )
         for n, (question, label) in enumerate(written.items(), 1)
     )
@@ -59,7 +61,8 @@ def judge_of(kind: str, *, count: int = 40, seed: int = 0, turned: bool = False,
         label = labels[number % len(labels)]
         outputs: Any = f"text {number}" if kind != "A|B" else {"A": f"one {number}", "B": f"two {number}"}
         found = {
-            question: (speaks(kind, label, expected) if question.startswith(TELLING[:-1]) else 0.0) * 2 + rng.gauss(0, 0.5)
+            question: (speaks(kind, label, expected) if question.startswith(TELLING[:-1]) else 0.0) * 2
+            + rng.gauss(0, 0.5)
             for question, expected in written.items()
         }
         cases.append(

@@ -91,11 +91,12 @@ async def calibrator_note(judge: Judge) -> list[str]:
     worth = calibrator.worth
     decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
     unit = "agreement" if judge.value_type.numeric else "share right"
-    return [
+    note = (
         f"{decides}: on {worth.n} taught cases, each hidden in turn, the {unit} of the model's own verdict is "
         f"{worth.model:.2f} and that of the calibrator, which weighs {len(calibrator.columns.questions)} checks, "
         f"{worth.calibrator:.2f}; the other one stands beside it"
-    ]
+    )
+    return [note]
 
 
 def rule_conflicts(memory: Memory) -> tuple[RuleConflict, ...]:

@@ -9,7 +9,7 @@ Evidence: LLM-Rubric (arXiv 2501.00274), and docs/decisions/0019-checks.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -73,12 +73,13 @@ class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
     """What a calibrator says of an item: a value, each label's probability (none of a float), and what adds up to it.
 
     `parts` are (name, contribution): of labels the log-odds for the value against the strongest other, of a float its
-    distance from the mean. A name is a question, or one of `memalign.judge.columns`: `HABIT`, `VERDICT`, `PLAIN`.
+    distance from the mean. `decides`: the taught cases say that it is better than the model's own verdict. A name is a question, or one of `memalign.judge.columns`: `HABIT`, `VERDICT`, `PLAIN`.
     """
 
     value: Value
     probabilities: dict[Value, float] | None
     parts: tuple[tuple[str, float], ...]
+    decides: bool = False
 
 
 class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +100,8 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
         scores = added.sum(axis=1)
         if self.columns.kind == "number":
             value: Value = float(np.clip(scores[0] + self.columns.middle, self.low, self.high))
-            return Calibrated(value=value, probabilities=None, parts=self._parts(added[0]))
+            parts = self._parts(added[0])
+            return Calibrated(value=value, probabilities=None, parts=parts, decides=self.worth.decides)
         chances = softmax(scores[None])[0]
         best = int(np.argmax(scores))
         other = int(np.argsort(scores)[-2])
@@ -107,6 +109,7 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
             value=self.columns.labels[best],
             probabilities=dict(zip(self.columns.labels, map(float, chances), strict=True)),
             parts=self._parts(added[best] - added[other]),
+            decides=self.worth.decides,
         )
 
     def _parts(self, added: NDArray[np.float64]) -> tuple[tuple[str, float], ...]:
@@ -169,7 +172,9 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         for fold in range(FOLDS):
             rest = [each for n, each in enumerate(taught) if n % FOLDS != fold]
             fitted = self.fitted(rest, self.ridge(rest))
-            held += [_nearness(self.value_type, fitted.says(each.known).value, each.label) for each in taught[fold::FOLDS]]
+            held += [
+                _nearness(self.value_type, fitted.says(each.known).value, each.label) for each in taught[fold::FOLDS]
+            ]
         told = [told[n] for fold in range(FOLDS) for n in range(fold, len(taught), FOLDS)]
         return msgspec.structs.replace(self.fitted(taught, self.ridge(taught)), worth=_worth(told, held))
 
@@ -325,7 +330,10 @@ async def _taught(judge: Judge) -> list[Taught]:
     if len(chosen) < FEWEST or len({label for *_, label in chosen}) < 2:
         return []
     plain = await _plain(judge, [case.example for case, *_ in chosen])
-    return [Taught(Known(one, verdict, margins), label) for one, (_, verdict, margins, label) in zip(plain, chosen, strict=True)]
+    return [
+        Taught(Known(one, verdict, margins), label)
+        for one, (_, verdict, margins, label) in zip(plain, chosen, strict=True)
+    ]
 
 
 async def _plain(judge: Judge, examples: Sequence[Example]) -> NDArray[np.float64]:

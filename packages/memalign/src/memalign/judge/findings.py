@@ -40,10 +40,10 @@ def weighed(findings: Sequence[Finding], calibrated: Calibrated) -> tuple[Findin
 
 
 def finding_text(finding: Finding) -> str:
-    """`G3 (t-3@ana): Does the reply promise money? yes: −1.8`, or `the length: +0.4` where no expert taught it."""
+    """A finding in words: `G3 (t-3@ana): Is money promised? yes: +1.8`, or `the length: +0.4` where nobody taught it."""
     who = f"{finding.guideline} ({', '.join(map(str, finding.taught_by)) or 'a person'}): " if finding.guideline else ""
     answer = f" {finding.answer}" if finding.answer is not None else ""
-    counts = "" if finding.contribution is None else f": {finding.contribution:+.1f}".replace("-", "−")
+    counts = "" if finding.contribution is None else f": {finding.contribution:+.1f}"
     return f"{who}{finding.check}{answer}{counts}"
 
 

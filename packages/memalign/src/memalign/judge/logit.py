@@ -71,4 +71,3 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     result: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
     return result
-
