@@ -30,7 +30,7 @@ def write_study(
     *,
     tells: bool = True,
     judged: bool = True,
-    count: int = 60,
+    count: int = 45,
     only_own: bool = False,
 ) -> Path:
     """An invented task of which every fourth question tells the label; where only_own, each tells that of its own row alone."""
@@ -86,7 +86,7 @@ def study_of(folder: Path, part: Any = "P") -> Study:
 
 @pytest.mark.parametrize("values", LABELS)
 def test_questions_that_tell_the_label_are_found_and_the_criterion_is_met(tmp_path: Path, values: str) -> None:
-    report = run_study([study_of(write_study(tmp_path, values), "S")], part="S", draws=3, labels=40)
+    report = run_study([study_of(write_study(tmp_path, values), "S")], part="S", draws=2, labels=40)
     figures = report.main.figures["invented"]
     assert figures[EVERYTHING][0] > figures[MAJORITY][0] + 0.2
     assert figures[CHECKS][0] > figures[FORMER][0] + 0.2
@@ -96,7 +96,7 @@ def test_questions_that_tell_the_label_are_found_and_the_criterion_is_met(tmp_pa
 
 
 def test_questions_that_tell_nothing_gain_nothing(tmp_path: Path) -> None:
-    report = run_study([study_of(write_study(tmp_path, tells=False))], part="P", draws=3, labels=40)
+    report = run_study([study_of(write_study(tmp_path, tells=False))], part="P", draws=2, labels=20)
     found = report.criterion[FORMER]
     assert found.low is not None
     assert found.low <= 0
@@ -115,7 +115,7 @@ def test_on_a_taught_row_its_own_questions_do_not_count(tmp_path: Path) -> None:
     ):
         own = {q.hash for q in study.header.questions if q.rows[0].item == study.items[place].id}
         assert open_.known.margins.keys() - masked.known.margins.keys() == own
-    report = run_study([study], part="P", draws=4, labels=40)
+    report = run_study([study], part="P", draws=3, labels=40)
     assert report.main.figures["invented"][CHECKS][0] < 0.65  # and not what its own rows would flatter it to
 
 
@@ -130,7 +130,7 @@ def test_the_same_number_draws_the_same_items_whatever_the_order_of_the_files(tm
         return [one.items[place].id for place in drawn(one, number, labels).taught]
 
     assert ids(study, 3) == ids(turned, 3) != ids(study, 4)
-    assert len(ids(study, 3)) == 40  # two thirds of the pool
+    assert len(ids(study, 3)) == 30  # two thirds of the pool
     assert ids(study, 3, 10) == ids(study, 3)[:10]
     assert drawn(study, 3, 10).unseen == drawn(study, 3).unseen
     whole = study_of(folder, "S")

@@ -42,7 +42,7 @@ class Engine:
         found: list[int] = self.tokens(text, add_special_tokens=False)["input_ids"]
         return found
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]  # torch is not in the project
     def margins(self, system: str, item: str, questions: Sequence[str]) -> list[float]:
         """Log p(yes)/p(no) of each question, asked after the item, which is read once."""
         prefix = self.ids(f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{item}")
@@ -76,7 +76,7 @@ class Engine:
             found += (yes - no).tolist()
         return found
 
-    @torch.inference_mode()
+    @torch.inference_mode()  # type: ignore[untyped-decorator]  # torch is not in the project
     def write(self, system: str, users: Sequence[str], writers: Sequence[Writer], *, batch: int = 16) -> None:
         """Let each writer choose its prompt's tokens until it ends; the system prompt is read once."""
         prefix = self.ids(f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n")

@@ -265,7 +265,7 @@ def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[st
     truth = truth - truth.mean(axis=0)
     answers = rows - rows.mean(axis=0)
     together = np.einsum("nkq,nk->q", answers, truth) / len(taught)
-    spread = np.sqrt((answers**2).sum(axis=1).mean(axis=0) + 0.05) * np.sqrt((truth**2).sum(axis=1).mean())
+    spread = np.sqrt((answers**2).sum(axis=1).mean(axis=0) + 0.05) * np.sqrt((truth**2).sum(axis=1).mean() + 1e-12)
     order = np.argsort(-np.abs(together / spread), kind="stable")[:most]
     return tuple(columns.questions[n] for n in sorted(order))
 
