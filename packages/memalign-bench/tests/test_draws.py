@@ -47,6 +47,7 @@ def write_study(
             {
                 "hash": f"q{number}",
                 "rows": [{"item": own["id"], "answer": "yes", "value": None if sides else own["label"]}],
+                "near": [1.0 if number == n else 0.1 * (number % 4 == 0) for n in range(32)],
             }
         )
         for item in items:
@@ -104,19 +105,25 @@ def test_questions_that_tell_nothing_gain_nothing(tmp_path: Path) -> None:
     assert report.data()["met"] is None
 
 
-def test_on_a_taught_row_its_own_questions_do_not_count(tmp_path: Path) -> None:
+def test_on_a_taught_row_neither_its_own_questions_count_nor_its_folds(tmp_path: Path) -> None:
     study = study_of(write_study(tmp_path, only_own=True))
     draw = drawn(study, 0)
-    asked = Prepared(study=study).checks(draw)
-    ids = {study.items[place].id for place in draw.taught}
-    assert asked.keys() == {q.hash for q in study.header.questions if q.rows[0].item in ids}
-    for place, masked, open_ in zip(
-        draw.taught, Prepared(study=study).taught(draw), Prepared(study=study, masked=False).taught(draw), strict=True
-    ):
-        own = {q.hash for q in study.header.questions if q.rows[0].item == study.items[place].id}
-        assert open_.known.margins.keys() - masked.known.margins.keys() == own
+    written = {q.rows[0].item: q.hash for q in study.header.questions}
+    ids = [study.items[place].id for place in draw.taught]
+    assert Prepared(study=study).checks(draw).keys() == {written[name] for name in ids if name in written}
+    masked, whole = Prepared(study=study).taught(draw), Prepared(study=study, masked=False).taught(draw)
+    for number, (one, other) in enumerate(zip(masked, whole, strict=True)):
+        fold = {written[name] for name in ids[number % 5 :: 5] if name in written}
+        assert other.known.margins.keys() - one.known.margins.keys() == fold
     report = run_study([study], part="P", draws=3, labels=40)
     assert report.main.figures["invented"][CHECKS][0] < 0.65  # and not what its own rows would flatter it to
+
+
+def test_of_many_questions_those_nearest_to_the_others_can_be_asked_alone(tmp_path: Path) -> None:
+    study = study_of(write_study(tmp_path))
+    cases = Prepared(study=study, most=2).taught(drawn(study, 0))
+    assert {len(case.known.margins) for case in cases} <= {1, 2}
+    assert {int(name[1:]) % 4 for case in cases for name in case.known.margins} == {0}
 
 
 def test_the_same_number_draws_the_same_items_whatever_the_order_of_the_files(tmp_path: Path) -> None:

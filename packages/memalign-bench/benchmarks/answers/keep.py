@@ -66,8 +66,14 @@ def header_of(task: Task, answers: Path, sides: tuple[str, ...]) -> TaskHeader:
         for words, one in checks_of(row, pair=bool(sides)):
             asked.setdefault(words, []).append(one)
     order = json.loads((answers / f"q_{task.name}.json").read_text("utf-8"))
+    vectors = aio.run(resolve_embedding(None).embed(order))
     questions = [
-        Question(hash=hashlib.sha256(words.encode()).hexdigest()[:12], rows=tuple(asked[words])) for words in order
+        Question(
+            hash=hashlib.sha256(words.encode()).hexdigest()[:12],
+            rows=tuple(asked[words]),
+            near=tuple(round(max(float(near), 0.0) ** 2, 4) for near in vectors @ vector),
+        )
+        for words, vector in zip(order, vectors, strict=True)
     ]
     return TaskHeader(
         format=FORMAT,

@@ -6,11 +6,12 @@ Those with checks are the product's own calibrator (`memalign.judge.calibrator.F
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from memalign.judge.calibrator import Calibrator, Fit
+from memalign.judge.checks import MOST_CHECKS
 from memalign.judge.columns import Columns
 from memalign.judge.logit import conditional_logit, softmax
 from memalign_bench.draws.drawing import Draw, Prepared
@@ -78,13 +79,14 @@ def main_methods(study: Study, draw: Draw) -> dict[str, Chances]:
     return {name: found[name] for name in METHODS if name in found}
 
 
-ABLATIONS: dict[str, tuple[dict[str, bool], dict[str, float]]] = {
+ABLATIONS: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
     "without the polarity prior": ({}, {"together": 0.0, "together_ridge": FIXED}),
     "own cases not masked": ({"masked": False}, {}),
-    "4 questions": ({}, {"asked": 4}),
-    "8 questions": ({}, {"asked": 8}),
-    "16 questions": ({}, {"asked": 16}),
-    "all questions": ({}, {"asked": 10**6}),
+    "4 questions weighed": ({}, {"asked": 4}),
+    "8 questions weighed": ({}, {"asked": 8}),
+    "16 questions weighed": ({}, {"asked": 16}),
+    "all questions weighed": ({}, {"asked": 10**6}),
+    f"{MOST_CHECKS} nearest questions asked": ({"most": MOST_CHECKS}, {}),
     "yes or no instead of margins": ({"yes_or_no": True}, {}),
     "without the verdict": ({"verdict": False}, {}),
     "without length and likeness": ({"plain": False}, {}),
@@ -170,7 +172,7 @@ def _fit(known: Prepared, draw: Draw) -> Fit:
 
 
 def _told(calibrator: Calibrator, known: Prepared, draw: Draw) -> Chances:
-    return softmax(calibrator.columns.rows(known.known(draw.unseen, draw)) @ calibrator.weights)
+    return softmax(calibrator.columns.rows([known.known(place) for place in draw.unseen]) @ calibrator.weights)
 
 
 def _calibrated(known: Prepared, draw: Draw, **changed: float) -> Chances:
@@ -187,4 +189,4 @@ def _unlabelled(known: Prepared, draw: Draw) -> Chances:
     columns = Columns.of(fit.value_type, known.taught(draw), fit.checks, sides=fit.sides)
     weights = np.zeros(len(columns.names))
     weights[len(weights) - len(columns.questions) :] = columns.share
-    return softmax(columns.rows(known.known(draw.unseen, draw)) @ weights)
+    return softmax(columns.rows([known.known(place) for place in draw.unseen]) @ weights)

@@ -29,7 +29,7 @@ CRITERION = (
 )
 HOW = (
     "Each draw teaches {labels} labelled items of the pool (two thirds of it where it is small), and only questions that were written from "
-    "these rows are used; on a taught row never its own. A task's figure is the mean over {draws} draws of exact match on "
+    "these rows are used; on a taught row neither its own nor those of its fold alone, as in an align. A task's figure is the mean over {draws} draws of exact match on "
     "unseen items (CCC of the expected label for ranks); the pooled figure is the mean over tasks. Intervals are at 95 %: 2,000 "
     "resamples, in each of which draws, and groups of items, are drawn with replacement, the same for all methods. Draws are "
     "by item, so that a taught and an unseen item of the pool may share a group."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from memalign.judge.calibrator import FOLDS
 from memalign.judge.columns import Known, Taught
 from memalign.types import Check
 from memalign.values import Value
@@ -48,13 +49,16 @@ def drawn(study: Study, number: int, labels: int = LABELS) -> Draw:
 class Prepared:
     """A study as arrays, and the checks and taught cases of a draw.
 
-    `yes_or_no` keeps of each margin only its sign. Without `masked`, a row's own questions count on it. `verdict` and
-    `plain` say whether these are known.
+    As in an align, the taught rows are dealt into five folds, and a question that was written from one fold's rows alone
+    is not asked about them; nor, stricter than an align, any question about a row that it was written from. Without
+    `masked` all are. Of more than `most` questions those nearest to all others are asked. `yes_or_no` keeps of each
+    margin only its sign. `verdict` and `plain` say whether these are known.
     """
 
     study: Study
     yes_or_no: bool = False
     masked: bool = True
+    most: int | None = None
     verdict: bool = True
     plain: bool = True
 
@@ -120,27 +124,36 @@ class Prepared:
         }
         return {question: checks for question, checks in found.items() if checks}
 
-    def known(self, places: Sequence[int], draw: Draw) -> list[Known]:
-        """What is known of items: of a taught one, without the answers to questions that were written from its own row."""
-        taught = set(draw.taught) if self.masked else set()
-        names = [question.hash for question in self.study.header.questions]
-        found = []
-        for place in places:
-            own = self._own.get(self.study.items[place].id, frozenset()) if place in taught else frozenset()
-            answers = zip(names, map(float, self.margins[place]), strict=True)
-            margins = {name: margin for name, margin in answers if name not in own}
-            found.append(Known(self.features[place], self.verdicts[place], margins))
-        return found
+    def known(self, place: int, asked: Sequence[int] | None = None) -> Known:
+        """What is known of an item that is asked these questions, by their places; None: all."""
+        places = range(len(self.study.header.questions)) if asked is None else asked
+        margins = {self.study.header.questions[n].hash: float(self.margins[place, n]) for n in places}
+        return Known(self.features[place], self.verdicts[place], margins)
 
     def taught(self, draw: Draw) -> list[Taught]:
-        """The draw's labelled cases."""
-        known = self.known(draw.taught, draw)
-        return [Taught(one, self.labels[self.truth[n]]) for one, n in zip(known, draw.taught, strict=True)]
+        """The draw's labelled cases, each with the answers to what it was asked."""
+        found: dict[int, Taught] = {}
+        for fold in range(FOLDS):
+            hidden = draw.taught[fold::FOLDS] if self.masked else ()
+            asked = self.nearest(self._written_from(set(draw.taught) - set(hidden)))
+            for place in draw.taught[fold::FOLDS]:
+                own = self._written_from({place}) if self.masked else ()
+                known = self.known(place, [n for n in asked if n not in own])
+                found[place] = Taught(known, self.labels[self.truth[place]])
+        return [found[place] for place in draw.taught]
 
-    @cached_property
-    def _own(self) -> dict[str, frozenset[str]]:
-        found: dict[str, set[str]] = {}
-        for question in self.study.header.questions:
-            for row in question.rows:
-                found.setdefault(row.item, set()).add(question.hash)
-        return {item: frozenset(names) for item, names in found.items()}
+    def nearest(self, questions: Sequence[int]) -> Sequence[int]:
+        """Of these questions, by their places, the `most` that are nearest to all others."""
+        import numpy as np
+
+        if self.most is None or len(questions) <= self.most:
+            return questions
+        near = np.array([question.near for question in self.study.header.questions])[np.ix_(questions, questions)]
+        order = np.argsort(-near.sum(axis=1).round(5), kind="stable")[: self.most]
+        return [questions[n] for n in sorted(order)]
+
+    def _written_from(self, places: set[int]) -> list[int]:
+        """The questions, by their places, that were written from any of these items."""
+        ids = {self.study.items[place].id for place in places}
+        several = enumerate(self.study.header.questions)
+        return [n for n, question in several if any(row.item in ids for row in question.rows)]
