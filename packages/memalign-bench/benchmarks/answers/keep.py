@@ -16,8 +16,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from memalign import aio
 from memalign.content import sides_of
 from memalign.io.atomic import atomic_write
@@ -147,7 +145,7 @@ def keep(task: Task, answers: Path, out: Path, part: str) -> str:
     folder = out / task.name
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / "task.json") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(header), indent=1) + b"\n")
+        file.write(json_line(header))
     with atomic_write(folder / f"{part}.jsonl") as file:
         file.writelines(map(json_line, items))
     judged = sum(item.verdict is not None for item in items)
