@@ -94,11 +94,11 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = ()) -> str | 
     return None
 
 
-def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), *, task: str = "") -> str | None:
+def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), *, task: str | None = "") -> str | None:
     """Why `question` may not become a check, or None if it may; `judged` as for a guideline.
 
     `task` are the judge's instructions: where these speak of experts or comments, a question may too, for there they
-    are what is judged.
+    are what is judged. With None it may anyway: of a check that stands only what could harm a prompt is looked for.
     """
     if len(question.split()) > CHECK_WORDS:
         return f"it has more than {CHECK_WORDS} words"
@@ -109,8 +109,12 @@ def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), *, task: 
     plain = unicodedata.normalize("NFKC", question).casefold()
     if not plain.endswith(_QUESTION_MARKS):
         return "it does not end with a question mark"
-    said = _WRITER.search(plain)
-    if said and said[0].split()[-1].rstrip("'\u2019s") not in unicodedata.normalize("NFKC", task).casefold():
+    said = None if task is None else _WRITER.search(plain)
+    if (
+        said
+        and task is not None
+        and said[0].split()[-1].rstrip("'\u2019s") not in unicodedata.normalize("NFKC", task).casefold()
+    ):
         return "it asks about the expert or the comment, not about the item"
     return None
 
