@@ -34,7 +34,7 @@ async def distil(
     shard_size: int,
     contrast: bool = True,
     progress: Progress | None = None,
-) -> tuple[Memory, Usage, list[str]]:
+) -> tuple[Memory, Usage, tuple[str, ...]]:
     """`memory` after every pending annotation was distilled, what that cost, and notes. Never raises for a failing model.
 
     Annotations without a lesson are learned as examples. With `contrast`, one whose case has no pre-alignment verdict

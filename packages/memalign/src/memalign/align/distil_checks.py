@@ -113,16 +113,16 @@ class CheckReader:
         return sides_of(case.example.content, self.value_type.choices)
 
 
-def left_out_note(faults: Counter[str]) -> list[str]:
+def left_out_note(faults: Counter[str]) -> tuple[str, ...]:
     """A line on the checks that were left out, with the reasons and how often each; none without any."""
     if not faults:
-        return []
+        return ()
     count = faults.total()
     were = "1 check was" if count == 1 else f"{count} checks were"
     reasons = "; ".join(
         f"{why} ({number})" for why, number in sorted(faults.items(), key=lambda each: (-each[1], each[0]))
     )
-    return [f"{were} left out of new guidelines, which stay: {reasons}"]
+    return (f"{were} left out of new guidelines, which stay: {reasons}",)
 
 
 def _entries(given: object) -> list[Any]:
