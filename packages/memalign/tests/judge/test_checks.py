@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,8 @@ def judge(
 
 
 def asked(one: Judge) -> list[ChatRequest]:
-    return one.model.requests  # type: ignore[union-attr]
+    assert isinstance(one.model, ScriptedChatModel)
+    return one.model.requests
 
 
 def answers(checks: object, value: Any = True) -> dict[str, Any]:
@@ -191,7 +192,9 @@ class TestOverHTTP:
         assert made.notes
 
     def test_an_answer_without_checks_costs_no_second_call_and_one_without_a_value_does(self) -> None:
-        said = iter([{"checks": {"C1": "yes"}, "rationale": "r"}, {"rationale": "r", "value": False}])
+        said: Iterator[dict[str, Any]] = iter(
+            [{"checks": {"C1": "yes"}, "rationale": "r"}, {"rationale": "r", "value": False}]
+        )
         with Endpoint(answer=lambda _: next(said)) as endpoint:
             made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
         assert (made.value, made.findings, len(endpoint.requests)) == (False, (), 2)
