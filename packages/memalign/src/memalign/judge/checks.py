@@ -10,17 +10,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from memalign.cache import kept
+from memalign.cache import kept_async
 from memalign.content import sides_of
 from memalign.errors import ModelError
+from memalign.judge.calibrator import calibrates, fit_calibrator
 from memalign.memory.answers import questions_of
-from memalign.memory.model import Memory
 from memalign.models.base import YesNoModel
-from memalign.types import FeedbackKey, Finding, Usage
+from memalign.models.resolve import resolve, resolve_embedding
+from memalign.types import FeedbackKey, Finding, Guideline, Usage
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
 
 __all__ = [
     "MOST_CHECKS",
@@ -29,12 +33,14 @@ __all__ = [
     "ask_checks",
     "checks_schema",
     "each_side",
+    "margins_of",
     "read_checks",
     "which_checks",
 ]
 
-MOST_CHECKS = 20
-"""Questions that one judgment asks: instructions are followed less the more there are (IFScale, arXiv 2507.11538)."""
+MOST_CHECKS = 12
+"""Questions that one judgment asks before any is weighed: instructions are followed less the more there are (IFScale,
+arXiv 2507.11538), and twelve told as much as sixty."""
 
 SYSTEM = "Answer the question about the item with yes or no."
 
@@ -64,23 +70,63 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
 
 
-def which_checks(memory: Memory) -> tuple[tuple[AskedCheck, ...], tuple[str, ...]]:
-    """The checks of the guidelines in force, each question once, in the order of the guidelines; and notes on those left out."""
+async def which_checks(judge: Judge) -> tuple[tuple[AskedCheck, ...], tuple[str, ...]]:
+    """The checks that a judgment asks, each question once, in the order of the guidelines; and notes on those left out.
 
-    def make() -> tuple[tuple[AskedCheck, ...], tuple[str, ...]]:
-        every = [
+    Where there is a calibrator, those that it weighs. Else at most twelve, those that say what most others say: a
+    question of one case's own names and numbers stands alone. A pinned guideline's checks are always asked.
+    """
+    memory = judge.memory
+    if not any(guideline.checks for guideline in memory.semantic):
+        return (), ()
+    fitted = None
+    if calibrates(judge, resolve(judge.model).limits):
+        fitted = await fit_calibrator(judge)
+
+    async def make() -> tuple[tuple[AskedCheck, ...], tuple[str, ...]]:
+        every = questions_of(memory.semantic)
+        if fitted is not None and fitted.columns.questions:
+            chosen = fitted.columns.questions
+        else:
+            chosen = await _commonest(every)
+        asked = tuple(
             AskedCheck(
                 question=question,
-                guideline=guidelines[0].id,
-                taught_by=tuple(dict.fromkeys(key for guideline in guidelines for key in guideline.supported_by)),
+                guideline=every[question][0].id,
+                taught_by=tuple(dict.fromkeys(key for g in every[question] for key in memory.sources_of(g))),
             )
-            for question, guidelines in questions_of(memory.semantic).items()
-        ]
-        left = len(every) - MOST_CHECKS
-        asked_all = f"{left} of {len(every)} checks not asked: a judgment asks {MOST_CHECKS}"
-        return tuple(every[:MOST_CHECKS]), (asked_all,) if left > 0 else ()
+            for question in chosen
+        )
+        left = len(every) - len(asked)
+        note = f"{left} of {len(every)} checks not asked: others say more"
+        return asked, (note,) if left > 0 and fitted is None else ()
 
-    return kept(memory, "which checks", make)
+    key = ("which checks", None if fitted is None else fitted.columns.questions)
+    return await kept_async(memory, key, make)
+
+
+async def _commonest(asking: Mapping[str, Sequence[Guideline]]) -> tuple[str, ...]:
+    """The questions that are nearest to all the others, by the in-process embedder; a pinned guideline's always."""
+    import numpy as np  # a quarter of a second; only where there are many checks
+
+    questions = list(asking)
+    pinned = {question for question, guidelines in asking.items() if any(each.pinned for each in guidelines)}
+    if len(questions) <= MOST_CHECKS:
+        return tuple(questions)
+    vectors = await resolve_embedding(None).embed(questions)
+    nearness = (np.clip(vectors @ vectors.T, 0.0, 1.0) ** 2).sum(axis=1)
+    order = sorted(range(len(questions)), key=lambda n: (questions[n] not in pinned, -round(float(nearness[n]), 5), n))
+    return tuple(questions[n] for n in sorted(order[: max(MOST_CHECKS, len(pinned))]))
+
+
+def margins_of(findings: Sequence[Finding]) -> dict[str, float]:
+    """Each question's margin: log p(yes)/p(no), or 1, -1 and 0 for yes, no and does not apply without probabilities."""
+    counts = {"yes": 1.0, "no": -1.0}
+    return {
+        finding.check: counts.get(finding.answer or "", 0.0) if finding.margin is None else finding.margin
+        for finding in findings
+        if finding.guideline is not None
+    }
 
 
 # -- a model that answers each with one token ----------------------------------------------------------------------

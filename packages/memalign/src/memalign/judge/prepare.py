@@ -52,7 +52,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     """Put together what `judge` asks `model` about `example`: the same bytes for the same memory and item."""
     limits, memory, value_type = model.limits, judge.memory, judge.value_type
-    asked, unasked = which_checks(memory)
+    asked, unasked = await which_checks(judge)
     checks = () if isinstance(model, YesNoModel) else asked
     budget = budget_of(judge, limits, checks)
     stable = _stable(judge, limits, budget, checks)
@@ -126,7 +126,7 @@ def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedChe
             notes=tuple(f"guideline {left} left out: over the token budget" for left in left_out),
         )
 
-    key = ("prompt", judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines, bool(checks))
+    key = ("prompt", judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines, checks)
     return kept(memory, key, make)
 
 

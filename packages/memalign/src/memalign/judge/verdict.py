@@ -12,7 +12,8 @@ import msgspec
 from memalign.content import sides_of
 from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.calibrator import calibrate, calibrates
-from memalign.judge.checks import Found, ask_checks, read_checks, which_checks
+from memalign.judge.checks import Found, ask_checks, margins_of, read_checks, which_checks
+from memalign.judge.findings import weighed
 from memalign.judge.prepare import Prepared, items_alone, prepare
 from memalign.judge.samples import Sample, count, label_texts
 from memalign.judge.trace_reading import read_trace
@@ -55,18 +56,26 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     answered = await _all(questions, spent=reading)
     outcome = count([each.sample for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
     found = await _findings(judge, example, model, prepared, answered[:samples])
-    calibrated = await calibrate(judge, example, outcome.value) if calibrates(judge, model.limits) else None
-    confidence, least = outcome.confidence, settings.get("abstain_below", 0)
+    calibrated = (
+        await calibrate(judge, example, outcome.value, margins_of(found.findings))
+        if calibrates(judge, model.limits)
+        else None
+    )
+    value = calibrated.value if calibrated is not None and calibrated.decides else outcome.value
+    chances = None if calibrated is None else calibrated.probabilities
+    confidence = outcome.confidence if chances is None else chances.get(value, 0.0)
+    least = settings.get("abstain_below", 0)
     unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
     return Judgment(
-        value=outcome.value,
+        value=value,
         rationale=outcome.rationale,
         confidence=confidence,
         probabilities=_keyed(outcome.chances),
         own_value=outcome.value,
-        calibrated_value=max(calibrated, key=lambda label: calibrated[label]) if calibrated else None,
-        calibrated_probabilities=_keyed(calibrated),
-        findings=found.findings,
+        calibrated_value=None if calibrated is None else calibrated.value,
+        calibrated_probabilities=_keyed(chances),
+        decided_by="calibrator" if calibrated is not None and calibrated.decides else "model",
+        findings=found.findings if calibrated is None else weighed(found.findings, calibrated),
         abstained=confidence is not None and confidence < least,
         guideline_ids=prepared.guideline_ids,
         example_ids=prepared.example_ids,
@@ -84,7 +93,7 @@ async def _findings(
     """The answers to the checks, read in the answers about the item as it stands, or asked of a model that tells them apart."""
     if prepared.checks:
         return read_checks(prepared.checks, (each.checks for each in answered))
-    checks, _ = which_checks(judge.memory)
+    checks, _ = await which_checks(judge)
     if not checks or not isinstance(model, YesNoModel):
         return Found()
     items = items_alone(judge, example, model.limits)
