@@ -83,7 +83,7 @@ def _reference(_inputs: Any, outputs: Any) -> bool:
 
 
 def _units(inputs: Any, outputs: Any) -> bool:
-    pounds_due = inputs["customer"].endswith(("Norway", "Ireland"))
+    pounds_due: bool = inputs["customer"].endswith(("Norway", "Ireland"))
     return pounds_due == (re.search(r"\d pounds\b", outputs) is not None)
 
 

@@ -1,14 +1,15 @@
 """Items of a house rule, drawn from its page: twenty that teach, sixty unseen, with the expert's remark on each.
 
-Nothing but the rule tells the labels apart. Both labels draw from one sequence of topics, openings, numbers and the like,
-so each has the same ones equally often; and where a rule has a condition or an exception, all four combinations are as
-frequent, so that neither half of the rule decides anything alone. Teaching and unseen items have pools of their own.
+Nothing but the rule tells the labels apart. Both labels are dealt the same topics, openings, numbers and the like, each
+in an order of its own; and where a rule has a condition or an exception, all four combinations are as frequent, so that
+neither half of the rule decides anything alone. Teaching and unseen items have pools of their own.
 """
 
 from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +22,13 @@ from memalign_bench.tasks import Task, cases_of
 __all__ = ["TAUGHT", "UNSEEN", "house_rule_rows", "house_rule_tasks", "write_house_rules"]
 
 TAUGHT, UNSEEN = 20, 60
-CATEGORY, LICENCE = "house rules", "Apache-2.0"
+LICENCE = "Apache-2.0"
+CATEGORIES = {
+    "plain": "plain rules",
+    "condition": "rules with a condition",
+    "exception": "rules with an exception",
+    "order": "rules about order",
+}
 
 Side = Literal["teaching", "unseen"]
 
@@ -41,7 +48,7 @@ def house_rule_tasks(names: Sequence[str] = (), *, seed: int = 0) -> tuple[Task,
     return tuple(
         Task(
             name=name,
-            category=CATEGORY,
+            category=CATEGORIES[load_policy(name).kind],
             criterion=load_policy(name).criterion,
             values="bool",
             cases=cases_of(house_rule_rows(name, seed=seed)),
@@ -58,7 +65,7 @@ def write_house_rules(folder: Path, *, seed: int = 0) -> list[Path]:
     Files of these names are overwritten. Raises InputError for a folder that cannot be written.
     """
     tables = [
-        f"# {load_policy(name).rule}\n[{name}]\ncategory = {json.dumps(CATEGORY)}\n"
+        f"# {load_policy(name).rule}\n[{name}]\ncategory = {json.dumps(CATEGORIES[load_policy(name).kind])}\n"
         f'criterion = {json.dumps(load_policy(name).criterion)}\nvalues = "bool"\nsplit = "order"\n'
         f"license = {json.dumps(LICENCE)}\n"
         for name in POLICIES
@@ -88,22 +95,34 @@ def _flat(row: Feedback) -> dict[str, Any]:
     }
 
 
-class _Draws:
-    """What the pools of one side give, in a fixed random order; both labels get the same, each in its turn."""
+class _Hands:
+    """What the pools of one side give to items: both labels are dealt the same, each in an order of its own.
+
+    Until `deal`, it only counts what is asked for.
+    """
 
     def __init__(self, pools: dict[str, Pool], rng: random.Random) -> None:
-        self.pools = pools
+        self._pools = pools
         self._rng = rng
-        self._given: dict[str, list[Entry]] = {}
-        self._taken: dict[tuple[str, bool], int] = {}
+        self._asked: Counter[tuple[str, bool]] = Counter()
+        self._hands: dict[tuple[str, bool], list[Entry]] = {}
 
     def next(self, name: str, *, label: bool) -> Entry:
-        """The next entry of a pool for an item of that label: every entry once before any again."""
-        taken = self._taken[name, label] = self._taken.get((name, label), -1) + 1
-        given = self._given.setdefault(name, [])
-        while len(given) <= taken:
-            given += self._once(self.pools[name])
-        return given[taken]
+        """The next entry of a pool for an item of that label."""
+        if self._hands:
+            return self._hands[name, label].pop()
+        self._asked[name, label] += 1
+        return self._once(self._pools[name])[0]
+
+    def deal(self) -> None:
+        """Give each label as much of every pool as it has asked for: every entry once before any again."""
+        for name, pool in self._pools.items():
+            asked = {label: self._asked[name, label] for label in (True, False)}
+            entries: list[Entry] = []
+            while len(entries) < max(asked.values()):
+                entries += self._once(pool)
+            for label, n in asked.items():
+                self._hands[name, label] = self._rng.sample(entries[:n], n)
 
     def _once(self, pool: Pool) -> list[Entry]:
         if isinstance(pool, Range):
@@ -114,17 +133,17 @@ class _Draws:
 class _Slots(dict[str, Any]):
     """One item's slots, each filled once, when a text first asks for it."""
 
-    def __init__(self, cell: Cell, draws: _Draws) -> None:
+    def __init__(self, cell: Cell, hands: _Hands) -> None:
         super().__init__()
         self._cell = cell
-        self._draws = draws
+        self._hands = hands
 
     def __missing__(self, name: str) -> Entry:
         filled: Entry
         if name in self._cell.slots:
             filled = self.fill(self._cell.slots[name])
         else:
-            drawn = self._draws.next(name, label=self._cell.holds)
+            drawn = self._hands.next(name, label=self._cell.holds)
             filled = self.fill(drawn) if isinstance(drawn, str) else drawn
         self[name] = filled
         return filled
@@ -137,28 +156,30 @@ class _Slots(dict[str, Any]):
 def _rows(policy: Policy, side: Side, n: int, seed: int) -> Iterator[Feedback]:
     rng = random.Random(f"{policy.name}:{side}:{seed}")
     pools = policy.pools | (policy.teaching if side == "teaching" else policy.unseen)
-    draws = _Draws(pools, rng)
-    remarks = _Draws({cell.name: list(cell.comments) for cell in policy.cells}, rng)
+    hands = _Hands({**pools, **{cell.name: list(cell.comments) for cell in policy.cells}}, rng)
+    for cell in _cells(policy, n):
+        _item(policy, cell, hands)
+    hands.deal()
     made: dict[str, list[dict[str, Any]]] = {cell.name: [] for cell in policy.cells}
     for cell in _cells(policy, n):
-        slots = _Slots(cell, draws)
-        inputs, outputs = (_filled(policy.fields[field], slots) for field in ("inputs", "outputs"))
-        topic = slots[policy.topic]
-        remark = remarks.next(cell.name, label=cell.holds)
-        row = {
-            "inputs": inputs,
-            "outputs": outputs,
-            "value": cell.holds,
-            "rationale": slots.fill(str(remark)),
-            "source": policy.expert,
-            "meta": {"group": topic if isinstance(topic, str) else next(iter(topic.values()))},
-        }
-        made[cell.name].append(row)
-    # Of each topic one item keeps the rule and one breaks it: shuffled, so that these two do not stand together.
-    for rows in made.values():
-        rng.shuffle(rows)
+        made[cell.name].append(_item(policy, cell, hands))
     for number, cell in enumerate(_mixed(_cells(policy, n), rng), 1):
         yield Feedback(id=f"{policy.name}-{side[0]}{number:02d}", **made[cell.name].pop())
+
+
+def _item(policy: Policy, cell: Cell, hands: _Hands) -> dict[str, Any]:
+    """One item of a cell, as the fields of its feedback."""
+    slots = _Slots(cell, hands)
+    inputs, outputs = (_filled(policy.fields[field], slots) for field in ("inputs", "outputs"))
+    topic = slots[policy.topic]
+    return {
+        "inputs": inputs,
+        "outputs": outputs,
+        "value": cell.holds,
+        "rationale": slots.fill(str(hands.next(cell.name, label=cell.holds))),
+        "source": policy.expert,
+        "meta": {"group": topic if isinstance(topic, str) else next(iter(topic.values()))},
+    }
 
 
 def _filled(field: str | dict[str, str], slots: _Slots) -> Any:
