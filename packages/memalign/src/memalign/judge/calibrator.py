@@ -218,7 +218,7 @@ class _Fit:
         drawn = np.array([pulls.get(name, RIDGE) for name in first])
         centre = np.array([TOGETHER_WEIGHT * (name == TOGETHER) for name in first])
         if columns.kind == "number":
-            values = np.array([float(each.label) - columns.middle for each in taught])  # type: ignore[arg-type]
+            values = np.array([float(each.label) - columns.middle for each in taught])
             weights = least_squares(rows[:, 0], values, drawn, np.zeros(len(drawn)))
         else:
             codes = np.array([columns.labels.index(each.label) for each in taught])
@@ -266,7 +266,7 @@ def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[st
     first = columns.of_checks.start
     rows = columns.rows([each.known for each in taught])[:, :, first:]
     if columns.kind == "number":
-        truth = np.array([[float(each.label)] for each in taught])  # type: ignore[arg-type]
+        truth = np.array([[float(each.label)] for each in taught])
     else:
         truth = np.array([[label == each.label for label in columns.labels] for each in taught], dtype=float)
     truth = truth - truth.mean(axis=0)
@@ -295,7 +295,7 @@ def _loss(calibrator: Calibrator, taught: Taught) -> float:
 
     said = calibrator.says(taught.known)
     if said.probabilities is None:
-        return (float(said.value) - float(taught.label)) ** 2  # type: ignore[arg-type]
+        return (float(said.value) - float(taught.label)) ** 2
     return -math.log(max(said.probabilities[taught.label], 1e-9))
 
 

@@ -82,7 +82,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         kind = _kind(value_type, sides)
         labels = value_type.labels if kind != "number" else ()
         low, high = (float(value_type.low or 0), float(value_type.high or 1)) if value_type.numeric else (0.0, 1.0)
-        middle = float(np.mean([float(each.label) for each in taught])) if value_type.numeric else 0.0  # type: ignore[arg-type]
+        middle = float(np.mean([float(each.label) for each in taught])) if value_type.numeric else 0.0
         questions = tuple(checks)
         code = _code(kind, labels, sides)
         directions, expected = _directions(kind, labels, code, checks, middle)
@@ -183,7 +183,8 @@ def _code(kind: str, labels: tuple[Value, ...], sides: tuple[str, ...]) -> NDArr
         return np.ones((1, 1))
     if kind == "ranks":
         ranks = np.arange(len(labels)) - (len(labels) - 1) / 2
-        return (ranks / ranks.max())[None]
+        rising: NDArray[np.float64] = (ranks / ranks.max())[None]
+        return rising
     if kind == "sides":
         return np.array([[0.5 if label == sides[0] else -0.5 if label == sides[1] else 0.0 for label in labels]])
     if len(labels) == 2:

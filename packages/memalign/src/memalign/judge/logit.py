@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,8 @@ def conditional_logit(
     import numpy as np
 
     n, labels, features = rows.shape
-    weights, truth = centre.copy(), np.eye(labels)[codes]
+    truth = np.eye(labels)[codes]
+    weights: NDArray[Any] = centre.copy()
 
     def loss_of(tried: NDArray[np.float64]) -> float:
         scores = rows @ tried
