@@ -378,7 +378,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     `guideline` is the id of the guideline that `check` belongs to, and `taught_by` the feedback behind it. Without a
     guideline no expert taught it, and `check` names it in words: the model's own verdict, the length.
     `margin` is log p(yes)/p(no), of two sides the first one's less the second one's; None where the model tells no
-    probabilities. `contribution` is in the calibrator's units: of labels the log-odds for the verdict against the
+    probabilities. `answer` is None where two sides were asked apart, and for what is no check. `contribution` is in the calibrator's units: of labels the log-odds for the verdict against the
     strongest other label, of numbers points; None where no calibrator weighed it.
     """
 

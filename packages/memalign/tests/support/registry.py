@@ -16,7 +16,7 @@ from memalign import Judge, MemAlign, Registry
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
-from memalign.types import Example, FeedbackKey, Guideline
+from memalign.types import Check, Example, FeedbackKey, Guideline
 
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 
@@ -99,6 +99,13 @@ json_values = st.recursive(
 metas = st.dictionaries(text, json_values, max_size=2)
 states: st.SearchStrategy[Any] = st.sampled_from(["learned", "merged", "pending", "disputed", "rejected"])
 
+checks = st.builds(
+    Check,
+    question=st.sampled_from(["Does the reply say sorry?", "¿Pide perdón?"]),
+    answer=st.sampled_from(["yes", "no"]),
+    value=st.none() | st.booleans(),
+)
+
 
 @st.composite
 def memories(draw: st.DrawFn) -> Memory:
@@ -138,6 +145,7 @@ def memories(draw: st.DrawFn) -> Memory:
         Guideline(
             id=f"G{number}",
             text=f"rule number {number}",
+            checks=tuple(draw(st.lists(checks, max_size=2))),
             supported_by=shard.keys[:1],
             exposed_to=shard.keys,
             pinned=draw(st.booleans()),

@@ -79,13 +79,14 @@ def main_methods(study: Study, draw: Draw) -> dict[str, Chances]:
     return {name: found[name] for name in METHODS if name in found}
 
 
-ABLATIONS: dict[str, tuple[dict[str, Any], dict[str, float]]] = {
-    "without the polarity prior": ({}, {"together": 0.0, "together_ridge": FIXED}),
+ABLATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "without the polarity prior": ({}, {"prior": 0.0, "prior_ridge": FIXED}),
     "own cases not masked": ({"masked": False}, {}),
     "4 questions weighed": ({}, {"asked": 4}),
     "8 questions weighed": ({}, {"asked": 8}),
     "16 questions weighed": ({}, {"asked": 16}),
     "all questions weighed": ({}, {"asked": 10**6}),
+    "no pairs of questions": ({}, {"together": ()}),
     f"{MOST_CHECKS} nearest questions asked": ({"most": MOST_CHECKS}, {}),
     "yes or no instead of margins": ({"yes_or_no": True}, {}),
     "without the verdict": ({"verdict": False}, {}),
@@ -168,14 +169,19 @@ def _shifted(known: Prepared, draw: Draw) -> Chances:
 
 
 def _fit(known: Prepared, draw: Draw) -> Fit:
-    return Fit(value_type=known.study.value_type, checks=known.checks(draw), sides=known.study.header.sides)
+    return Fit(
+        value_type=known.study.value_type,
+        checks=known.checks(draw),
+        together=known.pairs(draw),
+        sides=known.study.header.sides,
+    )
 
 
 def _told(calibrator: Calibrator, known: Prepared, draw: Draw) -> Chances:
     return softmax(calibrator.columns.rows([known.known(place) for place in draw.unseen]) @ calibrator.weights)
 
 
-def _calibrated(known: Prepared, draw: Draw, **changed: float) -> Chances:
+def _calibrated(known: Prepared, draw: Draw, **changed: Any) -> Chances:
     """The calibrator with its own ridge; what it is worth is not asked, which takes five times as long."""
     fit, cases = msgspec.structs.replace(_fit(known, draw), **changed), known.taught(draw)
     return _told(fit.fitted(cases, fit.ridge(cases)), known, draw)
@@ -188,5 +194,5 @@ def _unlabelled(known: Prepared, draw: Draw) -> Chances:
     fit = _fit(known, draw)
     columns = Columns.of(fit.value_type, known.taught(draw), fit.checks, sides=fit.sides)
     weights = np.zeros(len(columns.names))
-    weights[len(weights) - len(columns.questions) :] = columns.share
+    weights[columns.of_checks] = columns.share
     return softmax(columns.rows([known.known(place) for place in draw.unseen]) @ weights)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from memalign.judge.calibrator import FOLDS
@@ -123,6 +124,13 @@ class Prepared:
             for question in self.study.header.questions
         }
         return {question: checks for question, checks in found.items() if checks}
+
+    def pairs(self, draw: Draw) -> tuple[tuple[str, str], ...]:
+        """Every two questions that were written from one row of the draw."""
+        names = [question.hash for question in self.study.header.questions]
+        written = (self._written_from({place}) for place in draw.taught)
+        found = (tuple(sorted((names[a], names[b]))) for several in written for a, b in combinations(several, 2))
+        return tuple(dict.fromkeys((one, other) for one, other in found))
 
     def known(self, place: int, asked: Sequence[int] | None = None) -> Known:
         """What is known of an item that is asked these questions, by their places; None: all."""

@@ -9,6 +9,7 @@ Evidence: LLM-Rubric (arXiv 2501.00274), and docs/decisions/0019-checks.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -113,11 +114,12 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _parts(self, added: NDArray[np.float64]) -> tuple[tuple[str, float], ...]:
-        """What each thing adds, by its name."""
+        """What each thing adds, by its name; what two answers add together is half of either."""
         found: dict[str, float] = {}
-        for name, part in zip(self.columns.names, added, strict=True):
-            if name != TOGETHER:
-                found[name] = found.get(name, 0.0) + float(part)
+        for names, part in zip(self.columns.names, added, strict=True):
+            for name in names:
+                if name != TOGETHER:
+                    found[name] = found.get(name, 0.0) + float(part) / len(names)
         return tuple(found.items())
 
 
@@ -145,7 +147,12 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
         taught = await _taught(judge)
         if not taught:
             return None
-        fit = Fit(value_type=judge.value_type, checks=checks_by_question(judge), sides=_sides(judge))
+        fit = Fit(
+            value_type=judge.value_type,
+            checks=checks_by_question(judge),
+            together=pairs_of_questions(judge),
+            sides=_sides(judge),
+        )
         return fit.calibrator(taught)
 
     return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
@@ -154,16 +161,18 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """Fitting for judgments of one type and these checks, by their questions: on all taught cases, and on parts of them.
 
-    `sides` are the labels that name the sides of every item, empty where it has none. `asked` is how many checks a
-    judgment asks at most. All checks together count `together` before any case was seen, as firmly as `together_ridge`.
+    `together` are pairs of questions that one guideline asks. `sides` are the labels that name the sides of every item,
+    empty where it has none. `asked` is how many checks a judgment asks at most. What all checks together count is drawn
+    to `prior`, as firmly as `prior_ridge`.
     """
 
     value_type: ValueType
     checks: Mapping[str, Sequence[Check]]
+    together: tuple[tuple[str, str], ...] = ()
     sides: tuple[str, ...] = ()
     asked: int = ASKED
-    together: float = TOGETHER_WEIGHT
-    together_ridge: float = TOGETHER_RIDGE
+    prior: float = TOGETHER_WEIGHT
+    prior_ridge: float = TOGETHER_RIDGE
 
     def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
         """Fitted on all, with the ridge and the worth that the cases themselves tell, held out in turn."""
@@ -201,11 +210,12 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     def columns(self, taught: Sequence[Taught]) -> Columns:
         """The columns of the checks that tell most of these cases."""
-        every = Columns.of(self.value_type, taught, self.checks, sides=self.sides)
+        every = Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
         chosen = strongest(every, taught, self.asked)
         if len(chosen) == len(self.checks):
             return every
-        return Columns.of(self.value_type, taught, {q: self.checks[q] for q in chosen}, sides=self.sides)
+        checks = {question: self.checks[question] for question in chosen}
+        return Columns.of(self.value_type, taught, checks, together=self.together, sides=self.sides)
 
     def fitted(
         self,
@@ -219,19 +229,20 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
         columns = self.columns(taught) if columns is None else columns
         rows = columns.rows([each.known for each in taught]) if rows is None else rows
-        pulls = {TOGETHER: self.together_ridge} | dict.fromkeys(columns.questions, ridge)
-        drawn = np.array([pulls.get(name, RIDGE) for name in columns.names])
-        centre = np.array([self.together * (name == TOGETHER) for name in columns.names])
+        first = [names[0] for names in columns.names]
+        pulls = {TOGETHER: self.prior_ridge} | dict.fromkeys(columns.questions, ridge)
+        drawn = np.array([pulls.get(name, RIDGE) for name in first])
+        centre = np.array([self.prior * (name == TOGETHER) for name in first])
         if columns.kind == "number":
-            values = np.array([float(each.label) - columns.middle for each in taught])  # type: ignore[arg-type]
+            values = np.array([float(each.label) - columns.middle for each in taught])
             weights = least_squares(rows[:, 0], values, drawn, np.zeros(len(drawn)))
         else:
             codes = np.array([columns.labels.index(each.label) for each in taught])
             weights = conditional_logit(rows, codes, drawn, centre)
         # What all checks count together is each one's part of it: so a finding has one weight.
-        shared = weights[columns.names.index(TOGETHER)]
-        weights[len(weights) - len(columns.questions) :] += shared * columns.share
-        weights[columns.names.index(TOGETHER)] = 0.0
+        shared = first.index(TOGETHER)
+        weights[columns.of_checks] += weights[shared] * columns.share
+        weights[shared] = 0.0
         low, high = self.value_type.low or 0.0, self.value_type.high or 1.0
         return Calibrator(columns=columns, weights=weights, ridge=ridge, worth=_UNKNOWN, low=low, high=high)
 
@@ -248,26 +259,42 @@ def checks_by_question(judge: Judge) -> dict[str, tuple[Check, ...]]:
     return found
 
 
-def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[str, ...]:
-    """The questions whose answers go most with the labels of the taught cases, in the guidelines' order.
+def pairs_of_questions(judge: Judge) -> tuple[tuple[str, str], ...]:
+    """Every two questions that one guideline in force asks, each pair once."""
+    pairs = (
+        tuple(sorted((one.question, other.question)))
+        for guideline in judge.memory.semantic
+        for one, other in combinations(guideline.checks, 2)
+        if one.question != other.question
+    )
+    return tuple(dict.fromkeys((one, other) for one, other in pairs))
 
-    By the squared correlation with each label, shrunk where an answer hardly varies; equals keep their order.
+
+def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[str, ...]:
+    """The questions whose answers, alone or in pairs, go most with the labels of the taught cases, in their order.
+
+    By the correlation with the labels, shrunk where an answer hardly varies; equals keep their order.
     """
     import numpy as np
 
     if len(columns.questions) <= most:
         return columns.questions
-    rows = columns.rows([each.known for each in taught])[:, :, -len(columns.questions) :]
+    first = columns.of_checks.start
+    rows = columns.rows([each.known for each in taught])[:, :, first:]
     if columns.kind == "number":
-        truth = np.array([[float(each.label)] for each in taught])  # type: ignore[arg-type]
+        truth = np.array([[float(each.label)] for each in taught])
     else:
         truth = np.array([[label == each.label for label in columns.labels] for each in taught], dtype=float)
     truth = truth - truth.mean(axis=0)
     answers = rows - rows.mean(axis=0)
     together = np.einsum("nkq,nk->q", answers, truth) / len(taught)
     spread = np.sqrt((answers**2).sum(axis=1).mean(axis=0) + 0.05) * np.sqrt((truth**2).sum(axis=1).mean() + 1e-12)
-    order = np.argsort(-np.abs(together / spread), kind="stable")[:most]
-    return tuple(columns.questions[n] for n in sorted(order))
+    chosen: dict[str, None] = {}
+    for column in np.argsort(-np.abs(together / spread), kind="stable"):
+        names = columns.names[first + int(column)]
+        if len(chosen.keys() | set(names)) <= most:
+            chosen.update(dict.fromkeys(names))
+    return tuple(question for question in columns.questions if question in chosen)
 
 
 def _nearness(value_type: Any, value: Value | None, label: Value) -> float:
@@ -284,7 +311,7 @@ def _loss(calibrator: Calibrator, taught: Taught) -> float:
 
     said = calibrator.says(taught.known)
     if said.probabilities is None:
-        return (float(said.value) - float(taught.label)) ** 2  # type: ignore[arg-type]
+        return (float(said.value) - float(taught.label)) ** 2
     return -math.log(max(said.probabilities[taught.label], 1e-9))
 
 
