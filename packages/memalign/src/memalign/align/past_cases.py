@@ -14,7 +14,7 @@ from memalign.memory import Case
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve, resolve_embedding
 from memalign.models.base import EmbeddingModel
-from memalign.types import Usage
+from memalign.types import Judgment, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,11 +26,12 @@ __all__ = ["Answer", "PastCases", "agrees", "hiding"]
 
 
 class Answer(NamedTuple):
-    """A verdict with its reason, or the error in the place of one."""
+    """A verdict with its reason and the judgment that it comes from, or the error in the place of one."""
 
     value: Value | None
     rationale: str | None = None
     error: ModelError | InputError | str | None = None
+    judgment: Judgment | None = None
 
     @property
     def fault(self) -> str | None:
@@ -62,7 +63,7 @@ class PastCases:
             finally:
                 self.count()
         self.usage += msgspec.structs.replace(judgment.usage, seconds={})
-        return Answer(judgment.value, judgment.rationale, judgment.error)
+        return Answer(judgment.value, judgment.rationale, judgment.error, None if judgment.error else judgment)
 
     def count(self) -> None:
         """One more is answered."""

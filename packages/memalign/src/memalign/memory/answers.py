@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Collection, Container, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +13,7 @@ from memalign.types import Guideline
 if TYPE_CHECKING:
     from memalign.memory.model import Answers, Case
 
-__all__ = ["questions_of", "with_live_answers"]
+__all__ = ["questions_of", "with_live_answers", "without_answers_beside"]
 
 replace = msgspec.structs.replace
 
@@ -27,25 +28,46 @@ def questions_of(guidelines: Iterable[Guideline]) -> dict[str, tuple[Guideline, 
 
 
 def with_live_answers(cases: tuple[Case, ...], guidelines: tuple[Guideline, ...]) -> tuple[Case, ...]:
-    """The cases without answers to questions that no guideline asks, and without verdicts made with guidelines now gone."""
+    """The cases without answers to questions that no guideline asks, and without verdicts made with what is gone.
+
+    A verdict was made with guidelines and with other cases in view; it goes with the first of them that is not there.
+    """
     if all(case.answers is None for case in cases):
         return cases
-    questions, ids = questions_of(guidelines), {guideline.id for guideline in guidelines}
-    lived = tuple(
-        case if case.answers is None else replace(case, answers=_live(case.answers, questions.keys(), ids))
-        for case in cases
-    )
-    return cases if lived == cases else lived
+    questions = questions_of(guidelines).keys()
+    ids, names = {guideline.id for guideline in guidelines}, {case.id for case in cases}
+
+    def live(answers: Answers) -> Answers | None:
+        stands = ids.issuperset(answers.guideline_ids) and names.issuperset(answers.example_ids)
+        return _left(answers, questions, stands=stands)
+
+    return _changed(cases, live)
 
 
-def _live(answers: Answers, questions: Iterable[str], ids: set[str]) -> Answers | None:
-    known = frozenset(questions)
-    margins = {question: margin for question, margin in answers.margins.items() if question in known}
-    stands = ids.issuperset(answers.guideline_ids)
-    left = replace(
-        answers,
-        margins=margins,
-        verdict=answers.verdict if stands else None,
-        guideline_ids=answers.guideline_ids if stands else (),
+def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tuple[Case, ...]:
+    """The cases without verdicts that were made with one of the cases `ids` in view: what was said of those has changed."""
+    gone = frozenset(ids)
+    return _changed(
+        cases, lambda answers: answers if gone.isdisjoint(answers.example_ids) else _left(answers, None, stands=False)
     )
-    return left if margins or left.verdict is not None else None
+
+
+def _changed(cases: tuple[Case, ...], change: Callable[[Answers], Answers | None]) -> tuple[Case, ...]:
+    """The cases with their answers changed; the same tuple where nothing is."""
+    found = [case if case.answers is None else _with(case, change(case.answers)) for case in cases]
+    return cases if all(map(operator.is_, found, cases)) else tuple(found)
+
+
+def _with(case: Case, answers: Answers | None) -> Case:
+    return case if answers is case.answers else replace(case, answers=answers)
+
+
+def _left(answers: Answers, questions: Container[str] | None, *, stands: bool) -> Answers | None:
+    """What is left of the answers: those to these questions (None: to all), and the verdict where it `stands`."""
+    margins = {name: margin for name, margin in answers.margins.items() if questions is None or name in questions}
+    left = replace(answers, margins=margins)
+    if not stands:
+        left = replace(left, verdict=None, guideline_ids=(), example_ids=())
+    if not margins and left.verdict is None:
+        return None
+    return answers if left == answers else left

@@ -88,13 +88,14 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
     `margins` has every check that was asked, by its question: log p(yes)/p(no), of two sides the first one's less the
     second one's; 1, -1 and 0 for yes, no and does not apply where the model tells no probabilities. `verdict` is the
-    model's own, with the guidelines `guideline_ids` in view. `judge` fingerprints who was asked.
+    model's own, with the guidelines `guideline_ids` and the cases `example_ids` in view. `judge` fingerprints who was asked.
     """
 
     judge: str
     margins: dict[str, float] = {}
     verdict: Value | None = None
     guideline_ids: tuple[str, ...] = ()
+    example_ids: tuple[str, ...] = ()
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
