@@ -7,6 +7,7 @@ Answers are kept with the case: the same question is not asked twice.
 
 from __future__ import annotations
 
+import operator
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -149,7 +150,7 @@ def _tidied(memory: Memory, judged_by: str) -> Memory:
         return case if answers == case.answers else replace(case, answers=answers)
 
     cases = tuple(map(of, memory.cases))
-    return replace(memory, cases=cases)
+    return memory if all(map(operator.is_, cases, memory.cases)) else replace(memory, cases=cases)
 
 
 def _notes(said: Sequence[Answer]) -> tuple[str, ...]:
