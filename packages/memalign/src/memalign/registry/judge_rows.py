@@ -245,8 +245,10 @@ def encoded(value: Any) -> bytes:
     """
     if isinstance(value, msgspec.Struct):
         value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
-        if value.get("checks") == ():
+        if "checks" in value and not value["checks"]:
             del value["checks"]
+        elif "checks" in value:
+            value["checks"] = msgspec.to_builtins(value["checks"])
     try:
         text = _JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
