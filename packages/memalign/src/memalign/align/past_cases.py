@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
 from memalign.errors import InputError, ModelError
 from memalign.judge import Judge, Progress
+from memalign.judge.checks import AskedCheck, ask_checks
+from memalign.judge.prepare import items_alone
 from memalign.memory import Case
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve, resolve_embedding
-from memalign.models.base import EmbeddingModel
+from memalign.models.base import EmbeddingModel, YesNoModel
 from memalign.types import Judgment, Usage
 
 if TYPE_CHECKING:
@@ -64,6 +66,18 @@ class PastCases:
                 self.count()
         self.usage += msgspec.structs.replace(judgment.usage, seconds={})
         return Answer(judgment.value, judgment.rationale, judgment.error, None if judgment.error else judgment)
+
+    async def ask_checks(self, judge: Judge, case: Case, checks: Sequence[AskedCheck]) -> Answer:
+        """The judge's answers to checks of the case alone, in a judgment without a verdict; its model is a YesNoModel."""
+        model = resolve(judge.model)
+        async with self._slots:
+            items = items_alone(judge, case.example, model.limits)
+            found = await ask_checks(cast(YesNoModel, model), checks, items, seconds=judge.parameters.get("timeout"))
+            self.count()
+        self.usage += msgspec.structs.replace(found.usage, seconds={})
+        if not found.findings:
+            return Answer(None, error="; ".join(found.notes) or "no answer")
+        return Answer(None, judgment=Judgment(findings=found.findings))
 
     def count(self) -> None:
         """One more is answered."""
