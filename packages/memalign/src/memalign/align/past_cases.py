@@ -72,7 +72,7 @@ class PastCases:
         model = resolve(judge.model)
         async with self._slots:
             items = items_alone(judge, case.example, model.limits)
-            found = await ask_checks(cast(YesNoModel, model), checks, items, seconds=judge.parameters.get("timeout"))
+            found = await ask_checks(cast("YesNoModel", model), checks, items, seconds=judge.parameters.get("timeout"))
             self.count()
         self.usage += msgspec.structs.replace(found.usage, seconds={})
         if not found.findings:
