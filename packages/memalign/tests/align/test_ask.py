@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Judge, MemAlign, Memory
+from memalign import MemAlign, Memory, aio
 from memalign.align import STAGES, edit_guideline
 from memalign.align.ask import FOLDS, MOST, ask
 from memalign.errors import ModelUnavailable
 from memalign.memory import Answers
 from memalign.memory.answers import questions_of
-from memalign.models.base import ChatRequest, Limits
+from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedChatModel
-from memalign import aio
+from tests.align.test_invariants import choices, divide, rows_of
 from tests.support.asking import (
     SHARED,
     Checker,
@@ -30,7 +30,6 @@ from tests.support.asking import (
     questions_in,
 )
 from tests.support.learning import TAKEN, bare, batches, key_of, learn, own_words, row, text_of, words_in
-from tests.align.test_invariants import choices, divide, rows_of
 
 replace = msgspec.structs.replace
 ways = st.sampled_from([(shard_size, apart) for shard_size in (1, 3) for apart in (False, True)])
@@ -123,9 +122,16 @@ class TestWhoIsAsked:
         assert [case.answers and case.answers.verdict for case in memory.cases] == [0.25] * 3
 
 
+class Plain(Checker):
+    """Writes no checks."""
+
+    def _changes(self, request: ChatRequest) -> list[Any]:
+        return [change | {"checks": []} for change in super()._changes(request)]
+
+
 class TestCalls:
     def test_where_no_guideline_has_a_check_nothing_is_asked(self) -> None:
-        judge, model = bare(shard_size=1)
+        judge, model = bare(Plain(), shard_size=1)
         memory = learn(judge, labelled(3)).judge.memory
         asked = len(model.requests)
         again, usage, notes = aio.run(ask(judge, memory))
