@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from memalign import aio
-from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.errors import ModelUnavailable
+from memalign.models.base import ChatReply, ChatRequest, Limits, YesNoModel
 from memalign.types import Usage
-from memalign_bench.memo import Memo
+from memalign_bench.memo import Memo, remembering
 
 REQUEST = ChatRequest(system="You judge.", user="Is it polite?", schema={"type": "object"})
 
@@ -61,3 +64,54 @@ def test_an_answer_that_a_crash_left_cut_is_asked_again_and_remembered(tmp_path:
     for _ in range(2):
         assert aio.run(Memo(model, tmp_path).complete(REQUEST)).data == {"value": True}
     assert model.asked == 2
+
+
+class Weighing(Counting):
+    def __init__(self) -> None:
+        self.questions: list[str] = []
+
+    async def margins(
+        self,
+        _system: str,
+        item: str,
+        questions: Sequence[str],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+    ) -> tuple[list[float], Usage]:
+        if item == "fails":
+            raise ModelUnavailable("down", usage=Usage(calls=1))
+        self.questions += questions
+        return [float(len(question)) for question in questions], Usage(calls=len(questions), input_tokens=7)
+
+
+def test_a_question_about_an_item_is_asked_once(tmp_path: Path) -> None:
+    model = Weighing()
+    paid: list[Usage] = []
+
+    def asked(*questions: str, item: str = "x") -> tuple[list[float], Usage]:
+        memo = remembering(model, tmp_path, paid=paid.append)
+        assert isinstance(memo, YesNoModel)
+        return aio.run(memo.margins("Yes or no.", item, questions))
+
+    first = asked("Is it?", "Is it so?")
+    assert first[0] == [6.0, 9.0]
+    assert (first[1].calls, first[1].input_tokens) == (2, 7)
+    again = asked("Is it so?", "Is it?")
+    assert (again[0], again[1].input_tokens) == ([9.0, 6.0], 7), "what the answers once cost"
+    assert asked("Is it so?", "Why?")[0] == [9.0, 4.0]
+    asked("Is it?", item="y")
+    assert model.questions == ["Is it?", "Is it so?", "Why?", "Is it?"]
+    with pytest.raises(ModelUnavailable):
+        asked("Is it?", item="fails")
+    assert [usage.calls for usage in paid] == [2, 1, 1, 1]
+
+
+def test_a_model_that_tells_no_probabilities_has_a_memo_that_tells_none(tmp_path: Path) -> None:
+    assert not isinstance(remembering(Counting(), tmp_path), YesNoModel)
+
+
+def test_what_an_answer_may_lack_does_not_decide_it(tmp_path: Path) -> None:
+    model = Counting()
+    for request in (REQUEST, msgspec.structs.replace(REQUEST, optional=("checks",))):
+        aio.run(Memo(model, tmp_path).complete(request))
+    assert model.asked == 1

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from memalign.errors import ModelUnavailable
-from memalign.models.base import ChatModel, ChatRequest, EmbeddingModel, Limits
-from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.models.base import ChatModel, ChatRequest, EmbeddingModel, Limits, YesNoModel
+from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedYesNoModel, checks_asked
 
 
 def request(user: str = "Reply: Hello", system: str = "You are a judge") -> ChatRequest:
@@ -67,6 +67,36 @@ class TestScriptedChatModel:
         model = ScriptedChatModel([], name="weak", limits=Limits(shard_size=1, brief=True))
         assert isinstance(model, ChatModel)
         assert (model.name, model.limits.shard_size, model.limits.brief) == ("weak", 1, True)
+
+
+class TestScriptedYesNoModel:
+    async def test_margins_are_those_of_the_function_and_what_was_asked_is_recorded(self) -> None:
+        model = ScriptedYesNoModel([], margin=lambda item, question: float(question in item))
+        margins, usage = await model.margins("Yes or no.", "is it so", ["is it", "is he so"])
+        assert margins == [1.0, 0.0]
+        assert model.asked == [("is it so", "is it"), ("is it so", "is he so")]
+        assert (usage.calls, usage.input_tokens, usage.cached_tokens, usage.output_tokens) == (2, 17, 6, 2)
+
+    async def test_an_exception_is_raised(self) -> None:
+        model = ScriptedYesNoModel([], margin=lambda *_: ModelUnavailable("down"))
+        with pytest.raises(ModelUnavailable, match="down"):
+            await model.margins("s", "i", ["q"])
+
+    async def test_it_is_a_chat_model_too_and_the_other_reads_no_probabilities(self) -> None:
+        model = ScriptedYesNoModel([{"value": True}], margin=lambda *_: 0.0)
+        assert (await model.complete(request())).data == {"value": True}
+        assert isinstance(model, YesNoModel)
+        assert not isinstance(ScriptedChatModel([]), YesNoModel)
+
+
+def test_the_checks_of_a_request_are_those_after_the_last_heading() -> None:
+    system = (
+        "# Task\n\n# Checks\nC1: Mine?\n\n# Checks\nBefore the value answer each.\nC1: Is it so?\nC2: Why: C3: not?"
+    )
+    schema = {"type": "object", "properties": {"checks": {}, "value": {}}}
+    asked = ChatRequest(system=system, user="", schema=schema)
+    assert checks_asked(asked) == {"C1": "Is it so?", "C2": "Why: C3: not?"}
+    assert checks_asked(request(system=system)) == {}
 
 
 class TestHashEmbedding:

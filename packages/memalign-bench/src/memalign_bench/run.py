@@ -18,7 +18,7 @@ from memalign.errors import MemalignError
 from memalign.models import resolve
 from memalign.types import Usage
 from memalign_bench.config import OURS
-from memalign_bench.memo import Memo, engine_of
+from memalign_bench.memo import engine_of, remembering
 from memalign_bench.methods.base import Fitted, Method, Setting, Verdict
 from memalign_bench.methods.baselines import BASELINES
 from memalign_bench.methods.competitor import Competitor
@@ -85,7 +85,7 @@ class _Runner:
         self._progress = progress
         self._spending = Spending(plan.config.spend_limit, self._cost)
         self._models = {
-            name: Memo(resolve(name), memo / "calls", paid=self._spending.pay, gate=self._spending.gate)
+            name: remembering(resolve(name), memo / "calls", paid=self._spending.pay, gate=self._spending.gate)
             for name in _asked(plan)
         }
         self._engines = {name: engine_mark(engine_of(model.model)) for name, model in self._models.items()}

@@ -1,4 +1,4 @@
-"""Fakes for tests of judges, yours and ours: a chat model that follows a script, and a deterministic embedder."""
+"""Fakes for tests of judges, yours and ours: chat models that follow a script, and a deterministic embedder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Answer", "HashEmbedding", "ScriptedChatModel"]
+__all__ = ["Answer", "HashEmbedding", "ScriptedChatModel", "ScriptedYesNoModel", "checks_asked"]
 
 Answer = dict[str, Any] | ChatReply | BaseException
 """What a scripted model answers: the data of a reply, a whole reply, or an error to raise."""
@@ -96,6 +96,57 @@ class ScriptedChatModel:
             )
         self._next += 1
         return self._script[self._next - 1]
+
+
+class ScriptedYesNoModel(ScriptedChatModel):
+    """A ScriptedChatModel whose probabilities can be read: it answers a judge's checks one by one.
+
+    `margin` gives log p(yes)/p(no), a number from -15 to 15, for an item's text and a question, or an exception to
+    raise. `asked` records these two texts for every question. Where one token answers, a check is no part of a request.
+    """
+
+    def __init__(
+        self,
+        answers: Iterable[Answer] | Callable[[ChatRequest], Answer | Awaitable[Answer]],
+        *,
+        margin: Callable[[str, str], float | BaseException],
+        name: str = "scripted",
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__(answers, name=name, limits=limits)
+        self._margin = margin
+        self.asked: list[tuple[str, str]] = []
+
+    async def margins(
+        self,
+        system: str,
+        item: str,
+        questions: Sequence[str],
+        *,
+        timeout: float | None = None,  # noqa: ARG002, ASYNC109  # the protocol's
+    ) -> tuple[list[float], Usage]:
+        """What `margin` gives for each question, in their order; raises it when it is an exception."""
+        margins, usage, read = list[float](), Usage(), 0
+        for question in questions:
+            self.asked.append((item, question))
+            told = self._margin(item, question)
+            if isinstance(told, BaseException):
+                raise told
+            margins.append(told)
+            shared = _words(system) + _words(item)
+            usage += Usage(calls=1, input_tokens=shared + _words(question), cached_tokens=read, output_tokens=1)
+            read = shared
+        return margins, usage
+
+
+def checks_asked(request: ChatRequest) -> dict[str, str]:
+    """The questions of a request that asks for checks, by the name under which each is answered: C1, C2 and so on.
+
+    The answer's property `checks` is an object with "yes", "no" or "n/a" for each name. Empty where none is asked for.
+    """
+    if "checks" not in request.schema.get("properties", {}):
+        return {}
+    return dict(re.findall(r"^(C\d+): (.*)$", request.system.rpartition("\n# Checks\n")[2], re.MULTILINE))
 
 
 class HashEmbedding:

@@ -378,7 +378,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     `guideline` is the id of the guideline that `check` belongs to, and `taught_by` the feedback behind it. Without a
     guideline no expert taught it, and `check` names it in words: the model's own verdict, the length.
     `margin` is log p(yes)/p(no), of two sides the first one's less the second one's; None where the model tells no
-    probabilities. `contribution` is in the calibrator's units: of labels the log-odds for the verdict against the
+    probabilities. `answer` is None where two sides were asked apart, and for what is no check. `contribution` is in the calibrator's units: of labels the log-odds for the verdict against the
     strongest other label, of numbers points; None where no calibrator weighed it.
     """
 
@@ -393,8 +393,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     """One verdict and its receipt.
 
-    `value` is None exactly when `error` says why. `probabilities` has each label (as text: "true", "4", "A") with its
-    probability in [0, 1], and `confidence` is that of the value; None where the model gives none and was asked only once.
+    `value` is None exactly when `error` says why. `rationale` and `probabilities` are the model's own: each label (as
+    text: "true", "4", "A") with its probability in [0, 1]. `confidence` is the probability of the value, the
+    calibrator's where there is one; None where the model gives none and was asked only once.
     `value` is the model's own verdict or the calibrator's, as `decided_by` says; both stand beside it, `own_value` and
     `calibrated_value`. `findings` say what the calibrator's adds up from. `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
     used; `trace_tool_calls` are what was read in a trace too long to show; `notes`
@@ -424,6 +425,7 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def expected(self) -> float | None:
         """The mean score by the probabilities of whole-number labels; None for other labels, or without probabilities."""
-        if self.probabilities is None or isinstance(self.value, bool) or not isinstance(self.value, int):
+        chances = self.calibrated_probabilities if self.decided_by == "calibrator" else self.probabilities
+        if chances is None or isinstance(self.value, bool) or not isinstance(self.value, int):
             return None
-        return sum(float(label) * probability for label, probability in self.probabilities.items())
+        return sum(float(label) * probability for label, probability in chances.items())

@@ -42,7 +42,7 @@ def test_a_weak_model_sees_examples_in_the_language_of_the_instructions(
     system, user = render_distil_one(instructions=instructions, value_type=BOOL, record=ENGLISH_COMMENT)
     assert asked in system
     assert worked_example in system
-    assert system.count("Task: ") == 3
+    assert system.count("Task: ") == system.count('"checks": [') == 4
     assert "An apology belongs first." in user
 
 

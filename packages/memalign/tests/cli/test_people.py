@@ -154,7 +154,7 @@ def test_a_revision_is_told_from_the_same_words() -> None:
 
 def test_what_people_did_is_told_from_what_checks_did() -> None:
     assert by_people(rule()) == by_people(rule(status="retired", left_out="admission")) == ""
-    assert by_people(rule(origin="ben", pinned=True, status_by="ana")) == "text by ben, pinned by ana"
+    assert by_people(rule(origin="ben", pinned=True, status_by="ana")) == "words by ben, pinned by ana"
     assert by_people(rule(status="retired", status_by="ana")) == "retired by ana"
 
 

@@ -251,7 +251,7 @@ def test_an_evaluation_prints_a_table_and_dumps_plain_json():
     assert plain["confusion"] == [[2, 1], [0, 1]]
     assert plain["usage"]["calls"] == 4
     first = {"id": "t-0", "label": True, "value": True, "error": None, "group": None}
-    assert plain["cases"][0] == first | {"calibrated": None, "abstained": False}
+    assert plain["cases"][0] == first | {"calibrated": None, "own": None, "abstained": False}
 
 
 def test_the_same_seed_gives_the_same_figures():

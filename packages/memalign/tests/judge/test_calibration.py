@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from memalign import Example, Judge, aio, evaluate
 from memalign.errors import InputError
 from memalign.judge import calibrator
-from memalign.judge.calibrator import FEWEST, calibrator_worth, fit_calibrator, regression
+from memalign.judge.calibrator import FEWEST, fit_calibrator
 from memalign.judge.features import plain_features
+from memalign.judge.logit import conditional_logit, softmax
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import ScriptedChatModel
@@ -79,24 +80,25 @@ def said(number: int, *, long: bool) -> str:
 
 def count_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many cases each calibrator was fitted on; the embedder lets others run, as one that is still loading does."""
-    counted, fit = [], calibrator._fit
+    counted, fit = [], calibrator._Fit.calibrator
 
     async def slowly(*args: Any) -> Any:
         await asyncio.sleep(0.01)
         return await plain_features(*args)
 
-    def counting(taught: Any, judge: Judge) -> Any:
+    def counting(self: Any, taught: Any) -> Any:
         counted.append(len(taught))
-        return fit(taught, judge)
+        return fit(self, taught)
 
-    monkeypatch.setattr(calibrator, "_fit", counting)
+    monkeypatch.setattr(calibrator._Fit, "calibrator", counting)
     monkeypatch.setattr(calibrator, "plain_features", slowly)
     return counted
 
 
 class TestCalibratedValue:
     def test_judgments_at_once_fit_one_calibrator(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        judge, fits = taught(40), count_fits(monkeypatch)
+        fits = count_fits(monkeypatch)
+        judge = taught(40)  # the align says what it is worth, and has it fitted
         items = [{"id": f"n-{n}", "inputs": "a question", "outputs": said(n, long=True)} for n in range(16)]
         judge.judge_many(items, concurrency=16)
 
@@ -108,7 +110,8 @@ class TestCalibratedValue:
         assert fits == [40]
 
     def test_each_judge_and_memory_has_a_calibrator_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        judge, fits = taught(40), count_fits(monkeypatch)
+        fits = count_fits(monkeypatch)
+        judge = taught(40)
         longer = judge.align([row(number) for number in range(40, 44)]).judge
         for each in (judge, longer, judge, longer.replace(retrieval_k=0), longer):
             each(inputs="q", outputs="a short answer")
@@ -133,12 +136,13 @@ class TestCalibratedValue:
         judge = taught(40)
         for number, long in ((100, True), (101, False)):
             made = judge(inputs="a new question", outputs=said(number, long=long))
-            assert made.value is True
-            assert made.calibrated_value is long
+            assert made.own_value is True
+            assert (made.value, made.calibrated_value, made.decided_by) == (long, long, "calibrator")
+            assert made.confidence == max((made.calibrated_probabilities or {}).values())
             assert made.calibrated_probabilities is not None
             assert sum(made.calibrated_probabilities.values()) == pytest.approx(1.0)
 
-    def test_below_thirty_cases_there_is_none(self) -> None:
+    def test_of_too_few_cases_there_is_none(self) -> None:
         assert taught(FEWEST - 1)(inputs="q", outputs="a").calibrated_value is None
         assert taught(FEWEST)(inputs="q", outputs="a").calibrated_value is not None
 
@@ -183,9 +187,9 @@ class TestCalibratedValue:
         assert np.array_equal(others[0].weights, others[1].weights)  # type: ignore[union-attr]
         assert not np.array_equal(others[0].weights, first.weights)  # type: ignore[union-attr]
 
-    def test_it_leaves_scores_and_texts_alone(self) -> None:
-        with pytest.raises(InputError, match="for bool and for choices"):
-            taught(0, feedback_value_type="int:1..5")
+    def test_free_text_has_none(self) -> None:
+        with pytest.raises(InputError, match="free text has no labels"):
+            taught(0, feedback_value_type="str")
 
 
 @settings(max_examples=40, deadline=None)
@@ -196,19 +200,20 @@ def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) 
     rows = rng.normal(size=(n, 3))
     codes = np.concatenate([np.arange(labels), rng.integers(0, labels, n - labels)])
     rows[:, 0] += codes  # something to find
-    ours = regression(rows, codes, labels)
     theirs = linear.LogisticRegression(max_iter=5000, tol=1e-8).fit(rows, codes)
-    scores = np.hstack([rows, np.ones((n, 1))]) @ ours
-    p = np.exp(scores - scores.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    assert np.allclose(p, theirs.predict_proba(rows), atol=5e-3)
+    # One column a label and feature, and intercepts that nothing draws to 0; of two labels theirs are one line.
+    spread = np.einsum("nf,lk->nklf", np.hstack([rows, np.ones((n, 1))]), np.eye(labels)).reshape(n, labels, -1)
+    ridge = np.tile([2.0 if labels == 2 else 1.0] * 3 + [1e-9], labels)
+    weights = conditional_logit(spread, codes, ridge, np.zeros(len(ridge)))
+    assert np.allclose(softmax(spread @ weights), theirs.predict_proba(rows), atol=5e-3)
 
 
 def test_an_evaluation_measures_the_calibrated_values_beside_the_verdicts() -> None:
     rows = [row(number) | {"id": f"new-{number}"} for number in range(200, 210)]
     found = evaluate(taught(40), rows)
-    assert found.metrics["exact_match"].value == 0.5
+    assert found.metrics["exact_match_own"].value == 0.5
     assert (found.metrics["exact_match_calibrated"].value or 0.0) >= 0.9
+    assert found.metrics["exact_match"] == found.metrics["exact_match_calibrated"], "which decides"
 
 
 def test_what_is_said_beside_the_verdict_makes_no_pre_alignment_stale() -> None:
@@ -218,11 +223,16 @@ def test_what_is_said_beside_the_verdict_makes_no_pre_alignment_stale() -> None:
 
 
 class TestWorth:
-    def test_an_align_says_where_plain_features_see_what_the_judge_does_not(self) -> None:
+    def test_an_align_says_which_verdict_decides(self) -> None:
+        result = taught(0).align([row(number) for number in range(40)])
+        (note,) = (note for note in result.notes if "decides" in note)
+        assert note.startswith("the calibrator decides: on 40 taught cases, each hidden in turn")
+        assert "the model's own verdict is 0.50" in note
+
+    def test_a_strong_model_without_checks_has_none_unless_it_is_told(self) -> None:
         result = taught(0, parameters={}).align([row(number) for number in range(40)])
-        (note,) = (note for note in result.notes if "regression" in note)
-        assert "of 40 taught cases the judge had 20 right before it learned" in note
-        assert "the likeness to the reference 40, on cases that it was not fitted on: with calibrate=true" in note
+        assert not [note for note in result.notes if "decides" in note]
+        assert result.judge(inputs="q", outputs="a").calibrated_value is None
 
     def test_a_weak_models_judgments_have_it_unless_it_is_set_otherwise(self) -> None:
         def answer(request: ChatRequest) -> Any:
@@ -230,11 +240,11 @@ class TestWorth:
 
         weak = ScriptedChatModel(answer, limits=Limits(brief=True, shard_size=1))
         result = taught(0, parameters={}, model=weak).align([row(number) for number in range(40)])
-        (note,) = (note for note in result.notes if "regression" in note)
-        assert "fitted on: its value stands beside the judge's, as calibrated_value" in note
         item = {"inputs": "a new question", "outputs": said(101, long=False)}
-        assert (result.judge(**item).value, result.judge(**item).calibrated_value) == (True, False)
-        assert result.judge.replace(parameters={"calibrate": False})(**item).calibrated_value is None
+        made = result.judge(**item)
+        assert (made.own_value, made.value, made.calibrated_value) == (True, False, False)
+        plain = result.judge.replace(parameters={"calibrate": False})(**item)
+        assert (plain.value, plain.calibrated_value, plain.decided_by) == (True, None, "model")
         assert result.judge.replace(model=ScriptedChatModel(answer))(**item).calibrated_value is None
 
     def test_an_aligns_own_trials_fit_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,37 +259,30 @@ class TestWorth:
         assert result.impact is not None, "or the test is about nothing"
         assert asked == []
 
-    @pytest.mark.parametrize(
-        ("count", "changes"),
-        [(FEWEST - 1, {}), (40, {"parameters": {"calibrate": True}}), (40, {"feedback_value_type": "float:0..1"})],
-    )
-    def test_it_says_nothing_of_too_few_cases_or_of_what_is_set_or_cannot_be(
-        self, count: int, changes: dict[str, Any]
-    ) -> None:
-        rows = [row(number) | ({"value": 0.5} if "feedback_value_type" in changes else {}) for number in range(count)]
+    @pytest.mark.parametrize("changes", [{"parameters": {"calibrate": False}}, {"feedback_value_type": "str"}])
+    def test_it_says_nothing_of_what_is_set_or_cannot_be(self, changes: dict[str, Any]) -> None:
+        rows = [row(number) | ({"value": "long"} if "feedback_value_type" in changes else {}) for number in range(40)]
         result = taught(0, **{"parameters": {}} | changes).align(rows)
-        assert not [note for note in result.notes if "regression" in note]
+        assert not [note for note in result.notes if "decides" in note]
 
-    def test_a_judge_that_is_right_is_not_told_of_it(self) -> None:
-        judge = taught(0, parameters={}, model=ScriptedChatModel(by_length))
-        result = judge.align([row(number) for number in range(40)])
-        worth = aio.run(calibrator_worth(result.judge))
-        assert worth is not None
-        assert (worth.n, worth.judge, worth.clear) == (40, 40, False)
-        assert not [note for note in result.notes if "regression" in note]
+    def test_the_verdict_of_a_judge_that_is_right_stands(self) -> None:
+        judge = taught(0, model=ScriptedChatModel(by_length)).align([row(number) for number in range(40)]).judge
+        fitted = aio.run(fit_calibrator(judge))
+        assert fitted is not None
+        assert (fitted.worth.n, fitted.worth.model, fitted.worth.decides) == (40, 1.0, False)
+        assert judge(inputs="q", outputs=said(1, long=True)).decided_by == "model"
 
     def test_a_calibrator_is_not_measured_on_what_it_was_fitted_on(self) -> None:
         # Of labels that nothing tells a calibrator has half right; on what it was fitted on it would have more.
-        right = asked = 0
+        found = []
         for seed in range(12):
             labels = np.random.default_rng(seed).permutation([True, False] * 20)
             rows = [row(number) | {"value": bool(label)} for number, label in enumerate(labels)]
-            worth = aio.run(calibrator_worth(taught(0, parameters={}, retrieval_k=0).align(rows).judge))
-            assert worth is not None
-            assert (worth.n, worth.judge) == (40, 20)
-            assert worth.fixed - worth.broken == worth.calibrator - worth.judge
-            right, asked = right + worth.calibrator, asked + worth.n
-        assert right / asked < 0.53
+            fitted = aio.run(fit_calibrator(taught(0, retrieval_k=0).align(rows).judge))
+            assert fitted is not None
+            found.append(fitted.worth)
+        assert all((worth.n, worth.model) == (40, 0.5) for worth in found)
+        assert sum(worth.calibrator for worth in found) / len(found) < 0.53
 
 
 def by_length(request: ChatRequest) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memalign.errors import ConfigurationError, InvalidOutput, ModelRejected, ModelUnavailable
-from memalign.models.base import ChatModel, ChatRequest
+from memalign.models.base import ChatModel, ChatRequest, YesNoModel
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import LocalChatModel
 
@@ -25,6 +25,8 @@ YES_NO: dict[str, Any] = {
     "properties": {"value": {"type": "string", "enum": ["yes", "no"]}},
     "required": ["value"],
 }
+
+YES_OR_NO = ('"yes"', '"no"')
 
 
 def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.", **changes: Any) -> ChatRequest:
@@ -59,6 +61,7 @@ class TestOpening:
         path.write_bytes(b"GGUF")
         model = LocalChatModel.open(f"local:{path}")
         assert isinstance(model, ChatModel)
+        assert isinstance(model, YesNoModel)
         assert model.name == f"local:{path}"
         assert LocalChatModel.open(str(path)) is model
         assert LocalChatModel.open(f"local:{str(path)[1:]}") is model  # as it comes from `local:/…`
@@ -259,3 +262,77 @@ class TestAnswering:
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+ASKED = "Answer the question about the item with yes or no."
+ITEM = (
+    '<<<\ninputs: "{}"\noutputs: "We are sorry. A new lamp leaves the warehouse on Monday, and you pay nothing."\n>>>'
+)
+LAMP = ITEM.format("I waited three weeks for this lamp, and it came broken. My mother has her birthday tomorrow! " * 3)
+QUESTIONS = [
+    "Does the reply apologise?",
+    "Does the reply talk about a lamp?",
+    "Does the reply threaten the customer with a lawyer?",
+    "Is the reply about a train?",
+    "Is the lamp broken?",
+    "Did the customer wait?",
+    "Does the reply name a day?",
+    "Will the customer pay for the return?",
+    "Isn't the reply rude?",
+    "Is it about a song?",
+]
+
+
+@pytest.mark.embedded
+class TestYesOrNo:
+    async def test_of_an_item_that_is_asked_ten_questions_all_is_read_once(self, model: LocalChatModel) -> None:
+        margins, usage = await model.margins(ASKED, LAMP, QUESTIONS)
+        assert len(margins) == usage.calls == usage.output_tokens == 10
+        assert usage.cost == 0.0
+        item = (await model.margins(ASKED, LAMP, QUESTIONS[:1]))[1]
+        assert item.cached_tokens == 0
+        read = usage.input_tokens - usage.cached_tokens
+        assert read < item.input_tokens + 9 * 22, "a question, and the template's end"
+        assert usage.cached_tokens > 9 * (item.input_tokens - 22)
+
+    async def test_an_answer_hangs_on_no_other_question_and_no_earlier_call(self, model: LocalChatModel) -> None:
+        first, _ = await model.margins(ASKED, LAMP, QUESTIONS)
+        again, _ = await model.margins(ASKED, LAMP, QUESTIONS[::-1])
+        assert again[::-1] == first
+        await model.margins(ASKED, ITEM.format("Where is my train?"), QUESTIONS[:3])
+        await model.complete(request("Is water wet?", system=ASKED))
+        for place in (1, 3, 8):
+            assert (await model.margins(ASKED, LAMP, [QUESTIONS[place]]))[0] == [first[place]]
+        model.close()
+        assert (await model.margins(ASKED, LAMP, QUESTIONS[4:6]))[0] == first[4:6]
+
+    async def test_what_is_plain_to_see_has_the_right_sign(self, model: LocalChatModel) -> None:
+        item = '<<<\noutputs: "The lamp is red. It is a red lamp."\n>>>'
+        (red, train), _ = await model.margins(ASKED, item, ["Is the lamp red?", "Is the text about a train?"])
+        assert red > 0 > train
+        assert -15 <= train < red <= 15
+
+    async def test_verdicts_in_between_find_their_prefix_and_stay_as_they_are(self, model: LocalChatModel) -> None:
+        system = "You judge whether a customer would find the reply warm or cold. Answer yes or no. " * 3
+        asked = request("I waited three weeks. Reply: See the terms.", system=system, temperature=0.0, labels=YES_OR_NO)
+        before = await model.complete(asked)
+        await model.margins(ASKED, LAMP, QUESTIONS[:2])
+        after = await model.complete(asked)
+        assert (after.text, after.probabilities) == (before.text, before.probabilities)
+        assert after.usage.cached_tokens > 30
+
+    async def test_the_same_question_twice_is_asked_once(self, model: LocalChatModel) -> None:
+        margins, usage = await model.margins(ASKED, LAMP, [QUESTIONS[0], QUESTIONS[3], QUESTIONS[0]])
+        assert margins[0] == margins[2]
+        assert usage.calls == 2
+        assert (await model.margins(ASKED, LAMP, []))[0] == []
+
+    async def test_an_item_longer_than_the_context_is_rejected(self, model: LocalChatModel) -> None:
+        with pytest.raises(ModelRejected, match=r"limit is 1,024"):
+            await model.margins(ASKED, "word " * 2_000, QUESTIONS[:1])
+
+    async def test_no_answer_in_time_tells_what_was_spent(self, model: LocalChatModel) -> None:
+        with pytest.raises(ModelUnavailable, match=r"no answer after 0\.001 s") as failed:
+            await model.margins(ASKED, LAMP, QUESTIONS[:2], timeout=0.001)
+        assert failed.value.usage is not None
+        assert len((await model.margins(ASKED, LAMP, QUESTIONS[:2]))[0]) == 2

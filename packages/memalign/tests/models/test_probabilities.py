@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.models.probabilities import label_probabilities, read_tokens
+from memalign.models.probabilities import label_probabilities, read_tokens, yes_no_margin
 
 
 def answer(*tokens: str | dict[str, float]) -> list[dict[str, Any]]:
@@ -137,3 +137,38 @@ class TestNothingIsMadeUp:
             assert set(told) == set(labels)
             assert sum(told.values()) == pytest.approx(1.0)
             assert all(-1e-9 <= p <= 1 + 1e-9 for p in told.values())
+
+
+def margin(**weights: float) -> float:
+    told = {text.replace("_", " "): p for text, p in weights.items()}
+    return yes_no_margin(read_tokens(answer(told))[0])
+
+
+class TestYesAgainstNo:
+    def test_all_spellings_are_added_up(self) -> None:
+        assert margin(Yes=0.2, yes=0.2, _YES=0.2, No=0.1, _no=0.1, The=0.1) == pytest.approx(math.log(3))
+
+    def test_words_that_only_begin_alike_are_neither(self) -> None:
+        assert margin(Yes=0.2, No=0.2, Not=0.3, Yesterday=0.1) == pytest.approx(0.0)
+
+    def test_a_side_that_is_not_told_is_as_probable_as_the_least(self) -> None:
+        assert margin(Yes=0.9, The=0.03, Maybe=0.01) == pytest.approx(math.log(90))
+        assert margin(No=0.9, The=0.03, Maybe=0.01) == pytest.approx(-math.log(90))
+
+    def test_neither_is_no_evidence(self) -> None:
+        assert margin(The=0.9, A=0.1) == 0.0
+
+    def test_it_is_finite_whatever_is_told(self) -> None:
+        assert margin(Yes=1.0, No=1e-30) == 15.0
+        content = answer({"Yes": 0.5, "No": 0.5})
+        content[0]["top_logprobs"][1]["logprob"] = -math.inf
+        assert yes_no_margin(read_tokens(content)[0]) == 0.0  # of one alternative nothing is told
+
+    @given(st.dictionaries(st.text(st.sampled_from("yesnoYN .")), st.floats(1e-12, 1), min_size=1))
+    def test_yes_and_no_are_treated_alike(self, weights: dict[str, float]) -> None:
+        swap = {"yes": "no", "no": "yes"}
+        turned = {swap.get(text.strip(" .").lower(), text): p for text, p in weights.items()}
+        if len(turned) == len(weights):
+            one, other = (yes_no_margin(read_tokens(answer(each))[0]) for each in (weights, turned))
+            assert one == pytest.approx(-other, abs=1e-9)
+            assert -15.0 <= one <= 15.0

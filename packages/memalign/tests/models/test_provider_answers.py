@@ -123,6 +123,16 @@ def test_a_missing_key_is_named():
         parse_answer('{"rationale": "Kind."}', SCHEMA)
 
 
+@pytest.mark.parametrize("left", [{}, {"score": "high"}, {"score": None}])
+def test_what_is_optional_may_be_missing_or_anything(left):
+    schema = SCHEMA | {"required": [*GOOD]}
+    needed = {key: part for key, part in GOOD.items() if key != "score"}
+    assert misfit({**needed, **left}, schema) is not None
+    assert misfit({**needed, **left}, schema, optional=["score"]) is None
+    assert parse_answer(json.dumps({**needed, **left}), schema, optional=["score"]) == {**needed, **left}
+    assert misfit({**GOOD, "value": None}, schema, optional=["score"]) is not None
+
+
 def test_a_whole_number_may_be_written_with_a_point():
     assert misfit({**GOOD, "score": 3.0}, SCHEMA) is None
 

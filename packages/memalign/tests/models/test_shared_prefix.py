@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memalign.models.base import ChatRequest
-from memalign.models.shared_prefix import SharedPrefixes
+from memalign.models.shared_prefix import SharedPrefixes, begin_alike, parting
 from memalign.types import Usage
 
 
@@ -94,3 +97,18 @@ def test_old_prefixes_are_forgotten() -> None:
         prefixes.read(request(system=str(number)), Usage(input_tokens=9, cached_tokens=5), prefix_apart=True)
     assert not prefixes.may_be_cached(request())
     assert prefixes.may_be_cached(request(system="0"))
+
+
+def test_questions_that_begin_alike_are_asked_apart() -> None:
+    asked = ["Does it A?", "Does it B?", "Does it C?", "Is it D?", "Is it E?"]
+    assert list(parting(asked)) == ["Does it A?", "Is it D?", "Does it B?", "Is it E?", "Does it C?"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["Does", "Is", "Are", ""]), st.text("ab ")).map(" ".join), unique=True))
+def test_every_question_is_asked_once_and_few_begin_like_the_one_before(questions: list[str]) -> None:
+    order = list(parting(questions))
+    assert sorted(order) == sorted(questions)
+    words = [question.split(maxsplit=1)[:1] for question in questions]
+    most = max((words.count(word) for word in words), default=0)
+    alike = sum(begin_alike(one, other) for one, other in pairwise(order))
+    assert alike == max(2 * most - len(questions) - 1, 0)

@@ -103,8 +103,8 @@ class Imp:
     def _rule(self, request: ChatRequest) -> Answer:
         order = _order(request.user)
         if order in ("noop", "silent", "empty"):
-            return {"when": "", "because": ""}
-        return {"when": "", "because": _text(order, request.user)}
+            return {"when": "", "because": "", "checks": []}
+        return {"when": "", "because": _text(order, request.user), "checks": _checks(request.user)}
 
     def _changes(self, request: ChatRequest) -> list[Any]:
         old, _, new = request.user.rpartition("New feedback:")
@@ -129,7 +129,8 @@ class Imp:
             if order == "unknown":
                 action = "DELETE " + " ".join(words_in(request.user))
             text = _text(order, f"{content} {request.user}")
-            changes.append({"action": action, "feedback": named, "text": text, "guideline": target})
+            checks = _checks(f"{content} {request.user}")
+            changes.append({"action": action, "feedback": named, "text": text, "guideline": target, "checks": checks})
             if order == "twice":
                 changes.append({"action": "ADD", "feedback": named * 2, "text": text + " Again.", "guideline": ""})
             if order == "contradict":
@@ -140,6 +141,15 @@ class Imp:
 def _order(text: str) -> str:
     found = re.search(r"do:(\w+)", text)
     return found[1] if found else "add"
+
+
+def _checks(seen: str) -> list[dict[str, str]]:
+    """One with the words that were seen, one that every rule has."""
+    words = " ".join(words_in(seen)[:20])
+    return [
+        {"question": f"Does it mind {words}?", "answer": "yes"},
+        {"question": "Does it make them wait?", "answer": "no"},
+    ]
 
 
 def _text(order: str, seen: str) -> str:

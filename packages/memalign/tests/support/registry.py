@@ -102,6 +102,13 @@ questions = st.sampled_from(["Does it cite a source?", "Is the tone warm?", "¿E
 checks = st.builds(Check, question=questions, answer=st.sampled_from(["yes", "no"]), value=st.none() | st.booleans())
 margins = st.dictionaries(questions, st.floats(-15, 15), min_size=1, max_size=3)
 
+checks = st.builds(
+    Check,
+    question=st.sampled_from(["Does the reply say sorry?", "¿Pide perdón?"]),
+    answer=st.sampled_from(["yes", "no"]),
+    value=st.none() | st.booleans(),
+)
+
 
 @st.composite
 def memories(draw: st.DrawFn) -> Memory:
@@ -144,6 +151,7 @@ def memories(draw: st.DrawFn) -> Memory:
         Guideline(
             id=f"G{number}",
             text=f"rule number {number}",
+            checks=tuple(draw(st.lists(checks, max_size=2))),
             supported_by=shard.keys[:1],
             exposed_to=shard.keys,
             pinned=draw(st.booleans()),

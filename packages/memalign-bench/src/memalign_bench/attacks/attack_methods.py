@@ -14,7 +14,7 @@ from memalign.types import Example, Usage
 from memalign.values import Value
 from memalign_bench.attacks.catalogue import ATTACKS, NEUTRAL, Attack
 from memalign_bench.attacks.measure import Attempt, Flips, flips_of, measure
-from memalign_bench.memo import Memo
+from memalign_bench.memo import remembering
 from memalign_bench.methods.base import Fitted, Method, Setting
 from memalign_bench.methods.competitor import Competitor
 from memalign_bench.methods.judges import JUDGES
@@ -84,8 +84,7 @@ async def attack_methods(
         nonlocal spent
         spent += usage
 
-    remembering = Memo(model, memo / "calls", paid=pay)
-    setting = Setting(task=task, chat=remembering, seed=seed)
+    setting = Setting(task=task, chat=remembering(model, memo / "calls", paid=pay), seed=seed)
     fits: dict[str, str] = {}
     honest: dict[str, tuple[int, int]] = {}
     attempts: list[Attempt] = []

@@ -159,6 +159,7 @@ class _FittedJudge:
 
 
 DIRECT, CALIBRATED = (("verdict", "direct"),), (("calibrate", True),)
+OWN = (("calibrate", False),)  # parts of memalign are measured by the model's own verdict
 
 JUDGES = {
     method.name: method
@@ -166,17 +167,19 @@ JUDGES = {
         # Taught none of the cases: a judge without memory. To it all cases are unmet: one view of a case says it all.
         JudgeMethod(name="zero-shot", chosen=_nothing, views=frozenset({"unseen", "seen"})),
         JudgeMethod(name="zero-shot-direct", chosen=_nothing, parameters=DIRECT, views=frozenset({"unseen", "seen"})),
-        JudgeMethod(name="static", chosen=_balanced),
-        JudgeMethod(name="nearest"),
-        JudgeMethod(name="nearest-1", k=1),
-        JudgeMethod(name="nearest-5", k=5),
-        JudgeMethod(name="nearest-labels", said=_label_only),
-        JudgeMethod(name="guidelines", stages=default_stages, k=0),
+        JudgeMethod(name="static", chosen=_balanced, parameters=OWN),
+        JudgeMethod(name="nearest", parameters=OWN),
+        JudgeMethod(name="nearest-1", k=1, parameters=OWN),
+        JudgeMethod(name="nearest-5", k=5, parameters=OWN),
+        JudgeMethod(name="nearest-labels", said=_label_only, parameters=OWN),
+        JudgeMethod(name="guidelines", stages=default_stages, k=0, parameters=OWN),
         *(
-            JudgeMethod(name=f"guidelines-without-{stage.replace('_', '-')}", stages=_without(stage), k=0)
+            JudgeMethod(
+                name=f"guidelines-without-{stage.replace('_', '-')}", stages=_without(stage), k=0, parameters=OWN
+            )
             for stage in sorted(STAGES - {"distil"})
         ),
-        JudgeMethod(name="examples", stages=_without("distil")),
+        JudgeMethod(name="examples", stages=_without("distil"), parameters=OWN),
         JudgeMethod(name="memalign", stages=default_stages),
         JudgeMethod(name="memalign-direct", stages=default_stages, parameters=DIRECT),
         JudgeMethod(name="memalign-calibrated", stages=default_stages, parameters=CALIBRATED),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
 
+from memalign.align.distil_checks import BOUNDED_CHECKS_SCHEMA, CHECKS_SCHEMA, CheckReader, ReadChecks
 from memalign.align.position_terms import without_positions
 from memalign.align.shards import shard_guidelines
 from memalign.align.states import LessonState
@@ -27,13 +29,15 @@ replace = msgspec.structs.replace
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """One typed change to a shard's guidelines, as a model proposed it (ACE, arXiv 2510.04618).
 
-    `feedback` are the keys it states; `guideline` the id that SUPPORT and REVISE are about.
+    `feedback` are the keys it states; `guideline` the id that SUPPORT and REVISE are about. `checks` are those of a text,
+    and why others were left out.
     """
 
     action: str
     text: str = ""
     feedback: tuple[FeedbackKey, ...] = ()
     guideline: str | None = None
+    checks: ReadChecks = ReadChecks()
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,14 +78,17 @@ ONE_RULE: dict[str, Any] = {
     "properties": {
         "when": {"type": "string", "maxLength": PART},
         "because": {"type": "string", "maxLength": PART},
+        "checks": BOUNDED_CHECKS_SCHEMA,
     },
-    "required": ["when", "because"],
+    "required": ["when", "because", "checks"],
     "additionalProperties": False,
 }
 
 
-def rule_of(reply: ChatReply, *, annotation: Annotation, case: Case, value_type: ValueType) -> Delta:
-    """The rule that a weak model's two half sentences make, with the expert's own label attached.
+def rule_of(
+    reply: ChatReply, *, annotation: Annotation, case: Case, value_type: ValueType, reader: CheckReader | None = None
+) -> Delta:
+    """The rule that a weak model's two half sentences make, with the expert's own label attached, and its checks.
 
     The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
     only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
@@ -102,7 +109,13 @@ def rule_of(reply: ChatReply, *, annotation: Annotation, case: Case, value_type:
     else:
         label = str(annotation.value).lower() if isinstance(annotation.value, bool) else f"{annotation.value}"
         text = f"{condition}: {label}."
-    return Delta(action="ADD", text=text, feedback=(annotation.key,))
+    return Delta(
+        action="ADD", text=text, feedback=(annotation.key,), checks=_read(reader, reply.data, (annotation.key,))
+    )
+
+
+def _read(reader: CheckReader | None, said: dict[str, Any], keys: Collection[FeedbackKey]) -> ReadChecks:
+    return ReadChecks() if reader is None else reader.read(said.get("checks"), keys)
 
 
 def _half(part: object) -> str:
@@ -120,6 +133,7 @@ def deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[s
         "feedback": {"type": "array", "items": {"type": "string", "enum": list(labels)}},
         "text": {"type": "string"},
         "guideline": {"type": "string", "enum": ["", *guideline_ids]},
+        "checks": CHECKS_SCHEMA,
     }
     return {
         "type": "object",
@@ -129,7 +143,8 @@ def deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[s
                 "items": {
                     "type": "object",
                     "properties": change,
-                    "required": list(change),
+                    # An answer without checks is an answer; where a provider holds to a schema, all are required.
+                    "required": [name for name in change if name != "checks"],
                     "additionalProperties": False,
                 },
             }
@@ -139,22 +154,23 @@ def deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[s
     }
 
 
-def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey]) -> tuple[Delta, ...]:
+def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey], reader: CheckReader | None = None) -> tuple[Delta, ...]:
     """The model's changes with labels turned into keys; a label that it invented becomes the key of nothing."""
     deltas = []
     changes = reply.data.get("changes")
     for change in changes if isinstance(changes, list) else ():
         if not isinstance(change, dict):
             continue
-        named = change.get("feedback")
+        action, named = str(change.get("action")), change.get("feedback")
+        names = named if isinstance(named, list) else ()
+        keys = tuple(labels.get(str(label), FeedbackKey(str(label), "")) for label in names)
         deltas.append(
             Delta(
-                action=str(change.get("action")),
+                action=action,
                 text=tidy(str(change.get("text") or "")),
-                feedback=tuple(labels.get(str(label), FeedbackKey(str(label), "")) for label in named)
-                if isinstance(named, list)
-                else (),
+                feedback=keys,
                 guideline=str(change.get("guideline")) if change.get("guideline") else None,
+                checks=_read(reader, change, keys) if action in ("ADD", "REVISE") else ReadChecks(),
             )
         )
     return tuple(deltas)
@@ -168,11 +184,14 @@ REFUSED_TWICE = (
 NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
 
 
-def apply_outcome(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memory, dict[FeedbackKey, LessonState]]:
-    """Carry out the deltas of one call, each checked first, and say what becomes of its annotations.
+def apply_outcome(
+    memory: Memory, outcome: Outcome, known: Memory
+) -> tuple[Memory, dict[FeedbackKey, LessonState], Counter[str]]:
+    """Carry out the deltas of one call, each checked first; say what becomes of its annotations, and of checks left out.
 
     Every rule from a comment is kept. `known` is the memory before the first call, with the same cases.
     """
+    left_out = Counter[str]()
     own = _with_own_rule(outcome, known)
     taken: dict[FeedbackKey, LessonState] = {}
     refused: dict[FeedbackKey, str] = {}
@@ -188,6 +207,7 @@ def apply_outcome(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memo
             refused.update(dict.fromkeys(keys, fault))
         elif keys:
             memory, state = _carry_out(memory, outcome.shard, delta, keys)
+            left_out.update(delta.checks.faults)
             for key in keys:
                 taken[key] = _stronger(state, taken.get(key))
 
@@ -204,7 +224,7 @@ def apply_outcome(memory: Memory, outcome: Outcome, known: Memory) -> tuple[Memo
             return LessonState("pending", f"its rule was not taken: {impossible[key]}")
         return taken.get(key) or LessonState("pending", NOT_MENTIONED)
 
-    return memory, {key: ended(key) for key in outcome.waiting}
+    return memory, {key: ended(key) for key in outcome.waiting}, left_out
 
 
 def refused_rules(outcome: Outcome, memory: Memory) -> dict[FeedbackKey, str]:
@@ -279,6 +299,7 @@ def _carry_out(memory: Memory, shard: Shard, delta: Delta, keys: tuple[FeedbackK
         supported_by=tuple(sorted({*keys, *(key for g in older for key in g.supported_by)})),
         # Every record of the shard was in the prompt, its guidelines with all that they were exposed to as well.
         exposed_to=tuple(sorted({*shard.keys, *(key for g in older for key in g.exposed_to)})),
+        checks=delta.checks.checks,
     )
     guidelines = tuple(
         replace(g, status="superseded", superseded_by=guideline.id) if g in older else g for g in memory.guidelines

@@ -7,12 +7,14 @@ exposed to, makes forgetting exact and cheap, and makes the result independent o
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection
 from functools import partial
 
 from memalign import aio
 from memalign.align.deltas import apply_outcome
 from memalign.align.distil_call import DistilCall
+from memalign.align.distil_checks import left_out_note
 from memalign.align.shards import assign_shards, guidelines_by_feedback, shard_guidelines
 from memalign.align.states import LessonState, with_states
 from memalign.judge import Judge, Progress
@@ -32,8 +34,8 @@ async def distil(
     shard_size: int,
     contrast: bool = True,
     progress: Progress | None = None,
-) -> tuple[Memory, Usage]:
-    """`memory` after every pending annotation was distilled, and what that cost. Never raises for a failing model.
+) -> tuple[Memory, Usage, tuple[str, ...]]:
+    """`memory` after every pending annotation was distilled, what that cost, and notes. Never raises for a failing model.
 
     Annotations without a lesson are learned as examples. With `contrast`, one whose case has no pre-alignment verdict
     waits for that. A failed call leaves its annotations pending; a rule that is refused twice leaves them rejected.
@@ -53,12 +55,15 @@ async def distil(
     outcomes = await aio.at_most(model.limits.concurrency, DistilCall.outcome, calls, told)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
     learned, states = memory, dict[FeedbackKey, LessonState]()
+    left_out = Counter[str]()
     for outcome in outcomes:  # in the order of the shards, whoever finished first: guideline ids depend on it
-        learned, ended = apply_outcome(learned, outcome, memory)
+        learned, ended, faults = apply_outcome(learned, outcome, memory)
         states |= ended
+        left_out += faults
     # All at once: a thousand shards that each went through ten thousand annotations took a minute.
     memory = with_states(learned, states)
-    return memory, usage + Usage(seconds={"distil": time.perf_counter() - started})
+    usage += Usage(seconds={"distil": time.perf_counter() - started})
+    return memory, usage, left_out_note(left_out)
 
 
 def has_lesson(judge: Judge, memory: Memory, case: Case, annotation: Annotation) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from memalign.align.deltas import ONE_RULE, Delta, Outcome, deltas_of, deltas_schema, refused_rules, rule_of
+from memalign.align.distil_checks import CheckReader
+from memalign.content import judged_texts
 from memalign.errors import ModelError, ModelRefused
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory, Shard
@@ -22,8 +24,10 @@ CASE_TOKENS = {True: 400, False: 3000}
 """Of one case in a prompt at most, for a brief model and for others."""
 USEFUL_TOKENS = 100
 """Of each text of a case. Where there is no room for so many, the call asks about fewer records."""
-RULE_TOKENS = 200
-"""Of the answer, for each record."""
+RULE_TOKENS = 260
+"""Of the answer, for each record: a rule and its checks."""
+ONE_RULE_TOKENS = 280
+"""Of a brief model's answer: all that its schema allows, and more of most languages."""
 MARGIN = 64
 ADVICE = "; it may decline these words every time: overwrite or unalign the feedback, or take another reflection model"
 
@@ -75,9 +79,20 @@ class DistilCall:
 
     def _deltas(self, reply: ChatReply) -> tuple[Delta, ...]:
         if not self._one_rule:
-            return deltas_of(reply, self._labels)
+            return deltas_of(reply, self._labels, self._reader)
         annotation, case = self._annotation(self.waiting[0])
-        return (rule_of(reply, annotation=annotation, case=case, value_type=self.judge.value_type),)
+        value_type = self.judge.value_type
+        return (rule_of(reply, annotation=annotation, case=case, value_type=value_type, reader=self._reader),)
+
+    @property
+    def _reader(self) -> CheckReader:
+        cases = (self._annotation(key)[1] for key in self.shard.keys)
+        return CheckReader(
+            value_type=self.judge.value_type,
+            task=self.judge.instructions,
+            remarks={key: self._annotation(key) for key in self.waiting},
+            judged=[said for case in cases for said in judged_texts(case.example.content)],
+        )
 
     # -- the prompt ----------------------------------------------------------------------------------------------------
 
@@ -107,7 +122,7 @@ class DistilCall:
 
     @property
     def _max_tokens(self) -> int:
-        return 160 if self._one_rule else 256 + RULE_TOKENS * len(self.waiting)
+        return ONE_RULE_TOKENS if self._one_rule else 256 + RULE_TOKENS * len(self.waiting)
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:

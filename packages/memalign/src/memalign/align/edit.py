@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from memalign.align.consolidate import consolidate
 from memalign.align.forget import unbarred
 from memalign.align.ingest import settle
-from memalign.errors import InputError, UnknownKey
+from memalign.content import sides_of
+from memalign.errors import InputError, InvalidValue, UnknownKey
 from memalign.judge import Judge
-from memalign.memory.guard import guideline_fault, tidy
+from memalign.memory.guard import check_fault, guideline_fault, tidy
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.precedence import groups, replacing, with_relations
-from memalign.types import Guideline
+from memalign.types import Check, Guideline
+from memalign.values import Value
 
 __all__ = ["edit_guideline", "lock", "set_policy", "write_guideline"]
 
@@ -31,17 +33,24 @@ def edit_guideline(
     text: str | None = None,
     pinned: bool | None = None,
     retired: bool | None = None,
+    checks: Iterable[Check | str] | None = None,
 ) -> Judge:
-    """A judge whose guideline has another text, is pinned or not, is retired or in force again; `by` says who did it.
+    """A judge whose guideline has another text or checks, is pinned or not, is retired or in force again; `by` did it.
 
-    A person's text is never overwritten by later distillation. It keeps what the guideline was exposed to: the person
-    wrote with it in view, so withdrawing that feedback takes the edited text with it. Raises UnknownKey, InputError.
+    A person's words are never overwritten by later distillation. They keep what the guideline was exposed to: the person
+    wrote with it in view, so withdrawing that feedback takes the edited guideline with it. Another text drops the checks,
+    which ask about the old one, unless `checks` has new ones (none: an empty list). A check that is a string is a question
+    whose yes has no side yet: labels will tell. Raises UnknownKey, InputError.
     """
     old = judge.memory.guideline(guideline_id)
     by = _named(by)
     changes: dict[str, object] = {}
     if text is not None:
         changes |= {"text": _checked(text), "origin": by}
+        if changes["text"] != old.text:
+            changes["checks"] = ()
+    if checks is not None:
+        changes |= {"checks": _usable(judge, checks), "origin": by}
     if pinned is not None:
         changes |= {"pinned": pinned}
         if pinned and old.left_out:
@@ -57,7 +66,7 @@ def edit_guideline(
             **_NOT_LEFT_OUT,
         }
     if not changes:
-        raise InputError("nothing to change: give a text, or pin, or retire")
+        raise InputError("nothing to change: give a text or checks, or pin, or retire")
     guidelines = tuple(replace(old, **changes) if g.id == guideline_id else g for g in judge.memory.guidelines)
     relations = judge.memory.relations
     if text is not None:
@@ -78,14 +87,22 @@ def edit_guideline(
             for g in guidelines
         )
     memory = consolidate(replace(judge.memory, guidelines=guidelines, relations=relations))
-    _check_back(judge.memory.guidelines, memory.guidelines)
+    _check_back(judge, memory.guidelines)
     return judge.replace(memory=memory)
 
 
-def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -> Judge:
+def write_guideline(
+    judge: Judge, text: str, *, by: str, pinned: bool = False, checks: Iterable[Check | str] = ()
+) -> Judge:
     """A judge with one more guideline, written by a person and exposed to no feedback. Raises InputError."""
     memory = judge.memory
-    new = Guideline(id=f"G{memory.next_guideline}", text=_checked(text), origin=_named(by), pinned=pinned)
+    new = Guideline(
+        id=f"G{memory.next_guideline}",
+        text=_checked(text),
+        origin=_named(by),
+        pinned=pinned,
+        checks=_usable(judge, checks),
+    )
     grown = replace(memory, guidelines=(*memory.guidelines, new), next_guideline=memory.next_guideline + 1)
     return judge.replace(memory=consolidate(grown))
 
@@ -139,12 +156,51 @@ def _named(by: str) -> str:
     return name
 
 
-def _check_back(before: Sequence[Guideline], after: Sequence[Guideline]) -> None:
-    """Refuse a text that came in retired, with a judge from a file, where nothing checked it."""
-    retired = {guideline.id for guideline in before if guideline.status == "retired"}
+def _check_back(judge: Judge, after: Sequence[Guideline]) -> None:
+    """Refuse words that came in retired, with a judge from a file, where nothing checked them."""
+    retired = {guideline.id for guideline in judge.memory.guidelines if guideline.status == "retired"}
     for guideline in after:
-        if guideline.id in retired and guideline.status != "retired" and (fault := guideline_fault(guideline.text)):
+        if guideline.id not in retired or guideline.status == "retired":
+            continue
+        if fault := guideline_fault(guideline.text):
             raise InputError(f"{guideline.id} cannot come back as it is: {fault}; give it another text")
+        for check in guideline.checks:
+            if fault := check_fault(check.question, task=None):
+                raise InputError(f"{guideline.id} cannot come back with its checks: {fault}; give it others")
+
+
+def _usable(judge: Judge, checks: Iterable[Check | str]) -> tuple[Check, ...]:
+    """A person's checks, each question once. Raises InputError."""
+    found: dict[str, Check] = {}
+    for given in checks:
+        check = Check(question=given) if isinstance(given, str) else given
+        question = tidy(check.question)
+        if fault := check_fault(question, task=judge.instructions):
+            raise InputError(f"{question!r} cannot be a check: {fault}")
+        if check.answer not in ("yes", "no"):
+            raise InputError(f"the answer of a check is yes or no, not {check.answer!r}")
+        check = replace(check, question=question, value=_spoken_for(judge, check))
+        if found.setdefault(question, check) != check:
+            raise InputError(f"{question!r} is there twice, with two answers")
+    return tuple(found.values())
+
+
+def _spoken_for(judge: Judge, check: Check) -> Value | None:
+    """The label that a check's answer speaks for, as the judge's value type has it. Raises InputError."""
+    if check.value is None:
+        return None
+    if not judge.value_type.closed:
+        raise InputError("the labels of this judge are free text: an answer can speak for none")
+    try:
+        label = judge.value_type.parse(check.value)
+    except InvalidValue as error:
+        raise InputError(f"the label of a check: {error}") from None
+    if any(sides_of(case.example.content, judge.value_type.choices) for case in judge.memory.cases):
+        raise InputError(
+            "the items of this judge have sides: a check asks about each alone, and its answer is that of the better one; "
+            "give no label"
+        )
+    return label
 
 
 def _checked(text: str) -> str:

@@ -170,10 +170,11 @@ class MemAlign:
                 run.usage += spent
             if waiting and "distil" in stages:
                 size = self.shard_size or model.limits.shard_size
-                memory, spent = await distil(
+                memory, spent, notes = await distil(
                     judge, memory, model, shard_size=size, contrast=contrast, progress=run.progress
                 )
                 run.usage += spent
+                run.notes += notes
             if "consolidate" in stages:
                 memory, spent, notes = await relate(judge, memory, model, progress=run.progress)
                 run.usage += spent

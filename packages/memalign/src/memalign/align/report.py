@@ -11,7 +11,7 @@ from memalign.align.ingest import NO_ROWS
 from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
-from memalign.judge.calibrator import calibrates, calibrator_worth
+from memalign.judge.calibrator import calibrates, fit_calibrator
 from memalign.memory import Memory
 from memalign.memory.directive_check import directive_in
 from memalign.models import resolve
@@ -82,16 +82,19 @@ def _directives(written: Sequence[Guideline], judge: Judge) -> list[str]:
 
 
 async def calibrator_note(judge: Judge) -> list[str]:
-    """That the judge's verdicts are worth less than a regression that costs nothing, where it is so."""
-    worth = None if "calibrate" in judge.parameters else await calibrator_worth(judge)
-    if worth is None or not worth.clear:
+    """Which verdict the memory's own cases say is better, the model's own or the calibrator's; nothing where there is one only."""
+    if not calibrates(judge, resolve(judge.model).limits):
         return []
-    on = calibrates(judge, resolve(judge.model).limits)
-    stands = "its value stands" if on else "with calibrate=true its value stands"
+    calibrator = await fit_calibrator(judge)
+    if calibrator is None:
+        return []
+    worth = calibrator.worth
+    decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
+    unit = "agreement" if judge.value_type.numeric else "share right"
     note = (
-        f"of {worth.n} taught cases the judge had {worth.judge} right before it learned, and a regression on its "
-        f"verdict, the length and the likeness to the reference {worth.calibrator}, on cases that it was not fitted on: "
-        f"{stands} beside the judge's, as calibrated_value"
+        f"{decides}: on {worth.n} taught cases, each hidden in turn, the {unit} of the model's own verdict is "
+        f"{worth.model:.2f} and that of the calibrator, which weighs {len(calibrator.columns.questions)} checks, "
+        f"{worth.calibrator:.2f}; the other one stands beside it"
     )
     return [note]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from memalign.cli.common import DONE, FAILURES, Session, interruptible, latest_of, version_line
-from memalign.cli.guideline_words import by_people, guideline_table, legend, why_it_counts
+from memalign.cli.guideline_words import by_people, check_table, guideline_table, legend, why_it_counts
 from memalign.cli.output import Output, label_text, listed, table, usage_text
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def report(result: AlignResult, out: Output) -> int:
         parts.append(f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines")
     if result.guidelines:
         parts.append(guideline_table(result.guidelines, memory, title="New guidelines"))
+        parts += check_table(result.guidelines, result.judge, title="Their checks")
         parts += legend(name, result.guidelines, memory)
     parts += _impact(name, result.impact, learned=bool(result.guidelines and result.rows))
     parts += [line for check in result.locks if (line := _lock(name, check))]

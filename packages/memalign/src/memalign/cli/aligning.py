@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import getpass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from memalign.cli.align_report import run_and_report
 from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, read_input, version_line
-from memalign.cli.guideline_words import consequences, guideline_table, legend, precedence_words
-from memalign.cli.output import facts, label_text, listed, table
+from memalign.cli.guideline_words import (
+    check_table,
+    check_words,
+    consequences,
+    guideline_table,
+    legend,
+    precedence_words,
+)
+from memalign.cli.output import counted, facts, label_text, listed, table
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
-    from memalign.types import Guideline
+    from memalign.types import Check, Guideline
 
 ReflectionModel = Annotated[
     str | None,
@@ -24,6 +31,18 @@ ReflectionModel = Annotated[
 ShardSize = Annotated[
     int | None,
     typer.Option("--shard-size", metavar="N", min=1, help="Feedback per model call; the default follows the model."),
+]
+Checks = Annotated[
+    list[str] | None,
+    typer.Option("--check", metavar="Q", help="A yes/no question about an item; repeat it for several. Replaces all."),
+]
+Answers = Annotated[
+    list[str] | None,
+    typer.Option("--answer", metavar="yes|no", help="What speaks for the label: once, or once a check. Default: yes."),
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="L", help="What that answer speaks for: once, or once a check."),
 ]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Learn the good rows of a file that has bad ones.")]
 
@@ -99,15 +118,23 @@ def guideline(
     add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
     pin: Annotated[bool | None, typer.Option("--pin/--unpin", help="Never leave it out, whatever its age.")] = None,
     retire: Annotated[bool | None, typer.Option("--retire/--restore", help="Take it out of force, or back.")] = None,
+    check: Checks = None,
+    answer: Answers = None,
+    label: Labels = None,
+    no_checks: Annotated[bool, typer.Option("--no-checks", help="Take its checks away.")] = False,
     by: Annotated[
         str | None, typer.Option(metavar="WHO", help="Who changes it; the default is your user name.")
     ] = None,
 ) -> int:
-    """Show guidelines with the feedback they come from, or change one by hand."""
+    """Show guidelines with their checks and the feedback they come from, or change one by hand.
+
+    Checks are the questions by which a guideline is weighed. Another text drops them: they asked about the old one.
+    """
     from memalign.align import edit_guideline, write_guideline
     from memalign.memory.directive_check import directive_in
 
-    if add is None and text is None and pin is None and retire is None:
+    checks = _checks(check, answer, label, none=no_checks)
+    if add is None and text is None and pin is None and retire is None and checks is None:
         number, judge = session.judge(name)
         one = None if guideline_id is None else judge.memory.guideline(guideline_id)
         chosen = judge.memory.guidelines if one is None else (one,)
@@ -122,8 +149,8 @@ def guideline(
 
     def change(judge: Judge) -> Judge:
         if guideline_id is None:
-            return write_guideline(judge, add or "", by=who, pinned=bool(pin))
-        return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire)
+            return write_guideline(judge, add or "", by=who, pinned=bool(pin), checks=checks or ())
+        return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire, checks=checks)
 
     saved = session.registry().update(name, change, "edit")
     memory = saved.judge.memory
@@ -131,6 +158,10 @@ def guideline(
     if (add or text) and (order := directive_in(changed.text, saved.judge.value_type)):
         session.say(f"note: {changed.id} is an order rather than a rule: {order}")
     others, lines = consequences(saved, but=changed.id)
+    if guideline_id is not None and checks is None:
+        dropped = len(saved.before.memory.guideline(changed.id).checks) - len(changed.checks)
+        if dropped:
+            lines.insert(0, f"{counted(dropped, 'check')} went with the old text: --check writes new ones")
     data = {"judge": name, "version": saved.version, "guidelines": [changed], "consequences": others}
     session.give(data, *_card(saved.judge, changed), *lines, version_line(name, saved))
     return DONE
@@ -173,7 +204,8 @@ def _all(judge: Judge) -> list[Any]:
     memory = judge.memory
     if not memory.guidelines:
         return ["no guidelines yet: memalign align learns them from feedback"]
-    return [guideline_table(memory.guidelines, memory), *legend(judge.name, memory.guidelines, memory)]
+    checks = check_table(memory.guidelines, judge)
+    return [guideline_table(memory.guidelines, memory), *checks, *legend(judge.name, memory.guidelines, memory)]
 
 
 def _card(judge: Judge, chosen: Guideline) -> list[Any]:
@@ -186,8 +218,41 @@ def _card(judge: Judge, chosen: Guideline) -> list[Any]:
         ("origin", chosen.origin),
         ("from", listed(memory.sources_of(chosen)) or "no feedback"),
         ("exposed to", listed(chosen.exposed_to) or "no feedback"),
+        *(("check", f"{check.question} A yes speaks {check_words(check, judge)}.") for check in chosen.checks),
     ]
     return [facts(card), *legend(judge.name, [chosen], memory)]
+
+
+def _checks(
+    questions: list[str] | None, answers: list[str] | None, labels: list[str] | None, *, none: bool
+) -> list[Check] | None:
+    """The checks that the options give; None where they give no word on them. Raises InputError."""
+    from memalign.types import Check
+
+    if not questions:
+        if answers or labels:
+            raise InputError("--answer and --label say what a --check speaks for: give it too")
+        return [] if none else None
+    if none:
+        raise InputError("--no-checks takes all checks away: give no --check with it")
+    says: dict[str, Literal["yes", "no"]] = {"yes": "yes", "no": "no"}
+    if odd := [answer for answer in answers or () if answer not in says]:
+        raise InputError(f"--answer {odd[0]}: yes or no")
+    told = _each(answers or ["yes"], len(questions), "--answer")
+    spoken_for = _each(labels or [None], len(questions), "--label")
+    return [
+        Check(question=question, answer=says[answer], value=label)
+        for question, answer, label in zip(questions, told, spoken_for, strict=True)
+    ]
+
+
+def _each(given: list[Any], count: int, option: str) -> list[Any]:
+    """One for each of `count` checks. Raises InputError."""
+    if len(given) not in (1, count):
+        raise InputError(
+            f"{counted(count, 'check')} and {len(given)} times {option}: give one for all, or one for each"
+        )
+    return given * count if len(given) == 1 else given
 
 
 def _user() -> str:

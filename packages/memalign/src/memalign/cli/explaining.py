@@ -140,7 +140,12 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     verdict: list[tuple[object, object]] = [("value", label_text(judgment.value))]
     verdict += [("rationale", judgment.rationale)] if judgment.rationale else []
     verdict += [("confidence", f"{judgment.confidence:.2f}")] if judgment.confidence is not None else []
-    verdict += [("calibrated", label_text(judgment.calibrated_value))] if judgment.calibrated_value is not None else []
+    if judgment.calibrated_value is not None:
+        verdict += [
+            ("decided by", "the calibrator" if judgment.decided_by == "calibrator" else "the model's own verdict"),
+            ("model's own verdict", label_text(judgment.own_value)),
+            ("calibrator's verdict", label_text(judgment.calibrated_value)),
+        ]
     verdict += [("abstained", "yes: less sure than abstain_below asks")] if judgment.abstained else []
     seconds = ", ".join(f"{phase} {took:.3f} s" for phase, took in judgment.usage.seconds.items())
     verdict += [
@@ -152,6 +157,20 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         *(("note", note) for note in judgment.notes),
     ]
     parts: list[Any] = [facts(verdict)]
+    if judgment.findings:
+        rows = [
+            (
+                f"{found.contribution:+.2f}" if found.contribution is not None else "",
+                found.guideline or "nobody taught it",
+                ", ".join(map(str, found.taught_by)),
+                found.answer or "",
+                found.check,
+            )
+            for found in judgment.findings
+        ]
+        title = f"Findings: what speaks for {label_text(judgment.calibrated_value)}, in log-odds or points"
+        title = title if judgment.calibrated_value is not None else "Findings"
+        parts.append(table(("counts", "guideline", "taught by", "answer", "check"), rows, title=title))
     if data["guidelines"]:
         rows = [(each["id"], each["text"]) for each in data["guidelines"]]
         parts.append(table(("id", "guideline"), rows, title="Guidelines in the prompt"))

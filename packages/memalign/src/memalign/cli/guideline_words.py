@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memalign.cli.output import listed, table
+from memalign.cli.output import label_text, listed, table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from memalign.judge import Judge
     from memalign.memory import Memory
     from memalign.registry import Saved
-    from memalign.types import Guideline
+    from memalign.types import Check, Guideline
 
-__all__ = ["by_people", "consequences", "guideline_table", "legend", "precedence_words", "why_it_counts"]
+__all__ = [
+    "by_people",
+    "check_table",
+    "check_words",
+    "consequences",
+    "guideline_table",
+    "legend",
+    "precedence_words",
+    "why_it_counts",
+]
 
 
 def guideline_table(
@@ -31,6 +41,25 @@ def guideline_table(
     if not any(status for _, status, _, _ in rows):
         return table(("id", "guideline", "from"), [(name, text, source) for name, _, text, source in rows], title=title)
     return table(("id", "status", "guideline", "from"), rows, title=title)
+
+
+def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks") -> list[Table]:
+    """The checks of guidelines of `judge`, each with what a yes speaks for; no table where there are none."""
+    rows = [(each.id, check.question, check_words(check, judge)) for each in guidelines for check in each.checks]
+    return [table(("id", "check", "a yes speaks"), rows, title=title)] if rows else []
+
+
+def check_words(check: Check, judge: Judge) -> str:
+    """What a yes to a check speaks for, such as `for false`, or `against 5`."""
+    if isinstance(check.value, bool):
+        return f"for {label_text(check.value == (check.answer == 'yes'))}"
+    speaks = "for" if check.answer == "yes" else "against"
+    if check.value is not None:
+        return f"{speaks} {label_text(check.value)}"
+    from memalign.content import sides_of
+
+    sided = any(sides_of(case.example.content, judge.value_type.choices) for case in judge.memory.cases)
+    return f"{speaks} a side" if sided else "as the labels tell"
 
 
 def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
@@ -77,9 +106,9 @@ def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[s
 
 
 def by_people(guideline: Guideline) -> str:
-    """What people did to a guideline, such as `text by ana, pinned by ben`; "" when nobody did anything."""
+    """What people did to a guideline, such as `words by ana, pinned by ben`; "" when nobody did anything."""
     by = guideline.status_by
-    found = [] if guideline.origin == "distilled" else [f"text by {guideline.origin}"]
+    found = [] if guideline.origin == "distilled" else [f"words by {guideline.origin}"]
     if guideline.pinned:
         found.append(f"pinned by {by}" if by and guideline.status != "retired" else "pinned")
     if guideline.status == "retired" and not guideline.left_out:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, Version, Yes, confirmed, version_line
-from memalign.cli.guideline_words import consequences, guideline_table
+from memalign.cli.guideline_words import check_table, consequences, guideline_table
 from memalign.cli.output import counted, facts, listed, table
 from memalign.errors import InputError, JudgeNotFound
 
@@ -98,6 +98,7 @@ def show(session: Session, name: Name, *, version: Version = None) -> int:
     parts: list[Any] = [facts(settings)]
     if memory.semantic:
         parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
+        parts += check_table(memory.semantic, judge)
     if away := len(memory.guidelines) - len(memory.semantic):
         parts.append(f"{counted(away, 'more guideline')} not in force: memalign guideline {name} says why")
     if waiting := [(entry.key, entry.reason) for entry in memory.ledger() if entry.state == "pending"]:

@@ -138,6 +138,7 @@ def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
         label=label,
         value=None if error else judgment.value,
         calibrated=judgment.calibrated_value,
+        own=judgment.own_value,
         abstained=judgment.abstained,
         error=error,
         group=None if group is None else str(group),
@@ -163,7 +164,7 @@ def _seen(memory: Memory, examples: Sequence[Example]) -> int:
 
 
 def _all_metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
-    """The metrics of the value type, and exact match of the verdicts that the judge was sure of or that it calibrated."""
+    """The metrics of the value type, and exact match of other verdicts: of those it was sure of, calibrated, the model's own."""
     found = _metrics(value_type, scored, seed=seed)
     decided = [(value, case) for value, case in scored if not case.abstained]
     calibrated = [(case.calibrated, case) for _, case in scored if case.calibrated is not None]
@@ -172,6 +173,9 @@ def _all_metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int)
             found["exact_match_decided"] = _metrics(value_type, decided, seed=seed)["exact_match"]
         if scored and len(calibrated) == len(scored):
             found["exact_match_calibrated"] = _metrics(value_type, calibrated, seed=seed)["exact_match"]
+            own = [(case.own, case) for _, case in scored if case.own is not None]
+            if len(own) == len(scored):
+                found["exact_match_own"] = _metrics(value_type, own, seed=seed)["exact_match"]
     return found
 
 

@@ -28,13 +28,15 @@ def same_value(value: Value, label: Value) -> bool:
 class ScoredCase:
     """One labelled case and the judge's verdict; `value` is None exactly when `error` says why there is none.
 
-    `group` is what several cases share (a document, a question), or None. `abstained` and `calibrated` are the judgment's.
+    `group` is what several cases share (a document, a question), or None. `abstained`,
+    `calibrated` and `own` (the model's own verdict) are the judgment's.
     """
 
     id: str
     label: Value
     value: Value | None = None
     calibrated: Value | None = None
+    own: Value | None = None
     abstained: bool = False
     error: str | None = None
     group: str | None = None
@@ -74,7 +76,7 @@ class Evaluation:
     `metrics` has, by value type: bool and choices: exact_match, balanced_accuracy, kappa; int: exact_match,
     weighted_kappa (quadratic), ccc, mae; float: ccc, mae; str: exact_match. Where the judge abstained on some of the n,
     `abstained` counts them and exact_match_decided is over the rest; where it calibrates, exact_match_calibrated is that
-    of the calibrated values. Intervals are at 95 %, from whole groups
+    of the calibrated values and exact_match_own that of the model's own verdicts. Intervals are at 95 %, from whole groups
     where cases have a group. `confusion` counts labels (rows: people, columns: judge) in the order of `labels`; both
     are empty for float and str. Shares are keyed by the label as files write it. `disagreements` are in the order of
     the cases, for numbers the furthest apart first.

@@ -1,218 +1,339 @@
-"""The calibrator: a small regression from the judge's verdict and plain features to what the experts would say.
+"""The calibrator: a small regression from what is found in an item to what the experts would say.
 
-It is fitted on the memory's own cases, with the verdicts that the judge gave before it learned from them. As a pure function
-of the memory it is fitted anew whenever feedback comes or goes. A weak judge has habits (one label nearly always), and a
-task has tells (a convincing argument is longer); the evidence is in docs/decisions/0012-verdict.md.
+It takes the answers to the guidelines' checks, the model's own verdict, and two plain features. It is fitted on the
+memory's own cases: a pure function of them and of the recorded answers, fitted anew whenever feedback comes or goes.
+A check never counts on a case that its guideline is exposed to: none was recorded there, since the case was hidden.
+Evidence: LLM-Rubric (arXiv 2501.00274), and docs/decisions/0019-checks.md.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from memalign.cache import kept_async
+from memalign.content import sides_of
+from memalign.judge.columns import TOGETHER, Columns, Known, Taught
 from memalign.judge.features import plain_features
+from memalign.judge.logit import conditional_logit, least_squares, softmax
 from memalign.memory.model import Case
 from memalign.models.resolve import resolve_embedding
-from memalign.types import Example
+from memalign.types import Check, Example
 from memalign.values import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 
     from memalign.judge.judge import Judge
     from memalign.models.base import Limits
 
-__all__ = ["FEWEST", "MOST", "Calibrator", "Worth", "calibrate", "calibrates", "calibrator_worth", "fit_calibrator"]
+__all__ = [
+    "FEWEST",
+    "MOST",
+    "Calibrated",
+    "Calibrator",
+    "Worth",
+    "calibrate",
+    "calibrates",
+    "checks_by_question",
+    "fit_calibrator",
+]
 
-FEWEST, MOST = 30, 2000
+FEWEST, MOST = 10, 500
 """Cases that a calibrator is fitted on: with fewer there is none, and of more a fixed sample is enough."""
 MOST_LABELS = 10
-"""With more labels there is no calibrator: a fit takes their number to the sixth (forty: a quarter of an hour)."""
-FOLDS = 10
-ENOUGH = 300
-"""Cases on which a calibrator's worth is measured: ten fits, of three tenths of a second with ten labels."""
-CLEARLY = 0.05
-"""McNemar's exact p below which a calibrator is better than the verdicts."""
-RIDGE = 1.0
-STEPS = 30
-
-
-class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
-    """A logistic regression on standardised features: (features,) means and scales, (features + 1, labels) weights."""
-
-    labels: tuple[Value, ...]
-    verdicts: tuple[Value, ...]
-    means: Any
-    scales: Any
-    weights: Any
-
-    def chances(self, plain: NDArray[np.float64], verdict: Value) -> dict[Value, float]:
-        """The probability of each label for an item of these two plain features and this verdict."""
-        import numpy as np
-
-        row = (_row(plain, verdict, self.verdicts) - self.means) / self.scales
-        scores = np.append(row, 1.0) @ self.weights
-        return dict(zip(self.labels, (float(p) for p in _softmax(scores[None])[0]), strict=True))
+"""With more labels there is no calibrator."""
+FOLDS = 5
+ASKED = 8
+"""Checks that a judgment asks: those that tell most of the taught cases' labels. Twice as many were worth a point more."""
+RIDGES = (1e5, 100.0, 30.0, 10.0, 3.0)
+"""How strongly each check's weight is drawn to that of all: by the first, all checks count the same."""
+TOGETHER_WEIGHT, TOGETHER_RIDGE, RIDGE = 1.0, 0.5, 1.0
+"""What all checks together count before any case was seen, how strongly that holds, and how strongly all else is drawn to 0."""
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of `n` taught cases the judge had right before it learned, and a calibrator not fitted on them.
+    """How well the model's own verdict and the calibrator agree with the labels of `n` cases not fitted on.
 
-    `fixed` and `broken` are the cases that only the calibrator and only the judge had right.
+    `model` and `calibrator` are means in [0, 1]: the share that agrees, of numbers one less the distance over the range.
+    `decides` is whether the calibrator is better by more than one standard error of the difference.
     """
 
     n: int
-    judge: int
-    calibrator: int
-    fixed: int
-    broken: int
+    model: float
+    calibrator: float
+    decides: bool
 
-    @property
-    def clear(self) -> bool:
-        """Whether the calibrator is better by more than chance."""
-        from memalign.metrics import mcnemar_exact  # with numpy, see below
 
-        return self.fixed > self.broken and mcnemar_exact(self.fixed, self.broken) < CLEARLY
+class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
+    """What a calibrator says of an item: a value, each label's probability (none of a float), and what adds up to it.
+
+    `parts` are (name, contribution): of labels the log-odds for the value against the strongest other, of a float its
+    distance from the mean. `decides`: the taught cases say that it is better than the model's own verdict. A name is a question, or one of `memalign.judge.columns`: `HABIT`, `VERDICT`, `PLAIN`.
+    """
+
+    value: Value
+    probabilities: dict[Value, float] | None
+    parts: tuple[tuple[str, float], ...]
+    decides: bool = False
+
+
+class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
+    """Fitted weights (columns,) over `columns`, and what they are worth on the cases they were fitted on, held out in turn."""
+
+    columns: Columns
+    weights: Any
+    ridge: float
+    worth: Worth
+    low: float = 0.0
+    high: float = 1.0
+
+    def says(self, known: Known) -> Calibrated:
+        """The verdict on an item of which this is known."""
+        import numpy as np
+
+        added = self.columns.rows([known])[0] * self.weights
+        scores = added.sum(axis=1)
+        if self.columns.kind == "number":
+            value: Value = float(np.clip(scores[0] + self.columns.middle, self.low, self.high))
+            parts = self._parts(added[0])
+            return Calibrated(value=value, probabilities=None, parts=parts, decides=self.worth.decides)
+        chances = softmax(scores[None])[0]
+        best = int(np.argmax(scores))
+        other = int(np.argsort(scores)[-2])
+        return Calibrated(
+            value=self.columns.labels[best],
+            probabilities=dict(zip(self.columns.labels, map(float, chances), strict=True)),
+            parts=self._parts(added[best] - added[other]),
+            decides=self.worth.decides,
+        )
+
+    def _parts(self, added: NDArray[np.float64]) -> tuple[tuple[str, float], ...]:
+        """What each thing adds, by its name."""
+        found: dict[str, float] = {}
+        for name, part in zip(self.columns.names, added, strict=True):
+            if name != TOGETHER:
+                found[name] = found.get(name, 0.0) + float(part)
+        return tuple(found.items())
 
 
 def calibrates(judge: Judge, limits: Limits) -> bool:
-    """Whether the judge's judgments have a calibrated value: as it is set, else for weak models; strong ones were not tried."""
-    return bool(judge.parameters.get("calibrate", limits.brief))
+    """Whether the judge has a calibrator: as it is set, else where checks were answered, and for weak models."""
+    answered = any(case.answers is not None for case in judge.memory.cases)
+    return bool(judge.parameters.get("calibrate", answered or limits.brief))
 
 
-async def calibrate(judge: Judge, example: Example, verdict: Value) -> dict[Value, float] | None:
-    """Each label's probability, given a verdict of the judge; None where there is no calibrator."""
+async def calibrate(judge: Judge, example: Example, verdict: Value, margins: Mapping[str, float]) -> Calibrated | None:
+    """What the calibrator says of an item; None where there is none."""
     calibrator = await fit_calibrator(judge)
     if calibrator is None:
         return None
-    return calibrator.chances((await _features(judge, [example]))[0], verdict)
+    return calibrator.says(Known((await _plain(judge, [example]))[0], verdict, margins))
 
 
 async def fit_calibrator(judge: Judge) -> Calibrator | None:
-    """The calibrator of the judge's memory, fitted once for all who ask; None where `_taught` gives no cases for it."""
+    """The calibrator of the judge's memory, fitted once for all who ask.
+
+    None with fewer than ten labelled cases that the judge's model was asked about, or where all have one label.
+    """
 
     async def make() -> Calibrator | None:
         taught = await _taught(judge)
-        return _fit(taught, judge) if taught else None
+        return _Fit(judge).calibrator(taught) if taught else None
 
     return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
 
 
-async def calibrator_worth(judge: Judge) -> Worth | None:
-    """What a calibrator would be worth, by the memory's own cases alone; no model is asked. None where there is none.
+class _Fit:
+    """Fitting for one judge: on all taught cases, and on parts of them."""
 
-    Ten-fold: each tenth of the cases is answered by a calibrator that the other nine taught.
+    def __init__(self, judge: Judge) -> None:
+        self.value_type = judge.value_type
+        self.checks = checks_by_question(judge)
+        self.sides = _sides(judge)
+
+    def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
+        """Fitted on all, with the ridge and the worth that the cases themselves tell, held out in turn."""
+        told = [_nearness(self.value_type, each.known.verdict, each.label) for each in taught]
+        held: list[float] = []
+        for fold in range(FOLDS):
+            rest = [each for n, each in enumerate(taught) if n % FOLDS != fold]
+            fitted = self.fitted(rest, self.ridge(rest))
+            held += [
+                _nearness(self.value_type, fitted.says(each.known).value, each.label) for each in taught[fold::FOLDS]
+            ]
+        told = [told[n] for fold in range(FOLDS) for n in range(fold, len(taught), FOLDS)]
+        return msgspec.structs.replace(self.fitted(taught, self.ridge(taught)), worth=_worth(told, held))
+
+    def ridge(self, taught: Sequence[Taught]) -> float:
+        """The ridge of the checks' own weights: the strongest whose loss is within one standard error of the least."""
+        import numpy as np
+
+        if not self.checks:
+            return RIDGES[0]
+        losses = np.zeros((len(RIDGES), len(taught)))
+        for fold in range(FOLDS):
+            rest = [each for n, each in enumerate(taught) if n % FOLDS != fold]
+            columns = self.columns(rest)
+            rows, held = columns.rows([each.known for each in rest]), list(taught[fold::FOLDS])
+            for number, ridge in enumerate(RIDGES):
+                fitted = self.fitted(rest, ridge, columns, rows)
+                losses[number, fold::FOLDS] = [_loss(fitted, each) for each in held]
+        least = int(losses.mean(axis=1).argmin())
+        for number in range(least):
+            more = losses[number] - losses[least]
+            if more.mean() <= more.std() / np.sqrt(len(taught)):
+                return RIDGES[number]
+        return RIDGES[least]
+
+    def columns(self, taught: Sequence[Taught]) -> Columns:
+        """The columns of the checks that tell most of these cases."""
+        every = Columns.of(self.value_type, taught, self.checks, sides=self.sides)
+        chosen = strongest(every, taught, ASKED)
+        if len(chosen) == len(self.checks):
+            return every
+        return Columns.of(self.value_type, taught, {q: self.checks[q] for q in chosen}, sides=self.sides)
+
+    def fitted(
+        self,
+        taught: Sequence[Taught],
+        ridge: float,
+        columns: Columns | None = None,
+        rows: NDArray[np.float64] | None = None,
+    ) -> Calibrator:
+        """A calibrator with these columns (None: those of the cases) and this ridge; its worth is not known yet."""
+        import numpy as np
+
+        columns = self.columns(taught) if columns is None else columns
+        rows = columns.rows([each.known for each in taught]) if rows is None else rows
+        pulls = {TOGETHER: TOGETHER_RIDGE} | dict.fromkeys(columns.questions, ridge)
+        drawn = np.array([pulls.get(name, RIDGE) for name in columns.names])
+        centre = np.array([TOGETHER_WEIGHT * (name == TOGETHER) for name in columns.names])
+        if columns.kind == "number":
+            values = np.array([float(each.label) - columns.middle for each in taught])  # type: ignore[arg-type]
+            weights = least_squares(rows[:, 0], values, drawn, np.zeros(len(drawn)))
+        else:
+            codes = np.array([columns.labels.index(each.label) for each in taught])
+            weights = conditional_logit(rows, codes, drawn, centre)
+        # What all checks count together is each one's part of it: so a finding has one weight.
+        shared = weights[columns.names.index(TOGETHER)]
+        weights[len(weights) - len(columns.questions) :] += shared * columns.share
+        weights[columns.names.index(TOGETHER)] = 0.0
+        low, high = self.value_type.low or 0.0, self.value_type.high or 1.0
+        return Calibrator(columns=columns, weights=weights, ridge=ridge, worth=_UNKNOWN, low=low, high=high)
+
+
+_UNKNOWN = Worth(n=0, model=0.0, calibrator=0.0, decides=False)
+
+
+def checks_by_question(judge: Judge) -> dict[str, tuple[Check, ...]]:
+    """Every question of the guidelines in force, with all checks that ask it."""
+    found: dict[str, tuple[Check, ...]] = {}
+    for guideline in judge.memory.semantic:
+        for check in guideline.checks:
+            found[check.question] = (*found.get(check.question, ()), check)
+    return found
+
+
+def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[str, ...]:
+    """The questions whose answers go most with the labels of the taught cases, in the guidelines' order.
+
+    By the squared correlation with each label, shrunk where an answer hardly varies; equals keep their order.
     """
-    taught = await _taught(judge, most=ENOUGH)
-    if not taught:
-        return None
-    right: list[tuple[bool, bool]] = []
-    for fold in range(FOLDS):
-        calibrator = _fit([each for n, each in enumerate(taught) if n % FOLDS != fold], judge)
-        for plain, verdict, answer in taught[fold::FOLDS]:
-            chances = calibrator.chances(plain, verdict)
-            right.append((verdict == answer, max(chances, key=lambda label: chances[label]) == answer))
+    import numpy as np
+
+    if len(columns.questions) <= most:
+        return columns.questions
+    rows = columns.rows([each.known for each in taught])[:, :, -len(columns.questions) :]
+    if columns.kind == "number":
+        truth = np.array([[float(each.label)] for each in taught])  # type: ignore[arg-type]
+    else:
+        truth = np.array([[label == each.label for label in columns.labels] for each in taught], dtype=float)
+    truth = truth - truth.mean(axis=0)
+    answers = rows - rows.mean(axis=0)
+    together = np.einsum("nkq,nk->q", answers, truth) / len(taught)
+    spread = np.sqrt((answers**2).sum(axis=1).mean(axis=0) + 0.05) * np.sqrt((truth**2).sum(axis=1).mean())
+    order = np.argsort(-np.abs(together / spread), kind="stable")[:most]
+    return tuple(columns.questions[n] for n in sorted(order))
+
+
+def _nearness(value_type: Any, value: Value | None, label: Value) -> float:
+    """How near a verdict is to the label: 1 the same; of numbers one less the distance over the range."""
+    if value is None:
+        return 0.0
+    if not value_type.numeric:
+        return float(value_type.agree(value, label))
+    return 1 - abs(float(value) - float(label)) / (float(value_type.high) - float(value_type.low))
+
+
+def _loss(calibrator: Calibrator, taught: Taught) -> float:
+    import math
+
+    said = calibrator.says(taught.known)
+    if said.probabilities is None:
+        return (float(said.value) - float(taught.label)) ** 2  # type: ignore[arg-type]
+    return -math.log(max(said.probabilities[taught.label], 1e-9))
+
+
+def _worth(model: Sequence[float], calibrator: Sequence[float]) -> Worth:
+    import numpy as np
+
+    gain = np.array(calibrator) - np.array(model)
+    error = float(gain.std(ddof=1)) / np.sqrt(len(gain))
     return Worth(
-        n=len(right),
-        judge=sum(judge for judge, _ in right),
-        calibrator=sum(calibrator for _, calibrator in right),
-        fixed=sum(calibrator and not judge for judge, calibrator in right),
-        broken=sum(judge and not calibrator for judge, calibrator in right),
+        n=len(gain),
+        model=float(np.mean(model)),
+        calibrator=float(np.mean(calibrator)),
+        decides=bool(gain.mean() > error),
     )
 
 
-class _Taught(NamedTuple):
-    """A case that a calibrator is fitted on: plain features (2,), the judge's first verdict, the label that counts."""
-
-    plain: NDArray[np.float64]
-    verdict: Value
-    answer: Value
+# -- what the memory knows ---------------------------------------------------------------------------------------------
 
 
-async def _taught(judge: Judge, *, most: int = MOST) -> list[_Taught]:
-    """The memory's cases with a label and a pre-alignment verdict; none where they are too few for a calibrator.
+async def _taught(judge: Judge) -> list[Taught]:
+    """The memory's labelled cases that the judge's model was asked about; none where they are too few for a calibrator.
 
-    Only for bool and choices: a score's distance was not measured to be worth it. A stale pre-alignment verdict does not
-    count: the habits of another model or of other instructions are not this judge's.
+    What another model said, or this one with other instructions, does not count. A verdict that is not known from the
+    pass over labelled cases may be the one from before learning.
     """
-    memory, allowed = judge.memory, judge.value_type.labels
-    if judge.value_type.kind not in ("bool", "choice") or len(allowed) > MOST_LABELS:
+    memory, value_type = judge.memory, judge.value_type
+    if not value_type.closed or (not value_type.labels and value_type.kind != "float"):
         return []
-    made_by, known = judge.base_fingerprint, dict[str, tuple[Case, Value, Value]]()
+    if len(value_type.labels) > MOST_LABELS:
+        return []
+    made_by, known = judge.base_fingerprint, dict[str, tuple[Case, Value | None, Mapping[str, float], Value]]()
     for case in memory.cases:
-        label, verdict = memory.label(case), case.pre_alignment
-        if verdict is not None and verdict.judge == made_by and label is not None and label in allowed:
-            known.setdefault(case.example.content_hash, (case, verdict.value, label))
+        label = memory.label(case)
+        if label is None or (value_type.labels and label not in value_type.labels):
+            continue
+        answers = case.answers if case.answers is not None and case.answers.judge == made_by else None
+        first = case.pre_alignment.value if case.pre_alignment and case.pre_alignment.judge == made_by else None
+        verdict = answers.verdict if answers is not None and answers.verdict is not None else first
+        if verdict is not None or answers is not None:
+            known.setdefault(case.example.content_hash, (case, verdict, answers.margins if answers else {}, label))
     # By hash: as good as drawn, and the same whatever came first.
-    chosen = [known[content] for content in sorted(known)[:most]]
-    if len(chosen) < FEWEST or len({label for _, _, label in chosen}) < 2:
+    chosen = [known[content] for content in sorted(known)[:MOST]]
+    if len(chosen) < FEWEST or len({label for *_, label in chosen}) < 2:
         return []
-    plain = await _features(judge, [case.example for case, _, _ in chosen])
-    return [_Taught(each, verdict, label) for each, (_, verdict, label) in zip(plain, chosen, strict=True)]
+    plain = await _plain(judge, [case.example for case, *_ in chosen])
+    return [
+        Taught(Known(one, verdict, margins), label)
+        for one, (_, verdict, margins, label) in zip(plain, chosen, strict=True)
+    ]
 
 
-async def _features(judge: Judge, examples: Sequence[Example]) -> NDArray[np.float64]:
+async def _plain(judge: Judge, examples: Sequence[Example]) -> NDArray[np.float64]:
     # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
     return await plain_features(examples, judge.value_type, resolve_embedding(None))
 
 
-def _fit(taught: Sequence[_Taught], judge: Judge) -> Calibrator:
-    import numpy as np
-
-    answers = [each.answer for each in taught]
-    labels = tuple(label for label in judge.value_type.labels if label in answers)
-    verdicts = tuple(sorted({each.verdict for each in taught}, key=str))
-    rows = np.stack([_row(each.plain, each.verdict, verdicts) for each in taught])
-    means, scales = rows.mean(axis=0), rows.std(axis=0)
-    scales[scales == 0] = 1.0
-    weights = regression((rows - means) / scales, np.array([labels.index(answer) for answer in answers]), len(labels))
-    return Calibrator(labels=labels, verdicts=verdicts, means=means, scales=scales, weights=weights)
-
-
-def _row(plain: NDArray[np.float64], verdict: Value, verdicts: tuple[Value, ...]) -> NDArray[np.float64]:
-    import numpy as np
-
-    return np.array([*plain, *(float(verdict == each) for each in verdicts)])
-
-
-def regression(rows: NDArray[np.float64], codes: NDArray[np.int64], labels: int) -> NDArray[np.float64]:
-    """Multinomial logistic regression with a ridge of 1 on all but the intercepts, by Newton's method.
-
-    `rows` of shape (n, features), `codes` of shape (n,) in [0, labels); gives weights of shape (features + 1, labels), the
-    last row the intercepts. The same as scikit-learn's default. That package is a hundred times memalign's size, so it is
-    no dependency.
-    """
-    import numpy as np
-
-    n, width = rows.shape[0], rows.shape[1] + 1
-    x = np.hstack([rows, np.ones((n, 1))])
-    truth = np.eye(labels)[codes]
-    # Two columns share what is one line between two labels. That of the intercepts keeps the matrix regular, no more.
-    ridge = np.diag([2 * RIDGE if labels == 2 else RIDGE] * (width - 1) + [1e-9])
-    weights = np.zeros((width, labels))
-    for _ in range(STEPS):
-        p = _softmax(x @ weights)
-        slope = x.T @ (p - truth) + ridge @ weights
-        curve = np.zeros((width, labels, width, labels))
-        for one in range(labels):
-            for other in range(labels):
-                w = p[:, one] * ((one == other) - p[:, other])
-                curve[:, one, :, other] = (x * w[:, None]).T @ x + (one == other) * ridge
-        step = np.linalg.lstsq(curve.reshape(width * labels, -1), slope.reshape(-1), rcond=None)[0]
-        weights -= step.reshape(width, labels)
-        if float(np.abs(step).max()) < 1e-8:
-            break
-    return weights
-
-
-def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    import numpy as np
-
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    result: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
-    return result
+def _sides(judge: Judge) -> tuple[str, ...]:
+    """The two labels that name the sides of every case in memory, in the labels' order; empty where there are none."""
+    found = {tuple(sorted(sides_of(case.example.content, judge.value_type.choices))) for case in judge.memory.cases}
+    if len(found) != 1 or len(sides := next(iter(found))) != 2:
+        return ()
+    return tuple(label for label in judge.value_type.choices if label in sides)

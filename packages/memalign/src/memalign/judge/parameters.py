@@ -54,8 +54,8 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
                 raise InputError(f"parameter {key}={value!r}: it is {what} from {least} to {most}")
     if parameters.get("swap") and value_type.kind != "choice":
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
-    if parameters.get("calibrate") and value_type.kind not in ("bool", "choice"):
-        raise InputError("parameter calibrate=True: a calibrator is fitted for bool and for choices only")
+    if parameters.get("calibrate") and not value_type.closed:
+        raise InputError("parameter calibrate=True: free text has no labels that a calibrator could be fitted on")
     if parameters.get("verdict") == "direct" and value_type.kind == "str":
         raise InputError("parameter verdict='direct': a judge that answers in free text has no labels to weigh")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from memalign.cache import kept
+from memalign.judge.checks import AskedCheck, checks_schema, each_side, which_checks
 from memalign.judge.parameters import SAMPLING_TEMPERATURE
 from memalign.judge.retrieve import retrieve
 from memalign.judge.samples import label_texts
 from memalign.memory.budget import Budget, fit_guidelines
 from memalign.memory.working_memory import assemble
-from memalign.models.base import ChatModel, ChatRequest, Limits
+from memalign.models.base import ChatModel, ChatRequest, Limits, YesNoModel
 from memalign.prompts import render_item, render_judge_system
 from memalign.prompts.encoding import estimate_tokens
+from memalign.prompts.fit import fit_fields
 from memalign.types import Example, FeedbackKey, ToolCall
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["Prepared", "budget_of", "prepare"]
+__all__ = ["Prepared", "budget_of", "items_alone", "prepare"]
 
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
+CHECK_TOKENS = 10  # of an answer: `"C12": "n/a", `
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
     `seconds` by phase: `embed` (the item), `retrieve` (its cases), `assemble` (the prompt). `unread` is how many tokens
     the judge may read in the item's trace before its verdict, 0 where nothing was left out of the prompt; see `read_trace`.
+    `checks` are those that the request itself asks for, C1 and so on; none where the model answers them apart.
     """
 
     request: ChatRequest
@@ -41,13 +46,16 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     seconds: dict[str, float]
     trace_tool_calls: tuple[ToolCall, ...] = ()
     unread: int = 0
+    checks: tuple[AskedCheck, ...] = ()
 
 
 async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     """Put together what `judge` asks `model` about `example`: the same bytes for the same memory and item."""
     limits, memory, value_type = model.limits, judge.memory, judge.value_type
-    budget = budget_of(judge, limits)
-    stable = _stable(judge, limits, budget)
+    asked, unasked = await which_checks(judge)
+    checks = () if isinstance(model, YesNoModel) else asked
+    budget = budget_of(judge, limits, checks)
+    stable = _stable(judge, limits, budget, checks)
     found = await retrieve(judge, example, limits, guidelines=budget.retrieved > 0)
     retrieved = time.perf_counter()
     working = assemble(
@@ -59,19 +67,30 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
         user=render_item(working.fields, working.examples, working.guidelines),
         schema=stable.schema,
         schema_name="judgment",
-        max_tokens=_answer_tokens(judge, limits),
+        max_tokens=_answer_tokens(judge, limits, checks),
         temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
         seed=judge.parameters.get("seed"),
         timeout=judge.parameters.get("timeout"),
         labels=tuple(label_texts(value_type)) if limits.probabilities or _weighs(judge) else (),
+        optional=("checks",) if checks else (),
     )
     return Prepared(
         request=request,
         guideline_ids=(*stable.guideline_ids, *(guideline.id for guideline in working.guidelines)),
         example_ids=working.example_ids,
-        notes=(*found.notes, *working.notes, *stable.notes),
+        notes=(*found.notes, *working.notes, *stable.notes, *unasked),
         seconds=found.seconds | {"assemble": time.perf_counter() - retrieved},
         unread=working.unread,
+        checks=checks,
+    )
+
+
+def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
+    """The texts that checks are asked about, as prompts show items: the item, or each of its two sides alone."""
+    content = {name: example.content[name] for name in judge.fields}
+    tokens = budget_of(judge, limits).item
+    return tuple(
+        render_item(fit_fields(each, tokens).fields, ()) for each in each_side(content, judge.value_type.choices)
     )
 
 
@@ -84,7 +103,7 @@ class _Stable(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
+def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedCheck, ...]) -> _Stable:
     memory, value_type = judge.memory, judge.value_type
 
     def make() -> _Stable:
@@ -98,15 +117,16 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
             value_type=value_type,
             guidelines=guidelines,
             style=reason if _reasoned(judge) else "none",
+            checks=[check.question for check in checks],
         )
         return _Stable(
             system=system,
-            schema=_answer_schema(value_type, reasoned=_reasoned(judge), brief=limits.brief),
+            schema=_answer_schema(value_type, checks, reasoned=_reasoned(judge), brief=limits.brief),
             guideline_ids=tuple(guideline.id for guideline in guidelines),
             notes=tuple(f"guideline {left} left out: over the token budget" for left in left_out),
         )
 
-    key = ("prompt", judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines)
+    key = ("prompt", judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines, checks)
     return kept(memory, key, make)
 
 
@@ -116,12 +136,13 @@ def _corrective(judge: Judge) -> frozenset[FeedbackKey]:
     return judge.memory.corrective if current else frozenset()
 
 
-def budget_of(judge: Judge, limits: Limits) -> Budget:
-    """Tokens that each part of a prompt for a model of these limits may take."""
+def budget_of(judge: Judge, limits: Limits, checks: Sequence[AskedCheck] = ()) -> Budget:
+    """Tokens that each part of a prompt for a model of these limits may take, beside the `checks` that it asks."""
+    asked = sum(estimate_tokens(check.question) + 6 for check in checks) + (60 if checks else 0)
     return Budget.of(
         context_tokens=limits.context_tokens,
-        system_tokens=estimate_tokens(judge.instructions) + 400,
-        answer_tokens=_answer_tokens(judge, limits),
+        system_tokens=estimate_tokens(judge.instructions) + 400 + asked,
+        answer_tokens=_answer_tokens(judge, limits, checks),
         brief=limits.brief,
     )
 
@@ -135,23 +156,16 @@ def _weighs(judge: Judge) -> bool:
     return not _reasoned(judge) or judge.parameters.get("abstain_below", 0) > 0
 
 
-def _answer_tokens(judge: Judge, limits: Limits) -> int:
-    return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024))
+def _answer_tokens(judge: Judge, limits: Limits, checks: Sequence[AskedCheck]) -> int:
+    return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024)) + CHECK_TOKENS * len(checks)
 
 
-def _answer_schema(value_type: ValueType, *, reasoned: bool, brief: bool) -> dict[str, Any]:
-    """Rationale first: a verdict that is asked for first is justified afterwards instead of reached."""
-    if not reasoned:
-        return {
-            "type": "object",
-            "properties": {"value": value_type.json_schema()},
-            "required": ["value"],
-            "additionalProperties": False,
-        }
-    rationale = {"type": "string"} | ({"maxLength": BRIEF_RATIONALE} if brief else {})
-    return {
-        "type": "object",
-        "properties": {"rationale": rationale, "value": value_type.json_schema()},
-        "required": ["rationale", "value"],
-        "additionalProperties": False,
-    }
+def _answer_schema(
+    value_type: ValueType, checks: Sequence[AskedCheck], *, reasoned: bool, brief: bool
+) -> dict[str, Any]:
+    """Checks and rationale first: a verdict that is asked for first is justified afterwards instead of reached."""
+    properties: dict[str, Any] = {"checks": checks_schema(checks)} if checks else {}
+    if reasoned:
+        properties["rationale"] = {"type": "string"} | ({"maxLength": BRIEF_RATIONALE} if brief else {})
+    properties["value"] = value_type.json_schema()
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}

@@ -12,10 +12,12 @@ import msgspec
 from memalign.content import sides_of
 from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.calibrator import calibrate, calibrates
-from memalign.judge.prepare import Prepared, prepare
+from memalign.judge.checks import Found, ask_checks, margins_of, read_checks, which_checks
+from memalign.judge.findings import weighed
+from memalign.judge.prepare import Prepared, items_alone, prepare
 from memalign.judge.samples import Sample, count, label_texts
 from memalign.judge.trace_reading import read_trace
-from memalign.models.base import ChatModel, ChatReply
+from memalign.models.base import ChatModel, ChatReply, YesNoModel
 from memalign.models.resolve import resolve
 from memalign.types import Example, Judgment, Usage
 from memalign.values import Value, value_text
@@ -28,6 +30,7 @@ __all__ = ["decide", "swapped", "swapped_names"]
 
 class _Answered(msgspec.Struct, frozen=True):
     sample: Sample
+    checks: object
     usage: Usage
 
 
@@ -52,25 +55,49 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
     answered = await _all(questions, spent=reading)
     outcome = count([each.sample for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
-    calibrated = await calibrate(judge, example, outcome.value) if calibrates(judge, model.limits) else None
-    confidence, least = outcome.confidence, settings.get("abstain_below", 0)
+    found = await _findings(judge, example, model, prepared, answered[:samples])
+    calibrated = (
+        await calibrate(judge, example, outcome.value, margins_of(found.findings))
+        if calibrates(judge, model.limits)
+        else None
+    )
+    value = calibrated.value if calibrated is not None and calibrated.decides else outcome.value
+    chances = None if calibrated is None else calibrated.probabilities
+    confidence = outcome.confidence if chances is None else chances.get(value, 0.0)
+    least = settings.get("abstain_below", 0)
     unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
     return Judgment(
-        value=outcome.value,
+        value=value,
         rationale=outcome.rationale,
         confidence=confidence,
         probabilities=_keyed(outcome.chances),
-        calibrated_value=max(calibrated, key=lambda label: calibrated[label]) if calibrated else None,
-        calibrated_probabilities=_keyed(calibrated),
+        own_value=outcome.value,
+        calibrated_value=None if calibrated is None else calibrated.value,
+        calibrated_probabilities=_keyed(chances),
+        decided_by="calibrator" if calibrated is not None and calibrated.decides else "model",
+        findings=found.findings if calibrated is None else weighed(found.findings, calibrated),
         abstained=confidence is not None and confidence < least,
         guideline_ids=prepared.guideline_ids,
         example_ids=prepared.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,
-        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + reading),
+        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + reading + found.usage),
         trace_tool_calls=prepared.trace_tool_calls,
-        notes=(*prepared.notes, *(unsure if least and confidence is None else ())),
+        notes=(*prepared.notes, *found.notes, *(unsure if least and confidence is None else ())),
     )
+
+
+async def _findings(
+    judge: Judge, example: Example, model: ChatModel, prepared: Prepared, answered: Sequence[_Answered]
+) -> Found:
+    """The answers to the checks, read in the answers about the item as it stands, or asked of a model that tells them apart."""
+    if prepared.checks:
+        return read_checks(prepared.checks, (each.checks for each in answered))
+    checks, _ = await which_checks(judge)
+    if not checks or not isinstance(model, YesNoModel):
+        return Found()
+    items = items_alone(judge, example, model.limits)
+    return await ask_checks(model, checks, items, seconds=judge.parameters.get("timeout"))
 
 
 def _both(one: Prepared, other: Prepared) -> Prepared:
@@ -103,7 +130,7 @@ async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, names: Mappin
     rationale = str(reply.data.get("rationale") or "").strip() or None
     sample = Sample(value=value, rationale=rationale, chances=_chances(judge, reply))
     usage = reply.usage + Usage(seconds={"model": time.perf_counter() - started})
-    return _Answered(sample.renamed(names), usage)
+    return _Answered(sample.renamed(names), reply.data.get("checks"), usage)
 
 
 def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:

@@ -2,7 +2,7 @@
 
 Guidelines are written by a model that has read judged outputs, or by a person. Either may carry, on purpose or not,
 text that would act as an instruction of its own; so a guideline is one line, short, without control tokens, fences or
-the beginning of a chat turn, and never a copy of what was judged.
+the beginning of a chat turn, and never a copy of what was judged. A check enters prompts too, and is a question besides.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from collections.abc import Iterable
 
 from memalign.prompts import encode
 
-__all__ = ["MAX_WORDS", "copied_run", "guideline_fault", "normalised", "tidy"]
+__all__ = ["MAX_WORDS", "check_fault", "copied_run", "guideline_fault", "normalised", "tidy"]
 
 MAX_WORDS = 60
 COPIED_WORDS = 8
 
 MAX_CHARACTERS = 800
 """Sixty words of the longest kind, and a bound where a language writes no spaces."""
+
+CHECK_WORDS = 30
+CHECK_CHARACTERS = 400
 
 # Beside all that `encode` would break in judged text. Searched in the text's NFKC form: a full-width bracket or colon is
 # the plain one to many tokenizers, and to readers.
@@ -43,6 +46,13 @@ UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
 )
 _WORD = re.compile(r"\w+", re.UNICODE)
+_QUESTION_MARKS = ("?", "\u061f")  # in NFKC form, in which the full-width one is the plain one
+# Who wrote the rule, and what they said: no item of later holds either.
+_WRITER = re.compile(
+    r"\b(?:the|this) (?:experts?|comments?)\b|\bexperts?['\u2019]|\bexpert comments?\b"
+    r"|\b(?:el|la|los|las|del|al|o|a|os|as|do|da|dos|das|ao|aos|pelo|pela|no|na)"
+    r" (?:expert[oa]s?|especialistas?|peritos?|coment[a\u00e1]rios?)\b"
+)
 
 
 def tidy(text: str) -> str:
@@ -81,6 +91,31 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = ()) -> str | 
     for field, output in judged:
         if copied_run(text, output) is not None:
             return f"it copies eight words of what was judged ({field})"  # which ones may have to be erased
+    return None
+
+
+def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), *, task: str | None = "") -> str | None:
+    """Why `question` may not become a check, or None if it may; `judged` as for a guideline.
+
+    `task` are the judge's instructions: where these speak of experts or comments, a question may too, for there they
+    are what is judged. With None it may anyway: of a check that stands only what could harm a prompt is looked for.
+    """
+    if len(question.split()) > CHECK_WORDS:
+        return f"it has more than {CHECK_WORDS} words"
+    if len(question) > CHECK_CHARACTERS:
+        return f"it has more than {CHECK_CHARACTERS} characters"
+    if fault := guideline_fault(question, judged):
+        return fault
+    plain = unicodedata.normalize("NFKC", question).casefold()
+    if not plain.endswith(_QUESTION_MARKS):
+        return "it does not end with a question mark"
+    said = None if task is None else _WRITER.search(plain)
+    if (
+        said
+        and task is not None
+        and said[0].split()[-1].rstrip("'\u2019s") not in unicodedata.normalize("NFKC", task).casefold()
+    ):
+        return "it asks about the expert or the comment, not about the item"
     return None
 
 

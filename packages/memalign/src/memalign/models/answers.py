@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 from memalign.errors import InvalidOutput
@@ -27,12 +28,12 @@ _TYPE_NAMES: dict[type, str] = {
 }
 
 
-def parse_answer(text: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """The JSON object in `text`, which fits `schema`. Raises InvalidOutput with what is wrong."""
+def parse_answer(text: str, schema: dict[str, Any], *, optional: Collection[str] = ()) -> dict[str, Any]:
+    """The JSON object in `text`, which fits `schema` (see `misfit`). Raises InvalidOutput with what is wrong."""
     found = find_object(text)
     if found is None:
         raise InvalidOutput("the answer holds no JSON object")
-    if reason := misfit(found, schema):
+    if reason := misfit(found, schema, optional=optional):
         raise InvalidOutput(f"the answer does not fit its schema: {reason}")
     return found
 
@@ -82,9 +83,16 @@ def _no_constant(name: str) -> Any:
 _decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
 
 
-def misfit(value: object, schema: dict[str, Any]) -> str | None:
-    """Why `value` does not fit `schema`, in words that name only keys and types; None when it fits."""
+def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] = ()) -> str | None:
+    """Why `value` does not fit `schema`, in words that name only keys and types; None when it fits.
+
+    The properties `optional` may be missing, or be anything.
+    """
     from jsonschema import Draft202012Validator
+
+    if optional and isinstance(value, dict):
+        value = {key: part for key, part in value.items() if key not in optional}
+        schema = schema | {"required": [key for key in schema.get("required", ()) if key not in optional]}
 
     wrong = next(Draft202012Validator(schema).iter_errors(value), None)
     if wrong is None:

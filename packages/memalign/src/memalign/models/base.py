@@ -1,4 +1,4 @@
-"""The two protocols through which memalign talks to models, and the values that pass through them."""
+"""The protocols through which memalign talks to models, and the values that pass through them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ChatModel", "ChatReply", "ChatRequest", "EmbeddingModel", "Limits"]
+__all__ = ["ChatModel", "ChatReply", "ChatRequest", "EmbeddingModel", "Limits", "YesNoModel"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +41,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     JSON schema of the answer, an object whose property order is the order of generation; `schema_name` is `[a-z_]+`.
     `timeout` is in seconds for one attempt, None for the adapter's default. `labels` are the JSON texts that the
     answer's last property, `value`, may be: given them, an endpoint that tells token probabilities is asked for theirs.
+    `optional` names properties of the schema that an answer may lack or have in another form: it is taken all the same,
+    and whoever asked makes do without.
     """
 
     system: str
@@ -52,6 +54,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     timeout: float | None = None
     labels: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +84,27 @@ class ChatModel(Protocol):
     def limits(self) -> Limits: ...
 
     async def complete(self, request: ChatRequest) -> ChatReply: ...
+
+
+@runtime_checkable
+class YesNoModel(Protocol):
+    """A model whose probability of yes and of no can be read from one token, at next to no cost a question.
+
+    `margins` gives for each of the `questions` about `item` the margin log p(yes)/p(no), in nats, finite and in
+    [-15, 15]. What is asked is `system`, and as the user's message `item`, a line break and the question: the item is
+    read once for all of them. An answer depends on these three texts alone, on no other question and no earlier call.
+    `timeout` is in seconds for one question. Raises a ModelError, whose `usage` holds what was spent, when one of them
+    has no answer.
+    """
+
+    async def margins(
+        self,
+        system: str,
+        item: str,
+        questions: Sequence[str],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # of each question, not of the call
+    ) -> tuple[list[float], Usage]: ...
 
 
 @runtime_checkable

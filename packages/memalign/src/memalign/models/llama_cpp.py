@@ -13,7 +13,7 @@ from typing import Any
 
 from memalign.errors import ConfigurationError
 from memalign.models.base import ChatRequest
-from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens
+from memalign.models.probabilities import ALTERNATIVES, label_probabilities, read_tokens, yes_no_margin
 from memalign.types import Usage
 
 __all__ = [
@@ -21,15 +21,18 @@ __all__ = [
     "Answer",
     "chat_body",
     "grammar",
+    "item_body",
     "library",
     "load",
     "physical_cores",
     "prefix_body",
+    "question_body",
     "words_only",
 ]
 
 _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
+_SPELLINGS = 100  # alternatives among which every spelling of yes and no is looked for
 
 STREAMED = {
     "cache_prompt": True,
@@ -116,6 +119,10 @@ class Answer:
         """The probability of each label; None where the tokens tell none."""
         return label_probabilities(read_tokens(self._weighed), labels) if labels and self._weighed else None
 
+    def margin(self) -> float | None:
+        """Log p(yes)/p(no) of its first token, see `yes_no_margin`; None where the tokens tell none."""
+        return yes_no_margin(read_tokens(self._weighed)[0]) if self._weighed else None
+
     def receive(self, chunk: dict[str, Any]) -> bool:
         """Take one piece; True stops the call. Called while the prompt is read, too, after each batch."""
         if "error" in chunk:
@@ -139,20 +146,36 @@ class Answer:
         return self.stopped
 
 
-def _system(request: ChatRequest) -> dict[str, str]:
-    return {"role": "system", "content": words_only(request.system)}
+def _messages(system: str, user: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": words_only(system)}, {"role": "user", "content": words_only(user)}]
 
 
 def prefix_body(request: ChatRequest) -> dict[str, Any]:
     """Nothing but reading the prefix that all requests of a judge share."""
-    messages = [_system(request), {"role": "user", "content": _AFTER_PREFIX}]
-    return {"messages": messages, "max_tokens": 0, **STREAMED}
+    return {"messages": _messages(request.system, _AFTER_PREFIX), "max_tokens": 0, **STREAMED}
+
+
+def item_body(system: str, item: str) -> dict[str, Any]:
+    """Nothing but reading what all questions about an item share."""
+    return {"messages": _messages(system, f"{item}\n{_AFTER_PREFIX}"), "max_tokens": 0, **STREAMED}
+
+
+def question_body(system: str, item: str, question: str) -> dict[str, Any]:
+    """One question about an item, answered by one token whose alternatives are told."""
+    return {
+        "messages": _messages(system, f"{item}\n{question}"),
+        "max_tokens": 1,
+        "temperature": 0.0,
+        "logprobs": True,
+        "top_logprobs": _SPELLINGS,
+        **STREAMED,
+    }
 
 
 def chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
     """The request, its answer held to the schema by a grammar."""
     body: dict[str, Any] = {
-        "messages": [_system(request), {"role": "user", "content": words_only(request.user)}],
+        "messages": _messages(request.system, request.user),
         "grammar": grammar(request.schema),
         "max_tokens": max_tokens,
         **STREAMED,

@@ -11,10 +11,10 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,9 +22,19 @@ from memalign.errors import ConfigurationError, InvalidOutput, ModelError, Model
 from memalign.models.answers import parse_answer
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.catalogue import locate
-from memalign.models.llama_cpp import STREAMED, Answer, chat_body, library, load, physical_cores, prefix_body
+from memalign.models.llama_cpp import (
+    STREAMED,
+    Answer,
+    chat_body,
+    item_body,
+    library,
+    load,
+    physical_cores,
+    prefix_body,
+    question_body,
+)
 from memalign.models.provider_errors import PromptTooLong
-from memalign.models.shared_prefix import SharedPrefixes
+from memalign.models.shared_prefix import SharedPrefixes, begin_alike, parting
 from memalign.types import Usage
 
 __all__ = ["LocalChatModel"]
@@ -36,8 +46,15 @@ _DEFAULT_TIMEOUT = 600.0
 _RAW_TIMEOUT = 3600.0  # a raw answer may be as long as the context
 
 
+class _Questions(NamedTuple):
+    system: str
+    item: str
+    questions: tuple[str, ...]
+    timeout: float | None
+
+
 class LocalChatModel:
-    """A ChatModel over a GGUF file. Use `LocalChatModel.open`, which gives one object a file.
+    """A ChatModel and YesNoModel over a GGUF file. Use `LocalChatModel.open`, which gives one object a file.
 
     The file is read at the first call. Answers are constrained by a grammar of the request's schema, written without
     needless white space. Usage counts tokens and cached tokens; cost is 0.0, for nobody is paid.
@@ -108,6 +125,23 @@ class LocalChatModel:
         cut twice (the second time with twice the tokens) or does not fit, ModelUnavailable when time is up.
         """
         return await self._in_turn(self._complete, request)
+
+    async def margins(
+        self,
+        system: str,
+        item: str,
+        questions: Sequence[str],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # of each question, counted in the worker thread
+    ) -> tuple[list[float], Usage]:
+        """Log p(yes)/p(no) of each question about the item, which is read once, in turn with the other calls.
+
+        See `YesNoModel`. Each question counts as a call; all but the first find the item in the cache. Errors are those
+        of `complete`, with what was spent until then.
+        """
+        if not questions:
+            return [], Usage()
+        return await self._in_turn(self._margins, _Questions(system, item, tuple(questions), timeout))
 
     async def ask(self, body: dict[str, Any]) -> Answer:
         """llama.cpp's own answer to a chat request of its API, in turn with the other calls.
@@ -191,6 +225,43 @@ class LocalChatModel:
             pass  # so is the request, whose error says by how much
         return 0
 
+    def _margins(self, asked: _Questions, given_up: threading.Event) -> tuple[list[float], Usage]:
+        self._ready(given_up)
+        self._prefixes.lose()
+        usage, margins = Usage(), dict[str, float]()
+        try:
+            for question, answer in self._answers(asked, given_up):
+                known = 0 if not margins else answer.usage.cached_tokens  # for the first one the item was read
+                usage += replace(answer.usage, cached_tokens=known)
+                margin = answer.margin()
+                if margin is None:
+                    raise InvalidOutput(f"{self._name} told no probabilities of its answer")
+                margins[question] = margin
+        except ModelError as error:
+            error.usage = usage
+            raise
+        return [margins[question] for question in asked.questions], usage
+
+    def _answers(self, asked: _Questions, given_up: threading.Event) -> Iterator[tuple[str, Answer]]:
+        """Each question, once, with its answer: whatever was asked before, it is read from where the item ends."""
+
+        def ask(body: dict[str, Any]) -> Answer:
+            return self._ask(body, asked.timeout, given_up, time.monotonic())
+
+        item = item_body(asked.system, asked.item)
+        ask({**item, "cache_prompt": False})
+        last, end = "", -1  # where the item ends, in tokens: nothing of a prompt that cannot be cut
+        for question in parting(dict.fromkeys(asked.questions)):
+            body = question_body(asked.system, asked.item, question)
+            if last and end and begin_alike(question, last):
+                ask(item)
+            answer = ask(body)
+            if last and answer.usage.cached_tokens != end:  # two words may begin with one token
+                ask(item)
+                answer = ask(body)
+            last, end = question, answer.usage.cached_tokens if end < 0 else end
+            yield question, answer
+
     def _ask_apart(self, body: dict[str, Any], given_up: threading.Event) -> Answer:
         self._ready(given_up)
         self._prefixes.lose()
@@ -219,7 +290,7 @@ class LocalChatModel:
     def _data(self, text: str, request: ChatRequest, usage: Usage) -> dict[str, Any]:
         # llama.cpp answers freely, without a word, when it cannot make a grammar of a schema.
         try:
-            return parse_answer(text, request.schema)
+            return parse_answer(text, request.schema, optional=request.optional)
         except InvalidOutput as error:
             raise InvalidOutput(f"{self._name}: {error}", usage=usage) from error
 

@@ -1,4 +1,4 @@
-"""How probable each label was, read from the token probabilities of an answer.
+"""How probable each label was, or yes against no, read from the token probabilities of an answer.
 
 An answer ends in `"value": LABEL}`. For each token of the label the endpoint also tells the likeliest other tokens;
 those that another label could begin with carry that label's probability.
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ALTERNATIVES", "FEWER", "Token", "label_probabilities", "read_tokens"]
+__all__ = ["ALTERNATIVES", "FEWER", "Token", "label_probabilities", "read_tokens", "yes_no_margin"]
 
 ALTERNATIVES = 20
 """Likeliest tokens to ask for with each token: as many as OpenAI gives."""
@@ -23,6 +23,7 @@ FEWER = 5
 
 _KEY = re.compile(rb'"value"\s*:\s*')
 _WORD = re.compile(rb"[\w.-]")
+_MOST_MARGIN = 15.0
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -107,6 +108,18 @@ def label_probabilities(tokens: Sequence[Token], labels: Sequence[str]) -> dict[
     for label in live:
         shares[label] += mass / len(live)
     return shares
+
+
+def yes_no_margin(token: Token) -> float:
+    """Log p(yes)/p(no) of the token that begins an answer, in nats, in [-15, 15]: all spellings of each added up.
+
+    A side of which no spelling is among the alternatives is as probable as the least of them, which bounds it from
+    above; without either it is 0.
+    """
+    told = [(text.strip(b" \t\r\n\"'`*_.,:;!").lower(), p) for text, p in token.alternatives if p > 0]
+    least = min((p for _, p in told), default=1.0)
+    yes, no = (sum(p for text, p in told if text == word) or least for word in (b"yes", b"no"))
+    return max(-_MOST_MARGIN, min(_MOST_MARGIN, math.log(yes / no)))
 
 
 def _after(text: bytes, lead: bytes) -> bytes | None:

@@ -144,7 +144,11 @@ class ProviderChatModel:
                         raise ModelRefused(f"{self.name} declined to answer")
                     text = _text(response)
                     data = find_object(text)
-                    found = "it held no JSON object" if data is None else misfit(data, request.schema)
+                    found = (
+                        "it held no JSON object"
+                        if data is None
+                        else misfit(data, request.schema, optional=request.optional)
+                    )
                     if data is not None and found is None:
                         chances = _probabilities(response, request.labels)
                         return ChatReply(data=data, text=text, usage=sum(spent, Usage()), probabilities=chances)

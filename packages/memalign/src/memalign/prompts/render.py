@@ -107,8 +107,12 @@ def render_judge_system(
     value_type: ValueType,
     guidelines: Iterable[Guideline],
     style: Literal["full", "brief", "none"],
+    checks: Sequence[str] = (),
 ) -> str:
-    """The system message of a judge: task, form of the answer, guidelines. `style` is that of the reason, if there is one."""
+    """The system message of a judge: task, form of the answer, guidelines, and the `checks` to answer as C1, C2 and so on.
+
+    `style` is that of the reason, if there is one.
+    """
     return _render(
         "judge_system",
         instructions=instructions.strip(),
@@ -116,6 +120,7 @@ def render_judge_system(
         values=values_in_words(value_type),
         guidelines=tuple(guidelines),
         style=style,
+        checks=tuple(checks),
     )
 
 

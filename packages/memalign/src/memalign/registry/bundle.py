@@ -20,7 +20,7 @@ from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.judge import Judge
 from memalign.memory import Memory
-from memalign.memory.guard import guideline_fault
+from memalign.memory.guard import check_fault, guideline_fault
 from memalign.prompts import prompts_hash
 from memalign.registry.judge_rows import judge_from, settings_of
 from memalign.registry.old_formats import bundle_from_1
@@ -102,12 +102,19 @@ def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[st
     for guideline in judge.memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
         # What a person retired is checked when a person brings it back.
-        waits = guideline.status != "retired" or guideline.left_out
-        if waits and (fault := guideline_fault(guideline.text)):
+        if guideline.status == "retired" and not guideline.left_out:
+            continue
+        if fault := guideline_fault(guideline.text):
             raise InputError(
                 f"{where}: guideline {guideline.id} may not enter a prompt: {fault}; retire or reword it where the "
                 "judge was exported, and export it again"
             )
+        for check in guideline.checks:
+            if fault := check_fault(check.question, task=None):
+                raise InputError(
+                    f"{where}: a check of guideline {guideline.id} may not enter a prompt: {fault}; set others where "
+                    "the judge was exported (memalign guideline --check), and export it again"
+                )
     if document.get("prompts_hash") == prompts_hash():
         return judge, ()
     note = f"judge {judge.name!r} was exported with other prompts than this memalign has; measure it again before use"

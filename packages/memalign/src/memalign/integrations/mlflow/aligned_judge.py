@@ -20,6 +20,7 @@ from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kept, record_of
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
+from memalign.judge.findings import finding_text, reason
 from memalign.models import resolve
 from memalign.models.providers import parse_name
 from memalign.prompts import tool_call_text
@@ -245,10 +246,16 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             metadata["memalign.trace_tool_calls"] = [tool_call_text(each) for each in judgment.trace_tool_calls]
         if judgment.notes:
             metadata["memalign.notes"] = list(judgment.notes)
+        if judgment.findings:
+            metadata["memalign.findings"] = [finding_text(each) for each in judgment.findings]
+            metadata["memalign.decided_by"] = judgment.decided_by
+        if judgment.calibrated_value is not None:
+            metadata["memalign.own_value"] = self._scale.label(judgment.own_value)
+            metadata["memalign.calibrated_value"] = self._scale.label(judgment.calibrated_value)
         return Feedback(
             name=self.name,
             value=self._scale.label(judgment.value),
-            rationale=judgment.rationale,
+            rationale=reason(judgment),
             source=AssessmentSource(source_type="LLM_JUDGE", source_id=self.model),
             trace_id=None if trace is None else trace.info.trace_id,
             metadata=metadata | _memory_used(judgment.guideline_ids, judgment.example_ids),

@@ -1,0 +1,134 @@
+"""The checks of a guideline on the command line: seen with what a yes speaks for, and set by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign import Check
+from memalign.cli.guideline_words import check_words
+from tests.cli.conftest import Run, answer, jsonl
+from tests.support.endpoint import Endpoint
+from tests.support.registry import judge
+
+SORRY = "Does the reply show sympathy?"
+
+
+def with_checks(body: dict[str, Any]) -> dict[str, Any]:
+    said: Any = answer(body)
+    for change in said.get("changes", ()):
+        change["checks"] = [{"question": SORRY, "answer": "no"}, {"question": "Cold.", "answer": "yes"}]
+    return {**said}
+
+
+@pytest.fixture
+def checked(memalign: Run, tone: str, endpoint: Endpoint, feedback: Path) -> str:
+    """The judge after it learned guidelines with a check."""
+    endpoint.answer = with_checks
+    learned = memalign("align", tone, feedback)
+    assert learned.code == 0, learned.err
+    assert "Their checks" in learned.out
+    assert (
+        "2 checks were left out of new guidelines, which stay: it does not end with a question mark (2)" in learned.out
+    )
+    return tone
+
+
+def test_checks_are_listed_with_what_a_yes_speaks_for(memalign: Run, checked: str) -> None:
+    # ana said of t-1 (false) and of t-2 (true) that the answer is no.
+    assert f"{SORRY} A yes speaks for true." in memalign("guideline", checked, "G1").out
+    assert f"{SORRY} A yes speaks for false." in memalign("guideline", checked, "G2").out
+    for listed in (memalign("guideline", checked).out, memalign("show", checked).out):
+        lines = [" ".join(line.split()) for line in listed.splitlines() if SORRY in line]
+        assert lines == [f"G1 {SORRY} for true", f"G2 {SORRY} for false"]
+    given = memalign("show", checked, "--json").json["guidelines"][0]["checks"]
+    assert given == [{"question": SORRY, "answer": "no", "value": False}]
+
+
+def test_a_person_sets_checks(memalign: Run, checked: str) -> None:
+    one = memalign("guideline", checked, "G1", "--check", "Is it cold?", "--label", "false", "--by", "cleo")
+    assert one.code == 0
+    assert "Is it cold? A yes speaks for false." in one.out
+    two = memalign(
+        *("guideline", checked, "G1", "--check", "Is it cold?", "--check", SORRY),
+        *("--answer", "no", "--answer", "yes", "--label", "true", "--json"),
+    )
+    assert two.json["guidelines"][0]["checks"] == [
+        {"question": "Is it cold?", "answer": "no", "value": True},
+        {"question": SORRY, "answer": "yes", "value": True},
+    ]
+    assert "~ G1 " in memalign("diff", checked, "3", "4").out
+    written = memalign("guideline", checked, "--add", "Be brief.", "--check", "Is it brief?")
+    assert "Is it brief? A yes speaks as the labels tell." in written.out
+    away = memalign("guideline", checked, "G1", "--no-checks")
+    assert "check " not in away.out
+
+
+def test_another_text_takes_the_old_checks_with_it_and_says_so(memalign: Run, checked: str) -> None:
+    reworded = memalign("guideline", checked, "G1", "--text", "Be kind first.")
+    assert "1 check went with the old text: --check writes new ones" in reworded.out
+    assert SORRY not in reworded.out
+    both = memalign("guideline", checked, "G2", "--text", "Be kind first.", "--check", "Is it kind?")
+    assert "went with the old text" not in both.out
+    assert "went with the old text" not in memalign("guideline", checked, "G2", "--pin").out
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("G1", "--check", "Be kind."), "'Be kind.' cannot be a check: it does not end with a question mark"),
+        (("G1", "--check", "Does the expert say so?"), "about the expert or the comment"),
+        (("G1", "--check", SORRY, "--label", "maybe"), "the label of a check: value 'maybe' is not allowed"),
+        (("G1", "--check", SORRY, "--answer", "perhaps"), "--answer perhaps: yes or no"),
+        (("G1", "--check", SORRY, "--answer", "no", "--answer", "no"), "1 check and 2 times --answer"),
+        (("G1", "--answer", "no"), "give it too"),
+        (("G1", "--check", SORRY, "--no-checks"), "give no --check with it"),
+        (("--check", SORRY), "which guideline?"),
+        (("--add", "Be kind.", "--check", "Be kind."), "cannot be a check"),
+    ],
+)
+def test_what_is_no_check_is_refused_and_nothing_changes(
+    memalign: Run, checked: str, options: tuple[str, ...], named: str
+) -> None:
+    wrong = memalign("guideline", checked, *options)
+    assert wrong.code == 2
+    assert named in wrong.err
+    assert memalign("show", checked, "--json").json["version"] == 2
+
+
+def test_help_names_the_options(memalign: Run) -> None:
+    shown = memalign("guideline", "--help").out
+    for option in ("--check", "--answer", "--label", "--no-checks"):
+        assert option in shown
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (Check(question=SORRY, value=False), "for false"),
+        (Check(question=SORRY, answer="no", value=False), "for true"),
+        (Check(question=SORRY, value=4), "for 4"),
+        (Check(question=SORRY, answer="no", value="good"), "against good"),
+        (Check(question=SORRY), "as the labels tell"),
+    ],
+)
+def test_what_a_yes_speaks_for_has_words(check: Check, words: str) -> None:
+    assert check_words(check, judge()) == words
+
+
+def test_of_two_sides_a_yes_speaks_for_or_against_a_side(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
+    def pairs(body: dict[str, Any]) -> dict[str, Any]:
+        said = with_checks(body)
+        return said if "changes" in said else {"rationale": "Longer.", "value": "A"}
+
+    endpoint.answer = pairs
+    settings = ("--instructions", "Better? {{ outputs }}", "--value-type", "A|B", "--model", "openai:test")
+    memalign("create", "pairs", *settings)
+    row = {"id": "p-1", "outputs": {"A": "x", "B": "y"}, "value": "B", "rationale": "Warm.", "source": "ana"}
+    assert memalign("align", "pairs", jsonl(tmp_path / "pairs.jsonl", [row])).code == 0
+    assert f"{SORRY} A yes speaks against a side." in memalign("guideline", "pairs", "G1").out
+    refused = memalign("guideline", "pairs", "G1", "--check", SORRY, "--label", "B")
+    assert refused.code == 2
+    assert "give no label" in refused.err

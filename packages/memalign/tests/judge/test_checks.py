@@ -1,0 +1,312 @@
+"""A judgment answers the checks of its guidelines and lists what it found; the verdict never hangs on the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Check, Example, Finding, Guideline, Judge
+from memalign.errors import ModelUnavailable
+from memalign.io.judged import JudgmentWriter, read_judgments
+from memalign.judge.checks import MOST_CHECKS, each_side, which_checks
+from memalign.memory import Memory
+from memalign.models.base import ChatRequest, Limits, YesNoModel
+from memalign.models.resolve import configured
+from memalign.testing import ScriptedChatModel, ScriptedYesNoModel, checks_asked
+from memalign.types import Usage
+from tests.support.endpoint import Endpoint
+from tests.support.keys import keys
+
+SORRY, MONEY, HARM = "Does the reply apologise?", "Does the reply promise money?", "Did the customer lose something?"
+PAIR = {"A": "We are sorry.", "B": "Read the terms."}
+
+
+def guideline(number: int, *questions: str, **changes: Any) -> Guideline:
+    return Guideline(
+        id=f"G{number}",
+        text=f"Rule {number}.",
+        supported_by=keys(f"t-{number}@ana"),
+        checks=tuple(Check(question=question) for question in questions),
+        **changes,
+    )
+
+
+TAUGHT = Memory(guidelines=(guideline(1, SORRY, HARM), guideline(2, MONEY)))
+
+
+def judge(
+    answer: Any = None, *, memory: Memory = TAUGHT, value_type: Any = bool, model: Any = None, **parameters: Any
+) -> Judge:
+    script = answer if callable(answer) else lambda _: answer
+    return Judge(
+        name="tone",
+        instructions="Good? {{ outputs }}",
+        feedback_value_type=value_type,
+        model=model or ScriptedChatModel(script),
+        memory=memory,
+        parameters=parameters,
+    )
+
+
+def asked(one: Judge) -> list[ChatRequest]:
+    assert isinstance(one.model, ScriptedChatModel)
+    return one.model.requests
+
+
+def answers(checks: object, value: Any = True) -> dict[str, Any]:
+    return {"checks": checks, "rationale": "r", "value": value}
+
+
+def given_answers(findings: tuple[Finding, ...]) -> dict[str, Any]:
+    return {finding.check: finding.answer for finding in findings}
+
+
+class TestWhichChecks:
+    def test_a_question_of_two_guidelines_is_asked_once_and_taught_by_both(self) -> None:
+        checks, notes = which_checks(Memory(guidelines=(guideline(1, SORRY), guideline(2, MONEY, SORRY))))
+        assert [(check.question, check.guideline) for check in checks] == [(SORRY, "G1"), (MONEY, "G2")]
+        assert [str(each) for each in checks[0].taught_by] == ["t-1@ana", "t-2@ana"]
+        assert notes == ()
+
+    def test_only_guidelines_in_force_ask(self) -> None:
+        checks, _ = which_checks(Memory(guidelines=(guideline(1, SORRY, status="retired"), guideline(2, MONEY))))
+        assert [check.question for check in checks] == [MONEY]
+
+    def test_more_than_a_judgment_asks_are_left_out_and_noted(self) -> None:
+        many = [f"Is it longer than {n} words?" for n in range(MOST_CHECKS + 3)]
+        checks, notes = which_checks(Memory(guidelines=(guideline(1, *many),)))
+        assert [check.question for check in checks] == many[:MOST_CHECKS]
+        assert notes == ("3 of 23 checks not asked: a judgment asks 20",)
+
+
+class TestAnsweredInTheJudgment:
+    def test_checks_come_before_the_rationale_and_become_findings(self) -> None:
+        one = judge(answers({"C1": "yes", "C2": "n/a", "C3": "no"}, value=False))
+        made = one(outputs="x")
+        assert made.findings == (
+            Finding(guideline="G1", check=SORRY, answer="yes", taught_by=keys("t-1@ana")),
+            Finding(guideline="G1", check=HARM, answer="n/a", taught_by=keys("t-1@ana")),
+            Finding(guideline="G2", check=MONEY, answer="no", taught_by=keys("t-2@ana")),
+        )
+        assert (made.value, made.own_value, made.decided_by, made.notes) == (False, False, "model", ())
+        request = asked(one)[0]
+        assert list(request.schema["properties"]) == ["checks", "rationale", "value"]
+        assert request.schema["required"] == ["checks", "rationale", "value"]
+        assert checks_asked(request) == {"C1": SORRY, "C2": HARM, "C3": MONEY}
+        assert request.system.index("# Guidelines") < request.system.index("# Checks")
+
+    def test_the_prompt_of_a_memory_has_the_same_bytes_for_every_item(self) -> None:
+        one = judge(answers({}))
+        for outputs in ("x", "y"):
+            one(outputs=outputs)
+        assert len({request.system for request in asked(one)}) == 1
+
+    def test_a_memory_without_checks_asks_as_ever(self) -> None:
+        bare = Memory(guidelines=(guideline(1), guideline(2)))
+        one = judge({"rationale": "r", "value": True}, memory=bare)
+        made = one(outputs="x")
+        request, with_checks = asked(one)[0], judge(answers({}))
+        with_checks(outputs="x")
+        assert list(request.schema["properties"]) == ["rationale", "value"]
+        assert request.optional == ()
+        assert asked(with_checks)[0].system.startswith(f"{request.system}\n\n# Checks\n")
+        assert asked(with_checks)[0].max_tokens > request.max_tokens == 1024
+        assert (made.own_value, made.findings) == (True, ())
+
+    @pytest.mark.parametrize(
+        "checks", [None, "yes", ["yes"], {"C1": "perhaps", "C9": "yes"}, {"C1": {"answer": "yes"}}]
+    )
+    def test_without_usable_answers_the_verdict_stands_and_a_note_says_so(self, checks: object) -> None:
+        made = judge(answers(checks))(outputs="x")
+        assert (made.value, made.findings) == (True, ())
+        assert made.notes == ("no answer to the checks of G1, G2: the model gave none of yes, no and n/a",)
+
+    def test_what_is_answered_is_kept_and_what_is_missing_named(self) -> None:
+        made = judge(answers({"C1": " Yes ", "C3": 1}))(outputs="x")
+        assert given_answers(made.findings) == {SORRY: "yes"}
+        assert made.notes == ("no answer to 2 of 3 checks of G1, G2: the model gave none of yes, no and n/a",)
+
+    def test_of_samples_the_majority_answers(self) -> None:
+        said = iter([{"C1": "yes", "C2": "no"}, {"C1": "no", "C2": "no", "C3": "n/a"}, {"C1": "no", "C2": "yes"}])
+        made = judge(lambda _: answers(next(said)), samples=3)(outputs="x")
+        assert given_answers(made.findings) == {SORRY: "no", HARM: "no", MONEY: "n/a"}
+
+    def test_of_swapped_sides_only_the_item_as_it_stands_answers(self) -> None:
+        def answer(request: ChatRequest) -> dict[str, Any]:
+            stands = request.user.index(PAIR["A"]) < request.user.index(PAIR["B"])
+            return answers({"C1": "yes" if stands else "no"}, value="A" if stands else "B")
+
+        made = judge(answer, value_type="A|B", swap=True)(outputs=PAIR)
+        assert (made.value, given_answers(made.findings)) == ("A", {SORRY: "yes"})
+
+    def test_a_direct_verdict_answers_checks_too(self) -> None:
+        one = judge({"checks": {"C1": "no"}, "value": True}, verdict="direct")
+        made = one(outputs="x")
+        assert (made.value, given_answers(made.findings)) == (True, {SORRY: "no"})
+        assert list(asked(one)[0].schema["properties"]) == ["checks", "value"]
+        assert "Before the value" in asked(one)[0].system
+        assert "rationale" not in asked(one)[0].system
+
+    def test_a_verdict_after_reading_a_trace_answers_checks(self) -> None:
+        spans = [
+            {"name": f"step {n}", "span_id": str(n), "outputs": f"the agent looked at file {n} " * 90}
+            for n in range(40)
+        ]
+        replies = iter([{"why": "I look.", "tool": "read", "spans": ["1.1"]}, {"why": "Enough.", "tool": "none"}])
+
+        def answer(request: ChatRequest) -> Any:
+            return next(replies) if request.schema_name == "tool_call" else answers({"C1": "yes"})
+
+        model = ScriptedChatModel(answer, limits=Limits(context_tokens=4096))
+        one = judge(model=model).replace(instructions="Good? {{ trace }}")
+        made = one(trace=spans)
+        assert given_answers(made.findings) == {SORRY: "yes"}
+        assert [bool(checks_asked(request)) for request in asked(one)] == [False, False, True]
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.floats() | st.text() | st.sampled_from(["yes", "no", "n/a", "C1"]),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["C1", "C2", "C7"]), inner),
+            max_leaves=8,
+        )
+    )
+    def test_whatever_the_checks_are_the_verdict_is_kept(self, checks: object) -> None:
+        made = judge(answers(checks, value=False))(outputs="x")
+        assert (made.value, made.own_value, made.rationale) == (False, False, "r")
+        assert {finding.answer for finding in made.findings} <= {"yes", "no", "n/a"}
+        assert len(made.findings) == 3 or made.notes
+
+
+class TestOverHTTP:
+    def test_an_answer_with_malformed_checks_costs_no_second_call(self) -> None:
+        with Endpoint(answer=answers({"C1": "yes", "C2": 7})) as endpoint:
+            made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
+        assert (made.value, given_answers(made.findings)) == (True, {SORRY: "yes"})
+        assert len(endpoint.requests) == made.usage.calls == 1
+        assert made.notes
+
+    def test_an_answer_without_checks_costs_no_second_call_and_one_without_a_value_does(self) -> None:
+        said: Iterator[dict[str, Any]] = iter(
+            [{"checks": {"C1": "yes"}, "rationale": "r"}, {"rationale": "r", "value": False}]
+        )
+        with Endpoint(answer=lambda _: next(said)) as endpoint:
+            made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
+        assert (made.value, made.findings, len(endpoint.requests)) == (False, (), 2)
+
+    def test_the_endpoint_is_told_the_form_of_the_answers(self) -> None:
+        with Endpoint(answer=answers({"C1": "yes", "C2": "no", "C3": "n/a"})) as endpoint:
+            made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
+        schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
+        assert schema["properties"]["checks"]["properties"]["C3"]["enum"] == ["yes", "no", "n/a"]
+        assert given_answers(made.findings) == {SORRY: "yes", HARM: "no", MONEY: "n/a"}
+
+
+def weighing(
+    margin: Callable[[str, str], Any], answer: Any = None, **settings: Any
+) -> tuple[Judge, ScriptedYesNoModel]:
+    reply = answer or {"rationale": "r", "value": True}
+    model = ScriptedYesNoModel(reply if callable(reply) else lambda _: reply, margin=margin)
+    return judge(model=model, **settings), model
+
+
+class TestAnsweredWithOneToken:
+    def test_each_check_is_asked_apart_and_its_margin_kept(self) -> None:
+        told = {SORRY: 2.5, HARM: -1.0, MONEY: 0.0}
+        one, model = weighing(lambda _, question: told[question])
+        made = one(outputs="x")
+        assert isinstance(model, YesNoModel)
+        assert [(each.answer, each.margin) for each in made.findings] == [("yes", 2.5), ("no", -1.0), ("no", 0.0)]
+        assert model.asked == [('<<<\noutputs: "x"\n>>>', question) for question in told]
+        assert made.usage.calls == 4
+        assert "checks" in made.usage.seconds
+
+    def test_the_verdict_is_asked_for_as_without_checks(self) -> None:
+        one, model = weighing(lambda *_: 1.0)
+        one(outputs="x")
+        assert checks_asked(model.requests[0]) == {}
+        assert list(model.requests[0].schema["properties"]) == ["rationale", "value"]
+        assert "# Checks" not in model.requests[0].system
+
+    def test_no_example_and_no_guideline_is_shown_with_a_question(self) -> None:
+        one, model = weighing(lambda *_: 1.0)
+        result = one.align([{"id": "t-9", "outputs": "x", "value": True}])
+        model.asked.clear()
+        result.judge(outputs="x")
+        assert {item for item, _ in model.asked} == {'<<<\noutputs: "x"\n>>>'}
+
+    def test_of_a_pair_each_side_is_asked_alone_and_the_first_label_is_ahead(self) -> None:
+        def margin(item: str, _: str) -> float:
+            return 2.0 if "sorry" in item else -1.0
+
+        one, model = weighing(margin, {"rationale": "r", "value": "A"}, value_type="A|B")
+        made = one(outputs=PAIR)
+        assert [(each.answer, each.margin) for each in made.findings] == [(None, 3.0)] * 3
+        assert {item for item, _ in model.asked} == {f'<<<\noutputs: "{side}"\n>>>' for side in PAIR.values()}
+        turned = one(outputs=dict(reversed(PAIR.items())))
+        assert turned.findings == made.findings, "the order in which the item has its sides is of no account"
+
+    def test_a_model_that_fails_at_a_check_loses_no_verdict(self) -> None:
+        failed = ModelUnavailable("down for a moment", usage=Usage(calls=2, input_tokens=9))
+        one, _ = weighing(lambda _, question: failed if question == HARM else 1.0)
+        made = one(outputs="x")
+        assert (made.value, made.findings, made.error) == (True, (), None)
+        assert made.notes == ("no answer to the checks of G1, G2: down for a moment",)
+        assert made.usage.calls == 3
+
+    def test_where_the_verdict_fails_nothing_more_is_asked(self) -> None:
+        one, model = weighing(lambda *_: 1.0, lambda _: ModelUnavailable("down"))
+        with pytest.raises(ModelUnavailable):
+            one(outputs="x")
+        assert not model.asked
+
+    def test_samples_and_swapped_sides_ask_each_check_once(self) -> None:
+        one, model = weighing(lambda *_: 1.0, {"rationale": "r", "value": "A"}, value_type="A|B", swap=True, samples=2)
+        one(outputs=PAIR)
+        assert (len(model.requests), len(model.asked)) == (4, 6)
+
+
+class TestSides:
+    def test_an_item_without_two_sides_is_one(self) -> None:
+        for content in ({"outputs": "x"}, {"outputs": {"A": 1}}, {"outputs": {"A": 1, "B": 2, "C": 3}}):
+            assert each_side(content, ("A", "B", "C")) == (content,)
+
+    def test_every_field_with_both_sides_shows_one(self) -> None:
+        content = {"inputs": "q", "outputs": {"B": "two", "A": "one"}, "expectations": {"A": 1, "B": 2}}
+        assert each_side(content, ("A", "B", "tie")) == (
+            {"inputs": "q", "outputs": "one", "expectations": 1},
+            {"inputs": "q", "outputs": "two", "expectations": 2},
+        )
+
+    def test_what_stands_beside_the_sides_stays_and_no_name_tells_them_apart(self) -> None:
+        content = {"outputs": {"note": "n", "A": "one", "B": "two"}}
+        assert each_side(content, ("A", "B")) == (
+            {"outputs": {"A": "one", "note": "n"}},
+            {"outputs": {"A": "two", "note": "n"}},
+        )
+
+
+class TestFiles:
+    @pytest.fixture
+    def out(self, tmp_path: Path) -> Path:
+        return tmp_path / "judged.jsonl"
+
+    def test_findings_come_back_from_a_file(self, out: Path) -> None:
+        told = iter([0.75, -2.0, 15.0])
+        one, _ = weighing(lambda *_: next(told))
+        made = one(outputs="x")
+        assert [each.margin for each in made.findings] == [0.75, -2.0, 15.0]
+        with JudgmentWriter(out, judge="f", examples=[Example(id="a", outputs="x")]) as writer:
+            writer.write("a", made)
+        assert read_judgments(out).judgments["a"] == made
+
+    def test_a_file_from_before_there_were_findings_is_read(self, out: Path) -> None:
+        out.write_text(json.dumps({"id": "a", "judge": "f", "value": True, "calibrated_value": False}) + "\n")
+        made = read_judgments(out).judgments["a"]
+        assert (made.value, made.own_value, made.calibrated_value) == (True, None, False)
+        assert (made.decided_by, made.findings) == ("model", ())

@@ -1,0 +1,178 @@
+"""The weights of checks: what the answers to them say of labels, sides, ranks and numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memalign import Judge, aio
+from memalign.judge.calibrator import ASKED, FEWEST, Calibrated, calibrate, fit_calibrator
+from memalign.judge.columns import HABIT, VERDICT
+from memalign.memory import Annotation, Answers, Case, Memory
+from memalign.testing import ScriptedChatModel
+from memalign.types import Check, Example, FeedbackKey, Guideline
+
+TYPES: dict[str, Sequence[Any]] = {
+    "bool": (True, False),
+    "A|B": ("A", "B"),
+    "good|fair|poor": ("good", "fair", "poor"),
+    "int:1..5": (1, 2, 3, 4, 5),
+    "float:0..1": (0.0, 0.25, 0.5, 0.75, 1.0),
+}
+TELLING, USELESS = "Does it tell?", "Is it useless?"
+
+
+def speaks(kind: str, label: Any, check: Any) -> float:
+    """How much an answer of yes is expected where the label is `label`, of a check that was written for `check`."""
+    if kind == "A|B":
+        return 1.0 if label == "A" else -1.0
+    if isinstance(label, bool | str):
+        return 1.0 if label == check else -1.0
+    values = TYPES[kind]
+    return float(np.sign(check - np.mean(values)) * (label - np.mean(values)) / (max(values) - np.mean(values)))
+
+
+def judge_of(kind: str, *, count: int = 40, seed: int = 0, turned: bool = False, margins: bool = True) -> Judge:
+    """A judge whose model's verdicts are drawn at random, and of whose checks one in three tells the label."""
+    rng, labels = random.Random(seed), TYPES[kind]
+    model = ScriptedChatModel(lambda _: {"rationale": "r", "value": labels[0]})
+    judge = Judge(name="j", feedback_value_type=kind, model=model, instructions="Good? {{ outputs }}")
+    written = {f"{TELLING[:-1]} {n}?": labels[-1 if n % 2 else 0] for n in range(2)}
+    written |= {f"{USELESS[:-1]} {n}?": labels[0] for n in range(4)}
+    guidelines = tuple(
+        Guideline(
+            id=f"G{n}",
+            text=f"rule {n}",
+            supported_by=(FeedbackKey(f"t-{n}", "ana"),),
+            checks=(
+                Check(question=question, answer="no" if turned else "yes", value=None if kind == "A|B" else label),
+            ),
+        )
+        for n, (question, label) in enumerate(written.items(), 1)
+    )
+    cases = []
+    for number in range(count):
+        label = labels[number % len(labels)]
+        outputs: Any = f"text {number}" if kind != "A|B" else {"A": f"one {number}", "B": f"two {number}"}
+        found = {
+            question: (speaks(kind, label, expected) if question.startswith(TELLING[:-1]) else 0.0) * 2
+            + rng.gauss(0, 0.5)
+            for question, expected in written.items()
+        }
+        cases.append(
+            Case(
+                example=Example(id=f"c-{number:03}", outputs=outputs),
+                annotations=(Annotation(id=f"c-{number:03}", source="ana", value=label, state="learned"),),
+                answers=Answers(
+                    judge=judge.base_fingerprint, margins=found if margins else {}, verdict=rng.choice(list(labels))
+                ),
+            )
+        )
+    return judge.replace(memory=Memory(cases=tuple(cases), guidelines=guidelines))
+
+
+def says(judge: Judge, margins: Mapping[str, float], verdict: Any = None) -> Calibrated:
+    kind = judge.value_type.spec
+    outputs = "a text" if kind != "A|B" else {"A": "one", "B": "two"}
+    example = Example(id="new", outputs=outputs)
+    found = aio.run(calibrate(judge, example, TYPES[kind][0] if verdict is None else verdict, margins))
+    assert found is not None
+    return found
+
+
+def telling(kind: str, label: Any) -> dict[str, float]:
+    labels = TYPES[kind]
+    return {f"{TELLING[:-1]} {n}?": 3 * speaks(kind, label, labels[-1 if n % 2 else 0]) for n in range(2)}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_what_the_checks_tell_decides_where_the_verdict_is_worth_nothing(kind: str) -> None:
+    judge = judge_of(kind)
+    fitted = aio.run(fit_calibrator(judge))
+    assert fitted is not None
+    assert fitted.worth.decides
+    assert fitted.worth.calibrator > fitted.worth.model + 0.1
+    lowest, highest = TYPES[kind][0], TYPES[kind][-1]
+    for label in (lowest, highest):
+        found = says(judge, telling(kind, label)).value
+        if kind.startswith("float"):
+            assert abs(float(found) - float(label)) < 0.3
+        else:
+            assert found == label
+
+
+@pytest.mark.parametrize("kind", ["bool", "A|B", "int:1..5"])  # of three labels a no to one speaks for two others
+def test_a_sign_that_the_guideline_had_wrong_is_learned(kind: str) -> None:
+    judge = judge_of(kind, count=80, turned=True)
+    for label in (TYPES[kind][0], TYPES[kind][-1]):
+        assert says(judge, telling(kind, label)).value == label
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TYPES if not kind.startswith("float")])
+def test_contributions_add_up_to_the_log_odds(kind: str) -> None:
+    judge = judge_of(kind)
+    found = says(judge, telling(kind, TYPES[kind][1]))
+    assert found.probabilities is not None
+    assert sum(found.probabilities.values()) == pytest.approx(1.0)
+    first, second = sorted(found.probabilities.values(), reverse=True)[:2]
+    assert sum(part for _, part in found.parts) == pytest.approx(np.log(first / second))
+    assert {HABIT, VERDICT} <= dict(found.parts).keys()
+
+
+def test_swapping_the_sides_turns_every_check() -> None:
+    judge = judge_of("A|B")
+    margins = telling("A|B", "A")
+    parts = dict(says(judge, margins).parts)
+    other = dict(says(judge, {question: -margin for question, margin in margins.items()}).parts)
+    assert all(parts[question] == pytest.approx(other[question]) for question in margins), "each speaks for its side"
+
+
+def test_at_most_so_many_checks_are_asked_and_they_are_the_telling_ones() -> None:
+    judge = judge_of("bool", count=60)
+    more = tuple(
+        Guideline(id=f"G{n}", text=f"more {n}", checks=(Check(question=f"Another {n}?", value=True),))
+        for n in range(50, 50 + 2 * ASKED)
+    )
+    memory = judge.memory
+    grown = Memory(cases=memory.cases, guidelines=(*more, *memory.guidelines))
+    fitted = aio.run(fit_calibrator(judge.replace(memory=grown)))
+    assert fitted is not None
+    assert len(fitted.columns.questions) == ASKED
+    assert {question for question in memory.cases[0].answers.margins if question.startswith(TELLING[:-1])} <= {  # type: ignore[union-attr]
+        *fitted.columns.questions
+    }
+
+
+def test_an_answer_that_is_missing_says_nothing() -> None:
+    judge = judge_of("bool")
+    parts = dict(says(judge, {}).parts)
+    assert all(part == 0.0 for name, part in parts.items() if name.endswith("?"))
+
+
+def test_with_fewer_cases_there_is_none() -> None:
+    assert aio.run(fit_calibrator(judge_of("bool", count=FEWEST - 1))) is None
+    assert aio.run(fit_calibrator(judge_of("bool", count=FEWEST))) is not None
+
+
+def test_answers_of_another_judge_do_not_count() -> None:
+    judge = judge_of("bool")
+    assert aio.run(fit_calibrator(judge.replace(instructions="Otherwise? {{ outputs }}"))) is None
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(sorted(TYPES)), st.integers(0, 10**6), st.booleans())
+def test_the_order_of_cases_does_not_count(kind: str, seed: int, margins: bool) -> None:
+    judge = judge_of(kind, count=20, seed=seed, margins=margins)
+    cases = list(judge.memory.cases)
+    random.Random(seed).shuffle(cases)
+    other = judge.replace(memory=Memory(cases=tuple(cases), guidelines=judge.memory.guidelines))
+    one, two = (aio.run(fit_calibrator(each)) for each in (judge, other))
+    assert one is not None
+    assert two is not None
+    assert np.array_equal(one.weights, two.weights)
