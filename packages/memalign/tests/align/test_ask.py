@@ -17,12 +17,11 @@ from memalign.errors import ModelUnavailable
 from memalign.memory import Answers
 from memalign.memory.answers import questions_of
 from memalign.models.base import ChatRequest
-from memalign.testing import ScriptedChatModel
+from memalign.testing import ScriptedChatModel, ScriptedYesNoModel
 from tests.align.test_invariants import choices, divide, rows_of
 from tests.support.asking import (
     SHARED,
     Checker,
-    ScriptedYesNoModel,
     answered,
     checking,
     checks_of,
@@ -197,11 +196,9 @@ class TestFailure:
     @pytest.mark.parametrize("apart", [False, True])
     def test_a_case_whose_call_fails_waits_and_a_note_says_why(self, apart: bool) -> None:
         imp = Checker()
-        judge, model = checking(apart=apart, shard_size=1, imp=imp)
+        judge, _ = checking(apart=apart, shard_size=1, imp=imp)
         first = learn(judge, labelled(4), stages=STAGES - {"ask"}).judge
-        imp.storm = {"judgment": ModelUnavailable("down: HTTP 503")}
-        if isinstance(model, ScriptedYesNoModel):
-            model.down = True
+        imp.storm = dict.fromkeys(("judgment", "margins"), ModelUnavailable("down: HTTP 503"))
         failed = learn(first)
         assert not answered(failed.judge.memory)
         count = 8 if apart else 4
@@ -210,8 +207,6 @@ class TestFailure:
         )
         assert "down: HTTP 503" in failed.notes[0]
         imp.storm = {}
-        if isinstance(model, ScriptedYesNoModel):
-            model.down = False
         assert len(answered(learn(failed.judge).judge.memory)) == 4
 
     def test_what_one_call_leaves_out_does_not_apply_and_is_not_asked_again(self) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from memalign import Check, Judge, Usage
-from memalign.errors import ModelUnavailable
+from memalign import Check, Judge
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedYesNoModel, checks_asked
 from tests.support.learning import INSTRUCTIONS, Imp, words_in
 
-_LISTED = re.compile(r"^(C\d+): (.+\?)$", re.MULTILINE)
 SHARED = "Is it kind to whoever has waited?"
 
 
@@ -41,11 +38,7 @@ class Checker(Imp):
 
     def _verdict(self, request: ChatRequest, item: str) -> Answer:
         seen = " ".join(words_in(request.system + request.user))
-        asked = (
-            _LISTED.findall(request.system.rpartition("# Checks")[2])
-            if "checks" in request.schema["properties"]
-            else []
-        )
+        asked = checks_asked(request).items()
         said = {
             name: ("no", "n/a", "yes")[zlib.crc32(f"{question} {words_in(item)}".encode()) % 3]
             for name, question in asked
@@ -60,35 +53,17 @@ def _checks(text: str) -> list[dict[str, Any]]:
     return [*own, {"question": SHARED, "answer": "yes"}]
 
 
-class ScriptedYesNoModel(ScriptedChatModel):
-    """A scripted model whose probabilities can be read. `asked` records (item, question); with `down` it has none."""
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.asked: list[tuple[str, str]] = []
-        self.down = False
-
-    async def margins(
-        self,
-        system: str,
-        item: str,
-        questions: Sequence[str],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
-    ) -> tuple[list[float], Usage]:
-        del system, timeout
-        if self.down:
-            raise ModelUnavailable("down: HTTP 503")
-        self.asked += [(item, question) for question in questions]
-        return [margin_of(question, item) for question in questions], Usage(calls=len(questions))
-
-
 def checking(
     *, apart: bool = False, shard_size: int = 3, concurrency: int = 16, imp: Imp | None = None, **changes: Any
 ) -> tuple[Judge, ScriptedChatModel]:
     """An unaligned judge whose model writes and answers checks, `apart` or in its judgments; and the model."""
-    kind = ScriptedYesNoModel if apart else ScriptedChatModel
-    model = kind(imp or Checker(), limits=Limits(shard_size=shard_size, concurrency=concurrency))
+    imp = imp or Checker()
+    limits = Limits(shard_size=shard_size, concurrency=concurrency)
+
+    def margin(item: str, question: str) -> float | BaseException:
+        return imp.storm.get("margins") or margin_of(question, item)
+
+    model = ScriptedYesNoModel(imp, margin=margin, limits=limits) if apart else ScriptedChatModel(imp, limits=limits)
     settings: dict[str, Any] = {
         "name": "replies",
         "instructions": INSTRUCTIONS,

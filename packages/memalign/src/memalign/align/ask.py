@@ -59,8 +59,9 @@ async def ask(
     chosen = _sample(judge, memory, MOST[model.limits.brief])
     # Who is asked knows no answers: they are in no prompt, and must not decide which checks are asked.
     blank = tuple(case if case.answers is None else replace(case, answers=None) for case in memory.cases)
-    asked = judge.replace(memory=replace(memory, cases=blank))
-    open_ones = [one for n in range(FOLDS) for one in _open(asked, chosen[n::FOLDS], judged_by, apart=apart)]
+    asked = judge.replace(memory=replace(memory, cases=blank), parameters={**judge.parameters, "calibrate": False})
+    folds = [chosen[n::FOLDS] for n in range(FOLDS)]
+    open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart)]
     if not open_ones:
         return memory, Usage(), ()
     verdicts = [one for one in open_ones if one.known.verdict is None]
@@ -100,10 +101,10 @@ def _sample(judge: Judge, memory: Memory, most: int) -> tuple[Case, ...]:
     return tuple(labelled[content] for content in sorted(labelled)[:most])
 
 
-def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool) -> list[_Open]:
+async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool) -> list[_Open]:
     """The cases of a fold with something missing; nothing is missing where no check is in view."""
     unknowing = hiding(asked, fold)
-    checks = _in_view(unknowing.memory) if apart else which_checks(unknowing.memory)[0]
+    checks = _in_view(unknowing.memory) if apart else (await which_checks(unknowing))[0]
     if not checks:
         return []
     if apart:  # the verdict alone: the checks are asked beside it
