@@ -5,7 +5,7 @@ from memalign.evaluation.bias_review import Remark
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, same_value
 from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackReview, review_feedback
-from memalign.evaluation.next_cases import NextCase, NextCases, anext_cases, next_cases
+from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
 
 __all__ = [
     "Comparison",

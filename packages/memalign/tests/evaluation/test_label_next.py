@@ -42,7 +42,7 @@ def taught(*, asks: bool = True) -> Memory:
     return Memory(cases=(case,), guidelines=(Guideline(id="G1", text="Be warm.", checks=checks),), next_guideline=2)
 
 
-def items(**outputs: str) -> list[dict[str, str]]:
+def items(**outputs: str) -> list[dict[str, Any]]:
     return [{"id": name, "outputs": text} for name, text in outputs.items()]
 
 
@@ -54,7 +54,7 @@ def said(value: bool = True, *, margin: float | None = 9.0, answer: Any = "yes",
 
 
 def ranked(
-    one: ma.Judge, rows: list[dict[str, str]], path: Path, judgments: dict[str, Judgment], n: int = 5
+    one: ma.Judge, rows: list[dict[str, Any]], path: Path, judgments: dict[str, Judgment], n: int = 5
 ) -> NextCases:
     """What comes next by judgments that exist already."""
     out = path / "out.jsonl"
