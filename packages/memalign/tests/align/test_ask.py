@@ -349,7 +349,8 @@ class TestValues:
         if own not in case.answers.margins:  # in one fold with it: any other will do
             case = next(each for each in once.memory.cases if each.answers and own in each.answers.margins)
         met = replace(guideline, exposed_to=(*guideline.exposed_to, case.annotations[0].key))
-        memory = replace(once.memory, guidelines=(met, *once.memory.guidelines[1:]))
+        memory = replace(once.memory, guidelines=(met, *once.memory.guidelines[1:])).settled()
+        assert own not in answered(memory)[case.id]
         again, _, _ = aio.run(ask(once, memory))
         assert own not in answered(again)[case.id]
 

@@ -103,7 +103,7 @@ def test_a_question_that_an_erase_left_behind_is_found(
 ) -> None:
     registry.create(judge(taught(asks=asks)))
     # As if forgetting knew nothing of answers.
-    monkeypatch.setattr("memalign.memory.model.with_live_answers", lambda cases, _: cases)
+    monkeypatch.setattr("memalign.memory.model.with_live_answers", lambda cases, *_: cases)
     with pytest.raises(RegistryError, match=r"traces are left: .*answers t-2"):
         registry.erase("helpfulness", ["t-1"], rederive=False)
 

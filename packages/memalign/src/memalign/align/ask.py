@@ -148,27 +148,13 @@ def _margin(finding: Finding) -> float:
 
 
 def _tidied(memory: Memory, judged_by: str) -> Memory:
-    """`memory` with one case's answers a content, on the first of its cases, and none that its own guidelines flatter.
-
-    A guideline may have met the case since it was asked about: another remark on it said the same.
-    """
-    questions = questions_of(memory.guidelines)
+    """`memory` with one case's answers a content, on the first of its cases: those of this judge before any other's."""
 
     def of(case: Case) -> Case:
         group = memory.duplicates(case.example)
         given = sorted((each.answers for each in group if each.answers), key=lambda known: known.judge != judged_by)
-        if not given:
-            return case
-        if case.id != group[0].id:
-            return case if case.answers is None else replace(case, answers=None)
-        keys = {annotation.key for annotation in memory.annotations_on(case)}
-        margins = {
-            question: margin
-            for question, margin in given[0].margins.items()
-            if any(keys.isdisjoint((*g.exposed_to, *g.supported_by)) for g in questions.get(question, ()))
-        }
-        answers = replace(given[0], margins=margins)
-        return case if answers == case.answers else replace(case, answers=answers)
+        answers = given[0] if given and case.id == group[0].id else None
+        return case if answers is case.answers else replace(case, answers=answers)
 
     cases = tuple(map(of, memory.cases))
     return memory if all(map(operator.is_, cases, memory.cases)) else replace(memory, cases=cases)

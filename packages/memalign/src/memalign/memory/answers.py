@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 
 if TYPE_CHECKING:
-    from memalign.memory.model import Answers, Case
+    from memalign.memory.model import Annotation, Answers, Case
 
 __all__ = ["questions_of", "with_live_answers", "without_answers_beside"]
 
@@ -27,19 +27,31 @@ def questions_of(guidelines: Iterable[Guideline]) -> dict[str, tuple[Guideline, 
     return found
 
 
-def with_live_answers(cases: tuple[Case, ...], guidelines: tuple[Guideline, ...]) -> tuple[Case, ...]:
-    """The cases without answers to questions that no guideline asks, and without verdicts made with what is gone.
+def with_live_answers(
+    cases: tuple[Case, ...], guidelines: tuple[Guideline, ...], annotations_on: Callable[[Case], Iterable[Annotation]]
+) -> tuple[Case, ...]:
+    """The cases without answers and verdicts that may not stay; the same tuple where all may.
 
-    A verdict was made with guidelines and with other cases in view; it goes with the first of them that is not there.
+    An answer stays as long as a guideline asks its question that never met the case: a check must not be weighed by the
+    case that it stems from. A verdict was made with guidelines and with other cases in view, and goes with the first of
+    them that is gone. `annotations_on` gives all feedback on a case's content.
     """
     if all(case.answers is None for case in cases):
         return cases
-    questions = questions_of(guidelines).keys()
-    ids, names = {guideline.id for guideline in guidelines}, {case.id for case in cases}
+    questions, names = questions_of(guidelines), {case.id for case in cases}
+    ids = {guideline.id for guideline in guidelines}
+    met_by: dict[FeedbackKey, set[str]] = {}
+    for guideline in guidelines:
+        for key in guideline.exposed_to:
+            met_by.setdefault(key, set()).add(guideline.id)
 
-    def live(answers: Answers) -> Answers | None:
+    def live(case: Case, answers: Answers) -> Answers | None:
+        met = set[str]().union(*(met_by.get(annotation.key, ()) for annotation in annotations_on(case)))
+        asked = (
+            {q for q, asking in questions.items() if any(each.id not in met for each in asking)} if met else questions
+        )
         stands = ids.issuperset(answers.guideline_ids) and names.issuperset(answers.example_ids)
-        return _left(answers, questions, stands=stands)
+        return _left(answers, asked, stands=stands)
 
     return _changed(cases, live)
 
@@ -48,13 +60,14 @@ def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tup
     """The cases without verdicts that were made with one of the cases `ids` in view: what was said of those has changed."""
     gone = frozenset(ids)
     return _changed(
-        cases, lambda answers: answers if gone.isdisjoint(answers.example_ids) else _left(answers, None, stands=False)
+        cases,
+        lambda _, answers: answers if gone.isdisjoint(answers.example_ids) else _left(answers, None, stands=False),
     )
 
 
-def _changed(cases: tuple[Case, ...], change: Callable[[Answers], Answers | None]) -> tuple[Case, ...]:
+def _changed(cases: tuple[Case, ...], change: Callable[[Case, Answers], Answers | None]) -> tuple[Case, ...]:
     """The cases with their answers changed; the same tuple where nothing is."""
-    found = [case if case.answers is None else _with(case, change(case.answers)) for case in cases]
+    found = [case if case.answers is None else _with(case, change(case, case.answers)) for case in cases]
     return cases if all(map(operator.is_, found, cases)) else tuple(found)
 
 

@@ -340,7 +340,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             corrective=lambda: self.corrective,
             topics=self.topics,
         )
-        cases = with_live_answers(self.cases, guidelines)
+        cases = with_live_answers(self.cases, guidelines, self.annotations_on)
         if guidelines == self.guidelines and cases is self.cases:
             return self
         return msgspec.structs.replace(self, guidelines=guidelines, cases=cases)
