@@ -295,7 +295,7 @@ def test_a_sentence_is_counted_without_code_tables_and_lists_of_links() -> None:
 
 def test_the_files_of_a_benchmark_on_its_page_are_files_of_a_benchmark(tmp_path: Path) -> None:
     page = (DOCS / "how-to/benchmark.md").read_text("utf-8")
-    tasks, run = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    tasks, run, rules = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "run.toml").write_text(run, "utf-8")
     config = load_config(tmp_path / "run.toml")
     shown = {name for name in Config.__struct_fields__ if re.search(rf"^\[?{name}\b", run, re.MULTILINE)}
@@ -306,6 +306,8 @@ def test_the_files_of_a_benchmark_on_its_page_are_files_of_a_benchmark(tmp_path:
     (folder / "replies.jsonl").write_text(json.dumps(row), "utf-8")
     (task,) = load_folder(folder, config.tasks)
     assert (task.name, task.category, task.licence) == ("replies", "tone", "CC-BY-4.0")
+    (tmp_path / "rules.toml").write_text(rules, "utf-8")
+    assert load_config(tmp_path / "rules.toml").data == "house-rules"
 
 
 def test_the_public_surface_runs_as_it_is_promised(reader: Any) -> None:

@@ -115,3 +115,14 @@ def _task(groups: list[int], *, by_row: bool) -> Task:
         for n, group in enumerate(groups)
     )
     return Task(name="t", category="c", criterion="Good?", values="bool", cases=cases, by_row=by_row)
+
+
+def test_a_task_in_order_teaches_with_the_first_cases_of_its_file(tasks: Path) -> None:
+    listing = tasks / "tasks.toml"
+    listing.write_text(
+        listing.read_text("utf-8").replace('values = "bool"', 'values = "bool"\nsplit = "order"'), "utf-8"
+    )
+    (tone,) = load_folder(tasks, ("tone",))
+    split = tone.split(seed=7, train=4, test=2)
+    assert [case.id for case in (*split.train, *split.test)] == [f"t-0{n}" for n in range(6)]
+    assert len(tone.split(seed=0, train=4).test) == 36

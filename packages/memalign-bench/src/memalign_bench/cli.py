@@ -1,4 +1,4 @@
-"""`memalign bench`: run the benchmark, write its report, attack a judge."""
+"""`memalign bench`: run the benchmark, write its report, attack a judge, write the house rules."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from memalign.cli.common import (
 )
 from memalign.cli.output import Output, table
 from memalign_bench.attacks.attack_cli import attack
+from memalign_bench.house_rules.house_rules_cli import house_rules
 from memalign_bench.old_names import flags_of_today
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ app.command(
     cls=_Command,
     epilog="Example: memalign bench attack benchmarks/attacks replies true --model local:qwen2.5-coder-1.5b",
 )(attack)
+app.command("house-rules", epilog="Example: memalign bench house-rules -o tasks --seed 1")(house_rules)
 
 
 def _tasks(config: Config, data: Path | None, shown: Output) -> tuple[Task, ...]:
@@ -175,9 +177,14 @@ def _tasks(config: Config, data: Path | None, shown: Output) -> tuple[Task, ...]
 
         with shown.progress(size=True) as progress:
             return load_published(config.tasks, cache=cache_folder() / "data", local=data, progress=progress)
+    if data is None and config.data == "house-rules":
+        from memalign_bench.house_rules import house_rule_tasks
+
+        return house_rule_tasks(config.tasks)
     if data is None and not config.data:
         raise InputError(
-            'no data: give --data FOLDER, or data = "…" in the configuration; "published" pulls the public sets'
+            'no data: give --data FOLDER, or data = "…" in the configuration; "published" pulls the public sets, '
+            '"house-rules" is made here'
         )
     return load_folder(data or config.folder / config.data, config.tasks)
 

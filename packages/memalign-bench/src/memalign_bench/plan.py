@@ -104,11 +104,14 @@ def _is_of(line: Line, case: Case) -> bool:
 def make_plan(config: Config, tasks: Sequence[Task]) -> Plan:
     """All cells of a run over `tasks`.
 
-    Raises InputError for a task that is too small to be split, and for seeds of a task that is not among them.
+    Raises InputError for a task that is too small to be split, for seeds of a task that is not among them, and for several
+    seeds of a task that has one split.
     """
     there = [task.name for task in tasks]
     if unknown := [name for name in config.seeds_of if name not in there]:
         raise InputError(f"seeds_of names {unknown[0]!r}, which is not among the tasks: {', '.join(there)}")
+    if ordered := [task.name for task in tasks if task.in_order and len(config.seeds_for(task.name)) > 1]:
+        raise InputError(f"task {ordered[0]!r} has one split, in the order of its cases: give it one seed")
     splits = {
         (task.name, seed): task.split(seed=seed, train=config.train, test=config.test)
         for task in tasks

@@ -68,7 +68,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One judge's task: its question, its values, its cases.
 
     `by_row` says that the task has too few groups to keep each on one side; its splits are by row then, and reports
-    say so. `licence` is the data's own, as its authors state it.
+    say so. `in_order` says that the data's authors split it: the first cases teach, whatever the seed. `licence` is the
+    data's own, as its authors state it.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     values: str
     cases: tuple[Case, ...]
     by_row: bool = False
+    in_order: bool = False
     licence: str = ""
 
     @property
@@ -93,6 +95,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def split(self, *, seed: int, train: int, test: int = 0) -> Split:
         """`train` cases that teach and up to `test` others (0: all), drawn with `seed`; the same for every method and machine.
 
+        A task whose cases are `in_order` has one split for all seeds.
+
         Raises InputError when the task has too few cases.
         """
         if len(self.cases) <= train:
@@ -100,6 +104,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 f"task {self.name!r} has {len(self.cases)} cases: too few to teach {train} and test others; cases without a label "
                 "do not count"
             )
+        if self.in_order:
+            return Split(train=self.cases[:train], test=self.cases[train:][: test or None])
         side: Callable[[Case], str] = (lambda case: case.id) if self.by_row else (lambda case: case.group)
         sides = sorted({side(case) for case in self.cases})
         rng = random.Random(f"{self.name}:{seed}")

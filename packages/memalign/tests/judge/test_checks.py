@@ -68,21 +68,34 @@ def given_answers(findings: tuple[Finding, ...]) -> dict[str, Any]:
 
 
 class TestWhichChecks:
-    def test_a_question_of_two_guidelines_is_asked_once_and_taught_by_both(self) -> None:
-        checks, notes = which_checks(Memory(guidelines=(guideline(1, SORRY), guideline(2, MONEY, SORRY))))
+    async def test_a_question_of_two_guidelines_is_asked_once_and_taught_by_both(self) -> None:
+        memory = Memory(guidelines=(guideline(1, SORRY), guideline(2, MONEY, SORRY)))
+        checks, notes = await which_checks(judge(memory=memory))
         assert [(check.question, check.guideline) for check in checks] == [(SORRY, "G1"), (MONEY, "G2")]
         assert [str(each) for each in checks[0].taught_by] == ["t-1@ana", "t-2@ana"]
         assert notes == ()
 
-    def test_only_guidelines_in_force_ask(self) -> None:
-        checks, _ = which_checks(Memory(guidelines=(guideline(1, SORRY, status="retired"), guideline(2, MONEY))))
+    async def test_only_guidelines_in_force_ask(self) -> None:
+        memory = Memory(guidelines=(guideline(1, SORRY, status="retired"), guideline(2, MONEY)))
+        checks, _ = await which_checks(judge(memory=memory))
         assert [check.question for check in checks] == [MONEY]
 
-    def test_more_than_a_judgment_asks_are_left_out_and_noted(self) -> None:
-        many = [f"Is it longer than {n} words?" for n in range(MOST_CHECKS + 3)]
-        checks, notes = which_checks(Memory(guidelines=(guideline(1, *many),)))
-        assert [check.question for check in checks] == many[:MOST_CHECKS]
-        assert notes == ("3 of 23 checks not asked: a judgment asks 20",)
+    async def test_those_that_say_least_of_the_others_are_left_out_and_noted(self) -> None:
+        alike = [f"Does the reply name the price of {n} lamps?" for n in range(MOST_CHECKS)]
+        alone = "Did grandmother's tortoise win the regatta?"
+        checks, notes = await which_checks(
+            judge(memory=Memory(guidelines=(guideline(1, *alike[:3], alone, *alike[3:]),)))
+        )
+        assert [check.question for check in checks] == alike, "in their own order"
+        assert notes == ("1 of 13 checks not asked: others say more",)
+
+    async def test_those_of_a_pinned_guideline_are_always_asked(self) -> None:
+        alike = [f"Does the reply name the price of {n} lamps?" for n in range(MOST_CHECKS)]
+        alone = "Did grandmother's tortoise win the regatta?"
+        memory = Memory(guidelines=(guideline(1, *alike), guideline(2, alone, pinned=True)))
+        checks, _ = await which_checks(judge(memory=memory))
+        assert len(checks) == MOST_CHECKS
+        assert alone in [check.question for check in checks]
 
 
 class TestAnsweredInTheJudgment:

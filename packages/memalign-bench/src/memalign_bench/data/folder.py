@@ -4,7 +4,7 @@
 category = "faithfulness"
 criterion = "Given only the evidence, is the claim supported?"
 values = ["Supported", "Refuted"]          # or "bool", "int:1..5"
-split = "row"                              # optional; otherwise by the rows' `group`
+split = "row"                              # optional; "order": the file's first cases teach; otherwise by the rows' `group`
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Entry(msgspec.Struct, kw_only=True):
     category: str = "other"
     criterion: str
     values: str | list[str]
-    split: Literal["group", "row"] = "group"
+    split: Literal["group", "row", "order"] = "group"
     license: str = ""
 
 
@@ -69,12 +69,14 @@ def _load(folder: Path, name: str, raw: Any) -> Task:
     except InvalidRows as error:  # without the hint for aligning, which could leave rows out
         raise InvalidRows(error.source, error.rows) from None
     cases = cases_of(rows)
+    in_order = entry.split == "order"
     return Task(
         name=name,
         category=entry.category,
         criterion=entry.criterion,
         values=value_type.spec,
         cases=cases,
-        by_row=entry.split == "row" or len({case.group for case in cases}) < FEW_GROUPS,
+        by_row=not in_order and (entry.split == "row" or len({case.group for case in cases}) < FEW_GROUPS),
+        in_order=in_order,
         licence=entry.license,
     )
