@@ -176,3 +176,34 @@ def test_the_order_of_cases_does_not_count(kind: str, seed: int, margins: bool) 
     assert one is not None
     assert two is not None
     assert np.array_equal(one.weights, two.weights)
+
+
+def test_a_rule_with_a_condition_is_learned_by_the_two_answers_together() -> None:
+    # Fahrenheit in the United States, Celsius elsewhere: neither answer alone tells anything.
+    there, unit = "Is the customer in the United States?", "Are the temperatures in Fahrenheit?"
+    rng, cases = random.Random(1), []
+    judge = Judge(
+        name="j", feedback_value_type=bool, model=ScriptedChatModel(lambda _: {}), instructions="{{ outputs }}"
+    )
+    for number in range(40):
+        american, fahrenheit = number % 2 == 0, number % 4 < 2
+        margins = {there: 2.0 if american else -2.0, unit: 2.0 if fahrenheit else -2.0}
+        margins = {question: margin + rng.gauss(0, 0.5) for question, margin in margins.items()}
+        name = f"c-{number:02}"
+        cases.append(
+            Case(
+                example=Example(id=name, outputs=f"text {number}"),
+                annotations=(Annotation(id=name, source="ana", value=american == fahrenheit, state="learned"),),
+                answers=Answers(judge=judge.base_fingerprint, margins=margins, verdict=True),
+            )
+        )
+    checks = (Check(question=there, answer="yes", value=False), Check(question=unit, answer="no", value=False))
+    rule = Guideline(id="G1", text="In the United States temperatures are in Fahrenheit.", checks=checks)
+    judge = judge.replace(memory=Memory(cases=tuple(cases), guidelines=(rule,)))
+    for american in (True, False):
+        for fahrenheit in (True, False):
+            margins = {there: 2.0 if american else -2.0, unit: 2.0 if fahrenheit else -2.0}
+            assert says(judge, margins).value is (american == fahrenheit)
+    fitted = aio.run(fit_calibrator(judge))
+    assert fitted is not None
+    assert fitted.worth.decides

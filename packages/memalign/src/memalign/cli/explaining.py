@@ -158,19 +158,7 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     ]
     parts: list[Any] = [facts(verdict)]
     if judgment.findings:
-        rows = [
-            (
-                f"{found.contribution:+.2f}" if found.contribution is not None else "",
-                found.guideline or "nobody taught it",
-                ", ".join(map(str, found.taught_by)),
-                found.answer or "",
-                found.check,
-            )
-            for found in judgment.findings
-        ]
-        title = f"Findings: what speaks for {label_text(judgment.calibrated_value)}, in log-odds or points"
-        title = title if judgment.calibrated_value is not None else "Findings"
-        parts.append(table(("counts", "guideline", "taught by", "answer", "check"), rows, title=title))
+        parts.append(_findings(judgment))
     if data["guidelines"]:
         rows = [(each["id"], each["text"]) for each in data["guidelines"]]
         parts.append(table(("id", "guideline"), rows, title="Guidelines in the prompt"))
@@ -186,6 +174,22 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     if "swapped_prompt" in data:
         parts.append(f"\nWith the sides swapped{times}\n\n{_messages(data['swapped_prompt'])}")
     return parts
+
+
+def _findings(judgment: Judgment) -> Any:
+    rows = (
+        (
+            "" if found.contribution is None else f"{found.contribution:+.2f}",
+            found.guideline or "nobody taught it",
+            ", ".join(map(str, found.taught_by)),
+            found.answer or "",
+            found.check,
+        )
+        for found in judgment.findings
+    )
+    weighed = judgment.calibrated_value is not None
+    what = f": what speaks for {label_text(judgment.calibrated_value)}, in log-odds or points" if weighed else ""
+    return table(("counts", "guideline", "taught by", "answer", "check"), rows, title=f"Findings{what}")
 
 
 def _messages(prompt: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ Evidence: LLM-Rubric (arXiv 2501.00274), and docs/decisions/0019-checks.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -112,11 +113,12 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _parts(self, added: NDArray[np.float64]) -> tuple[tuple[str, float], ...]:
-        """What each thing adds, by its name."""
+        """What each thing adds, by its name; what two answers add together is half of either."""
         found: dict[str, float] = {}
-        for name, part in zip(self.columns.names, added, strict=True):
-            if name != TOGETHER:
-                found[name] = found.get(name, 0.0) + float(part)
+        for names, part in zip(self.columns.names, added, strict=True):
+            for name in names:
+                if name != TOGETHER:
+                    found[name] = found.get(name, 0.0) + float(part) / len(names)
         return tuple(found.items())
 
 
@@ -153,6 +155,7 @@ class _Fit:
     def __init__(self, judge: Judge) -> None:
         self.value_type = judge.value_type
         self.checks = checks_by_question(judge)
+        self.together = pairs_of_questions(judge)
         self.sides = _sides(judge)
 
     def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
@@ -191,11 +194,12 @@ class _Fit:
 
     def columns(self, taught: Sequence[Taught]) -> Columns:
         """The columns of the checks that tell most of these cases."""
-        every = Columns.of(self.value_type, taught, self.checks, sides=self.sides)
+        every = Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
         chosen = strongest(every, taught, ASKED)
         if len(chosen) == len(self.checks):
             return every
-        return Columns.of(self.value_type, taught, {q: self.checks[q] for q in chosen}, sides=self.sides)
+        checks = {question: self.checks[question] for question in chosen}
+        return Columns.of(self.value_type, taught, checks, together=self.together, sides=self.sides)
 
     def fitted(
         self,
@@ -209,19 +213,20 @@ class _Fit:
 
         columns = self.columns(taught) if columns is None else columns
         rows = columns.rows([each.known for each in taught]) if rows is None else rows
+        first = [names[0] for names in columns.names]
         pulls = {TOGETHER: TOGETHER_RIDGE} | dict.fromkeys(columns.questions, ridge)
-        drawn = np.array([pulls.get(name, RIDGE) for name in columns.names])
-        centre = np.array([TOGETHER_WEIGHT * (name == TOGETHER) for name in columns.names])
+        drawn = np.array([pulls.get(name, RIDGE) for name in first])
+        centre = np.array([TOGETHER_WEIGHT * (name == TOGETHER) for name in first])
         if columns.kind == "number":
-            values = np.array([float(each.label) - columns.middle for each in taught])  # type: ignore[arg-type]
+            values = np.array([float(each.label) - columns.middle for each in taught])
             weights = least_squares(rows[:, 0], values, drawn, np.zeros(len(drawn)))
         else:
             codes = np.array([columns.labels.index(each.label) for each in taught])
             weights = conditional_logit(rows, codes, drawn, centre)
         # What all checks count together is each one's part of it: so a finding has one weight.
-        shared = weights[columns.names.index(TOGETHER)]
-        weights[len(weights) - len(columns.questions) :] += shared * columns.share
-        weights[columns.names.index(TOGETHER)] = 0.0
+        shared = first.index(TOGETHER)
+        weights[columns.of_checks] += weights[shared] * columns.share
+        weights[shared] = 0.0
         low, high = self.value_type.low or 0.0, self.value_type.high or 1.0
         return Calibrator(columns=columns, weights=weights, ridge=ridge, worth=_UNKNOWN, low=low, high=high)
 
@@ -238,26 +243,42 @@ def checks_by_question(judge: Judge) -> dict[str, tuple[Check, ...]]:
     return found
 
 
-def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[str, ...]:
-    """The questions whose answers go most with the labels of the taught cases, in the guidelines' order.
+def pairs_of_questions(judge: Judge) -> tuple[tuple[str, str], ...]:
+    """Every two questions that one guideline in force asks, each pair once."""
+    pairs = (
+        tuple(sorted((one.question, other.question)))
+        for guideline in judge.memory.semantic
+        for one, other in combinations(guideline.checks, 2)
+        if one.question != other.question
+    )
+    return tuple(dict.fromkeys((one, other) for one, other in pairs))
 
-    By the squared correlation with each label, shrunk where an answer hardly varies; equals keep their order.
+
+def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[str, ...]:
+    """The questions whose answers, alone or in pairs, go most with the labels of the taught cases, in their order.
+
+    By the correlation with the labels, shrunk where an answer hardly varies; equals keep their order.
     """
     import numpy as np
 
     if len(columns.questions) <= most:
         return columns.questions
-    rows = columns.rows([each.known for each in taught])[:, :, -len(columns.questions) :]
+    first = columns.of_checks.start
+    rows = columns.rows([each.known for each in taught])[:, :, first:]
     if columns.kind == "number":
-        truth = np.array([[float(each.label)] for each in taught])  # type: ignore[arg-type]
+        truth = np.array([[float(each.label)] for each in taught])
     else:
         truth = np.array([[label == each.label for label in columns.labels] for each in taught], dtype=float)
     truth = truth - truth.mean(axis=0)
     answers = rows - rows.mean(axis=0)
     together = np.einsum("nkq,nk->q", answers, truth) / len(taught)
     spread = np.sqrt((answers**2).sum(axis=1).mean(axis=0) + 0.05) * np.sqrt((truth**2).sum(axis=1).mean())
-    order = np.argsort(-np.abs(together / spread), kind="stable")[:most]
-    return tuple(columns.questions[n] for n in sorted(order))
+    chosen: dict[str, None] = {}
+    for column in np.argsort(-np.abs(together / spread), kind="stable"):
+        names = columns.names[first + int(column)]
+        if len(chosen.keys() | set(names)) <= most:
+            chosen.update(dict.fromkeys(names))
+    return tuple(question for question in columns.questions if question in chosen)
 
 
 def _nearness(value_type: Any, value: Value | None, label: Value) -> float:
@@ -274,7 +295,7 @@ def _loss(calibrator: Calibrator, taught: Taught) -> float:
 
     said = calibrator.says(taught.known)
     if said.probabilities is None:
-        return (float(said.value) - float(taught.label)) ** 2  # type: ignore[arg-type]
+        return (float(said.value) - float(taught.label)) ** 2
     return -math.log(max(said.probabilities[taught.label], 1e-9))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -20,6 +20,8 @@ HABIT = "how often experts say so"
 VERDICT = "the model's own verdict"
 PLAIN = ("the length", "the likeness to the reference")
 TOGETHER = "all checks together"
+FAR = 3.0
+"""Of the product of two answers, in their spreads: one extreme answer must not outweigh all others."""
 WIDTH = 0.3
 """Added to the spread of a margin (log-odds), so that a question that is always answered the same stays small."""
 
@@ -45,8 +47,8 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     `kind` is what the labels are: the two sides of an item (and perhaps a tie), labels without an order, ranks of an
     `int`, or a number. `code` (columns, labels) spreads one number of an item over the labels. `directions`
     (questions, labels) is what a yes speaks for; all zeros where no label is expected and none can be learned.
-    `expected` says of which questions the guideline told it. `means` and `scales` are those of plain features and
-    margins, over the taught cases.
+    `expected` says of which questions the guideline told it. `pairs` are the places of two questions of one guideline:
+    under a rule with a condition it matters whether both answers go together, and neither tells that alone. `means` and `scales` are those of plain features and margins, over the taught cases.
     """
 
     kind: Literal["sides", "labels", "ranks", "number"]
@@ -55,6 +57,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     code: Any
     directions: Any
     expected: Any
+    pairs: tuple[tuple[int, int], ...]
     means: Any
     scales: Any
     middle: float
@@ -67,18 +70,24 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         taught: Sequence[Taught],
         checks: Mapping[str, Sequence[Check]],
         *,
+        together: Collection[tuple[str, str]] = (),
         sides: tuple[str, ...] = (),
     ) -> Columns:
-        """The columns for judgments of this type; `checks` has, by its question, every check that asks it."""
+        """The columns for judgments of this type.
+
+        `checks` has, by its question, every check that asks it; `together` the pairs of questions that a guideline asks.
+        """
         import numpy as np
 
         kind = _kind(value_type, sides)
         labels = value_type.labels if kind != "number" else ()
         low, high = (float(value_type.low or 0), float(value_type.high or 1)) if value_type.numeric else (0.0, 1.0)
-        middle = float(np.mean([float(each.label) for each in taught])) if value_type.numeric else 0.0  # type: ignore[arg-type]
+        middle = float(np.mean([float(each.label) for each in taught])) if value_type.numeric else 0.0
         questions = tuple(checks)
         code = _code(kind, labels, sides)
         directions, expected = _directions(kind, labels, code, checks, middle)
+        place = {question: number for number, question in enumerate(questions)}
+        pairs = () if kind == "sides" else tuple((place[a], place[b]) for a, b in together if {a, b} <= place.keys())
         plain = np.array([each.known.plain for each in taught])
         means, scales = [*plain.mean(axis=0)], [*(plain.std(axis=0) + 1e-9)]
         if kind == "sides":  # swapping them must turn every sign, and so nothing may be taken off
@@ -96,6 +105,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             code=code,
             directions=directions,
             expected=expected,
+            pairs=pairs,
             means=np.array(means),
             scales=np.array(scales),
             middle=middle,
@@ -103,11 +113,18 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """What each column stands for: `HABIT`, `VERDICT`, one of `PLAIN`, `TOGETHER`, or a question."""
+    def names(self) -> tuple[tuple[str, ...], ...]:
+        """What each column stands for: `HABIT`, `VERDICT`, one of `PLAIN`, `TOGETHER`, a question, or a pair of them."""
         intercepts = max(len(self.labels), 1)
-        plain = (name for name in PLAIN for _ in range(len(self.code)))
-        return (*[HABIT] * intercepts, VERDICT, *plain, TOGETHER, *self.questions)
+        plain = [name for name in PLAIN for _ in range(len(self.code))]
+        alone = [(name,) for name in (*[HABIT] * intercepts, VERDICT, *plain, TOGETHER, *self.questions)]
+        return (*alone, *((self.questions[one], self.questions[other]) for one, other in self.pairs))
+
+    @property
+    def of_checks(self) -> slice:
+        """The columns of the questions, each alone."""
+        end = len(self.names) - len(self.pairs)
+        return slice(end - len(self.questions), end)
 
     @property
     def share(self) -> NDArray[np.float64]:
@@ -124,15 +141,17 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         height = max(len(self.labels), 1)
         habit = np.eye(height) - 1 / height if self.labels else np.ones((1, 1))
         found = np.zeros((len(items), height, len(self.names)))
-        count = len(self.questions)
+        count, ones, others = len(self.questions), [one for one, _ in self.pairs], [other for _, other in self.pairs]
         for row, known in zip(found, items, strict=True):
             plain = (known.plain - self.means[:2]) / self.scales[:2]
             asked = np.array([known.margins.get(question, np.nan) for question in self.questions]).reshape(count)
             margins = np.nan_to_num((asked - self.means[2:]) / self.scales[2:])
             checks = (margins[:, None] * self.directions).T
             together = checks @ self.share
+            # For which label they speak when they go together is for the cases to teach: the sign is learned.
+            pairs = (np.clip(margins[ones] * margins[others], -FAR, FAR)[:, None] * self.directions[ones]).T
             parts = [habit, self._verdict(known.verdict)[:, None], *(self.code.T * each for each in plain)]
-            row[:] = np.hstack([*parts, together[:, None], checks])
+            row[:] = np.hstack([*parts, together[:, None], checks, pairs])
         return found
 
     def _verdict(self, verdict: Value | None) -> NDArray[np.float64]:
@@ -164,7 +183,8 @@ def _code(kind: str, labels: tuple[Value, ...], sides: tuple[str, ...]) -> NDArr
         return np.ones((1, 1))
     if kind == "ranks":
         ranks = np.arange(len(labels)) - (len(labels) - 1) / 2
-        return (ranks / ranks.max())[None]
+        rising: NDArray[np.float64] = (ranks / ranks.max())[None]
+        return rising
     if kind == "sides":
         return np.array([[0.5 if label == sides[0] else -0.5 if label == sides[1] else 0.0 for label in labels]])
     if len(labels) == 2:

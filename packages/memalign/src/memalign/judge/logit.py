@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,13 +21,14 @@ def conditional_logit(
     """Weights (features,) of the model in which label k has the score `rows[i, k] @ weights`; by Newton's method.
 
     `rows` is (n, labels, features), `codes` (n,) in [0, labels), `ridge` (features,): how strongly each weight is drawn
-    to its `centre` (features,). McFadden's conditional logit (1974). With one column a label and feature it is multinomial logistic regression,
-    with columns that grow with the label's rank an ordinal one (adjacent categories).
+    to its `centre` (features,). McFadden's conditional logit (1974). With one column a label and feature it is
+    multinomial logistic regression, with columns that grow with the label's rank an ordinal one (adjacent categories).
     """
     import numpy as np
 
     n, labels, features = rows.shape
-    weights, truth = centre.copy(), np.eye(labels)[codes]
+    truth = np.eye(labels)[codes]
+    weights = centre.copy()
 
     def loss_of(tried: NDArray[np.float64]) -> float:
         scores = rows @ tried
@@ -60,7 +61,7 @@ def least_squares(
     import numpy as np
 
     curve = rows.T @ rows + np.diag(ridge)
-    found: NDArray[np.float64] = np.linalg.lstsq(curve, rows.T @ values + ridge * centre, rcond=None)[0]
+    found: NDArray[Any] = np.linalg.lstsq(curve, rows.T @ values + ridge * centre, rcond=None)[0]
     return found
 
 
