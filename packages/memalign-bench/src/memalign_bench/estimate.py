@@ -13,6 +13,7 @@ from statistics import mean
 import msgspec
 
 from memalign.align.admission import CHECKS
+from memalign.align.ask import MOST
 from memalign.align.consolidate import PAIRS_PER_CALL
 from memalign.judge import named_fields
 from memalign.memory.budget import Budget
@@ -158,6 +159,8 @@ def _stage(stage: str, new: int, limits: Limits, *, system: int, item: int) -> U
             calls, stable, fresh, answer = -(-new * PAIRS_EACH // size), DISTIL_PROMPT, 2 * GUIDELINE_TOKENS * size, 12
         case "admit":
             calls, stable, fresh, answer = 2 * min(new, CHECKS[limits.brief]), 2 * system, item, 45
+        case "ask":
+            calls, stable, fresh, answer = min(new, MOST[limits.brief]), 2 * system, item, 60
         case _:  # the budget is kept without a call
             return Usage()
     return Usage(

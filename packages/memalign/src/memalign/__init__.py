@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
     from memalign.errors import MemalignError
-    from memalign.evaluation import Comparison, Evaluation, compare, evaluate
+    from memalign.evaluation import Comparison, Evaluation, NextCase, NextCases, compare, evaluate, next_cases
     from memalign.judge import Judge
     from memalign.judge.scorecard import Scorecard, score
     from memalign.memory import Memory
@@ -48,6 +48,8 @@ __all__ = [
     "MemAlign",
     "MemalignError",
     "Memory",
+    "NextCase",
+    "NextCases",
     "Receipt",
     "Registry",
     "Scorecard",
@@ -55,13 +57,14 @@ __all__ = [
     "ValueType",
     "compare",
     "evaluate",
+    "next_cases",
     "score",
 ]
 
 _HOME = {
     "align": ("AlignResult", "MemAlign"),
     "errors": ("MemalignError",),
-    "evaluation": ("Comparison", "Evaluation", "compare", "evaluate"),
+    "evaluation": ("Comparison", "Evaluation", "NextCase", "NextCases", "compare", "evaluate", "next_cases"),
     "judge": ("Judge",),
     "judge.scorecard": ("Scorecard", "score"),
     "memory": ("Memory",),

@@ -248,6 +248,7 @@ class TestNeutralQuestions:
             ("¿B cita una fuente en la respuesta?", ("¿El texto cita una fuente en la respuesta?", "B")),
             ("A good point is made?", ("A good point is made?", None)),
             ("Does it address the other side?", ("Does it address the other side?", None)),
+            ("Does argument A see both sides of it?", ("Does the argument see both sides of it?", "A")),
             ("Does it fly a B-52?", ("Does it fly a B-52?", None)),
             ("Is A kinder than B?", None),
             ("Does argument A say more than the other one?", None),

@@ -135,8 +135,8 @@ def rule(number: int = 1, **fields: Any) -> Guideline:
         (rule(status="superseded", overridden_by="G5"), "superseded: overridden by G5, which contradicts it"),
         (rule(status="retired", status_by="ana"), "retired by ana"),
         (rule(status="retired"), "retired: a person retired the same words"),
-        (rule(status="retired", left_out="admission"), "left out by checks: it made verdicts worse"),
-        (rule(status="retired", left_out="lock", left_out_for="t-3"), "left out by checks: it broke locked case t-3"),
+        (rule(status="retired", left_out="admission"), "left out: it made verdicts worse"),
+        (rule(status="retired", left_out="lock", left_out_for="t-3"), "left out: it broke locked case t-3"),
         (rule(status="retired", status_by="ana", pinned=True), "retired by ana, pinned"),
     ],
 )
@@ -171,13 +171,13 @@ def test_guidelines_are_listed_with_their_status_and_what_to_do(memalign: Run, a
 
     Registry().update(aligned, with_statuses)
     listed = memalign("guideline", aligned).out
-    assert "left out by checks: it made verdicts worse" in listed
+    assert "left out: it made verdicts worse" in listed
     assert "demoted: over the token budget of 1,200. It is used where a similar case needs it" in listed
     assert "memalign guideline tone G2 --restore" in listed
     assert "superseded: it comes back when the other guideline goes" in listed
     assert "3 more guidelines not in force: memalign guideline tone says why" in memalign("show", aligned).out
     card = memalign("guideline", aligned, "G2").out
-    assert "left out by checks" in card
+    assert "left out: it made verdicts worse" in card
     back = memalign("guideline", aligned, "G2", "--restore", "--by", "cleo")
     assert "in force" in back.out
 

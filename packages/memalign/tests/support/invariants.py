@@ -10,6 +10,7 @@ import msgspec
 from memalign import Judge
 from memalign.align.consolidate import consolidate
 from memalign.memory import Memory
+from memalign.memory.answers import questions_of
 from memalign.memory.guard import guideline_fault, normalised
 from memalign.prompts.encoding import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
@@ -29,6 +30,7 @@ def check_memory(judge: Judge) -> None:
     each_guideline_has_the_status_that_it_should(memory)
     what_was_taken_back_is_nowhere(memory)
     no_word_is_where_it_was_not_seen(memory)
+    no_answer_outlives_its_source(memory)
     it_is_settled(memory)
     it_can_be_kept(judge)
     for case in memory.cases:
@@ -38,6 +40,7 @@ def check_memory(judge: Judge) -> None:
         assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
         assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(left, left.guidelines)
         each_guideline_has_the_status_that_it_should(left)
+        no_answer_outlives_its_source(left)
 
 
 def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
@@ -192,6 +195,20 @@ def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
         for annotation in case.annotations:
             assert not words_in(annotation.reason), "a reason repeats nobody's words"
     assert all(not words_in(guideline.status_by or "") for guideline in memory.guidelines)
+
+
+def no_answer_outlives_its_source(memory: Memory) -> None:
+    questions, ids = questions_of(memory.guidelines), {guideline.id for guideline in memory.guidelines}
+    names = {case.id for case in memory.cases}
+    for case in memory.cases:
+        if case.answers is None:
+            continue
+        assert case.answers.margins.keys() <= questions.keys(), "nobody asks it any more"
+        assert ids.issuperset(case.answers.guideline_ids), "the verdict was made with a guideline that is gone"
+        assert names.issuperset(case.answers.example_ids), "the verdict was made beside a case that is gone"
+        keys = {annotation.key for annotation in memory.annotations_on(case)}
+        for question in case.answers.margins:
+            assert any(keys.isdisjoint(g.exposed_to) for g in questions[question]), "it stems from the case itself"
 
 
 def it_is_settled(memory: Memory) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from memalign import Judge, MemAlign, Registry
-from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
+from memalign.memory import Annotation, Answers, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Check, Example, FeedbackKey, Guideline
@@ -99,12 +99,14 @@ json_values = st.recursive(
 metas = st.dictionaries(text, json_values, max_size=2)
 states: st.SearchStrategy[Any] = st.sampled_from(["learned", "merged", "pending", "disputed", "rejected"])
 
+questions = st.sampled_from(["Does the reply say sorry?", "¿Pide perdón?"])
 checks = st.builds(
     Check,
-    question=st.sampled_from(["Does the reply say sorry?", "¿Pide perdón?"]),
+    question=questions,
     answer=st.sampled_from(["yes", "no"]),
     value=st.none() | st.booleans(),
 )
+margins = st.dictionaries(questions, st.floats(-15, 15), min_size=1, max_size=2)
 
 
 @st.composite
@@ -136,6 +138,9 @@ def memories(draw: st.DrawFn) -> Memory:
                 annotations=annotations,
                 pre_alignment=draw(st.none() | pre_alignment),
                 vector=draw(st.none() | st.binary(min_size=8, max_size=8)),
+                answers=draw(
+                    st.none() | st.builds(Answers, judge=st.just("0123"), margins=margins, verdict=st.booleans())
+                ),
             )
         )
     keys = [annotation.key for one in cases for annotation in one.annotations]

@@ -14,6 +14,7 @@ import msgspec
 
 from memalign.align.states import LessonState, with_states
 from memalign.memory import Memory, Shard, Tombstone
+from memalign.memory.answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["forget", "forget_lessons", "unbarred"]
@@ -63,6 +64,8 @@ def forget(
 def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -> Memory:
     """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it become pending.
 
+    Verdicts that were given with their cases in view go as well.
+
     The annotations of `keys` themselves stay, pending: this is also what happens to an annotation that changed its mind.
     """
     lost = frozenset(keys)
@@ -87,9 +90,12 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -
         if (annotation := memory.annotation(key)) and (annotation.state == "pending" or annotation.example_only)
     }
     there = {guideline.id for guideline in kept}
+    met = (case for key in lost if (case := memory.case(key.id)))
+    shown = {duplicate.id for case in met for duplicate in memory.duplicates(case.example)}
     pending = dict.fromkeys(orphaned, LessonState("pending", why))
     memory = replace(
         memory,
+        cases=without_answers_beside(memory.cases, shown),
         guidelines=tuple(kept),
         relations=tuple(relation for relation in memory.relations if there.issuperset(relation.pair)),
     )

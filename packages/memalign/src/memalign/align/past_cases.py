@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
 from memalign.errors import InputError, ModelError
 from memalign.judge import Judge, Progress
+from memalign.judge.checks import AskedCheck, ask_checks
+from memalign.judge.prepare import items_alone
 from memalign.memory import Case
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve, resolve_embedding
-from memalign.models.base import EmbeddingModel
-from memalign.types import Usage
+from memalign.models.base import EmbeddingModel, YesNoModel
+from memalign.types import Judgment, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,11 +28,12 @@ __all__ = ["Answer", "PastCases", "agrees", "hiding"]
 
 
 class Answer(NamedTuple):
-    """A verdict with its reason, or the error in the place of one."""
+    """A verdict with its reason and the judgment that it comes from, or the error in the place of one."""
 
     value: Value | None
     rationale: str | None = None
     error: ModelError | InputError | str | None = None
+    judgment: Judgment | None = None
 
     @property
     def fault(self) -> str | None:
@@ -62,7 +65,19 @@ class PastCases:
             finally:
                 self.count()
         self.usage += msgspec.structs.replace(judgment.usage, seconds={})
-        return Answer(judgment.value, judgment.rationale, judgment.error)
+        return Answer(judgment.value, judgment.rationale, judgment.error, None if judgment.error else judgment)
+
+    async def ask_checks(self, judge: Judge, case: Case, checks: Sequence[AskedCheck]) -> Answer:
+        """The judge's answers to checks of the case alone, in a judgment without a verdict; its model is a YesNoModel."""
+        model = resolve(judge.model)
+        async with self._slots:
+            items = items_alone(judge, case.example, model.limits)
+            found = await ask_checks(cast("YesNoModel", model), checks, items, seconds=judge.parameters.get("timeout"))
+            self.count()
+        self.usage += msgspec.structs.replace(found.usage, seconds={})
+        if not found.findings:
+            return Answer(None, error="; ".join(found.notes) or "no answer")
+        return Answer(None, judgment=Judgment(findings=found.findings))
 
     def count(self) -> None:
         """One more is answered."""

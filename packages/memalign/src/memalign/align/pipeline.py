@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from memalign.align.admission import admit
+from memalign.align.ask import ask
 from memalign.align.consolidate import candidates, consolidate, relate
 from memalign.align.distil import distil
 from memalign.align.forget import forget
@@ -34,12 +35,12 @@ from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["STAGES", "MemAlign", "default_stages"]
 
-STAGES = frozenset({"pre_alignment", "distil", "consolidate", "admit", "budget"})
+STAGES = frozenset({"pre_alignment", "distil", "consolidate", "admit", "budget", "ask"})
 """The stages that can be switched off, for ablations.
 
 Without `pre_alignment` nothing is contrasted and no case ranks first as misjudged; without `distil` there are no guidelines, only
 examples; without `consolidate` only guidelines of the same words are one; without `admit` nothing is tried before it
-counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out.
+counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out; without `ask` no check is weighed.
 """
 
 
@@ -122,6 +123,10 @@ class MemAlign:
 
         # Try what was learned before it counts.
         learned = await self._admit(asked, learned, before, run)
+
+        # Ask what every check says of cases that it does not stem from; without rows, also what could not be asked before.
+        if run.learned or not run.file.rows:
+            learned = await self._ask(learned, run)
         if run.learned:
             run.notes += await calibrator_note(learned)
         return run.result(learned)
@@ -147,6 +152,9 @@ class MemAlign:
             waits = LessonState("pending", f"to be derived again without withdrawn feedback: {error}")
             waiting = [annotation.key for annotation in judge.memory.annotations() if annotation.state == "pending"]
             learned = judge.replace(memory=with_states(judge.memory, dict.fromkeys(waiting, waits)))
+        else:
+            # Verdicts that were made with what is forgotten went with it.
+            learned = await self._ask(learned, run)
         return run.result(learned)
 
     async def _learn(self, judge: Judge, memory: Memory, run: Run) -> Judge:
@@ -181,6 +189,15 @@ class MemAlign:
         learned, run.locks, spent = await keep_locks(judge, learned, progress=run.progress)
         run.usage += spent
         return learned
+
+    async def _ask(self, learned: Judge, run: Run) -> Judge:
+        """With an answer to every check about the cases that weights are fitted on; as it is where no model answers."""
+        if "ask" not in (STAGES if self.stages is None else self.stages):
+            return learned
+        memory, spent, notes = await ask(learned, learned.memory, progress=run.progress)
+        run.usage += spent
+        run.notes += notes
+        return learned.replace(memory=memory)
 
     def _ranked(self, judge: Judge, memory: Memory) -> Memory:
         """`memory` told whose verdicts rank it, and how much of a prompt guidelines may take for the judge's model.

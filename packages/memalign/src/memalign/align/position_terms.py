@@ -72,7 +72,7 @@ _BEFORE_A_NAME = (
     "|de|do|e|em|en|o|ou|que|y"
 )
 _BOTH_SIDES = re.compile(
-    rf"\b(?:both|neither|either)(?: of)?(?: the)? (?:{_NOUN})s?\b|\bthe two (?:{_NOUN})s\b|\b(?:than|as|from) the other\b"
+    rf"\b(?:both|neither|either)(?: of)?(?: the)? (?!sides?\b)(?:{_NOUN})s?\b|\bthe two (?:{_NOUN})s\b|\b(?:than|as|from) the other\b"
     rf"|\b(?:the other|outr[oa]|otr[oa]) (?!side\b|lado\b)(?:{_NOUN}|one)\b|\bamb[oa]s\b",
     re.IGNORECASE,
 )

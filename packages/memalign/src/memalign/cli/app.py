@@ -11,7 +11,18 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 import memalign
-from memalign.cli import aligning, demo, embedded, explaining, forgetting, history, judges, judging, measuring
+from memalign.cli import (
+    aligning,
+    demo,
+    embedded,
+    explaining,
+    forgetting,
+    history,
+    judges,
+    judging,
+    labelling,
+    measuring,
+)
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
 from memalign.errors import ConfigurationError, InvalidRows, MemalignError
@@ -34,6 +45,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
     },
     "Learning": {
+        "next": (labelling.next_, "memalign next tone new.jsonl -n 5"),
         "check": (measuring.check, "memalign check feedback.jsonl tone"),
         "align": (aligning.align, "memalign align tone feedback.jsonl"),
         "overwrite": (aligning.overwrite, "memalign overwrite tone corrected.jsonl"),

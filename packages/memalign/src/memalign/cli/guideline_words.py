@@ -81,9 +81,9 @@ def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
             replaced = memory is not None and guideline.id in revised(memory.guidelines, memory.relations)
             words = f"superseded: {guideline.superseded_by} {'revises it' if replaced else 'says the same'}"
         case _ if guideline.left_out == "lock":
-            words = f"left out by checks: it broke locked case {guideline.left_out_for}"
+            words = f"left out: it broke locked case {guideline.left_out_for}"
         case _ if guideline.left_out:
-            words = "left out by checks: it made verdicts worse"
+            words = "left out: it made verdicts worse"
         case _:
             words = f"retired by {by}" if by else "retired: a person retired the same words"
     pinned = f"pinned by {by}" if by and guideline.status != "retired" else "pinned"
@@ -101,7 +101,7 @@ def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[s
     if any(g.status == "superseded" for g in guidelines):
         lines.append("superseded: it comes back when the other guideline goes")
     if left := [g.id for g in guidelines if g.left_out]:
-        lines.append(f"left out by checks: to use it anyway, memalign guideline {name} {left[0]} --restore")
+        lines.append(f"left out: to use it anyway, memalign guideline {name} {left[0]} --restore")
     return lines
 
 

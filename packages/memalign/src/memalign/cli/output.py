@@ -39,7 +39,7 @@ class Output:
 
     json: bool = False
 
-    def give(self, data: Mapping[str, Any], *parts: RenderableType) -> None:
+    def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
         """Print the result of a command: `data` as JSON, or for people the `parts`, lines and tables."""
         if self.json:
             print_json(data)
@@ -74,7 +74,7 @@ class Output:
             yield lines(self.say, size=size, detail=detail)
 
 
-def print_json(data: Mapping[str, Any]) -> None:
+def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
     """Print one JSON document on stdout."""
     import msgspec
 

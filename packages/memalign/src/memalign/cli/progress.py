@@ -24,6 +24,7 @@ _PHASES = {
     "distil": "distil guidelines",
     "consolidate": "compare guidelines",
     "admit": "try guidelines on past cases",
+    "ask": "ask the checks about past cases",
     "locks": "check locked cases",
     "hub": "download from the hub",
     "wheels": "download from the package index",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Collection, Container, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from memalign.types import Guideline
+from memalign.types import FeedbackKey, Guideline
 
 if TYPE_CHECKING:
-    from memalign.memory.model import Answers, Case
+    from memalign.memory.model import Annotation, Answers, Case
 
-__all__ = ["questions_of", "with_live_answers"]
+__all__ = ["questions_of", "with_live_answers", "without_answers_beside"]
 
 replace = msgspec.structs.replace
 
@@ -26,26 +27,60 @@ def questions_of(guidelines: Iterable[Guideline]) -> dict[str, tuple[Guideline, 
     return found
 
 
-def with_live_answers(cases: tuple[Case, ...], guidelines: tuple[Guideline, ...]) -> tuple[Case, ...]:
-    """The cases without answers to questions that no guideline asks, and without verdicts made with guidelines now gone."""
+def with_live_answers(
+    cases: tuple[Case, ...], guidelines: tuple[Guideline, ...], annotations_on: Callable[[Case], Iterable[Annotation]]
+) -> tuple[Case, ...]:
+    """The cases without answers and verdicts that may not stay; the same tuple where all may.
+
+    An answer stays as long as a guideline asks its question that never met the case: a check must not be weighed by the
+    case that it stems from. A verdict was made with guidelines and with other cases in view, and goes with the first of
+    them that is gone. `annotations_on` gives all feedback on a case's content.
+    """
     if all(case.answers is None for case in cases):
         return cases
-    questions, ids = questions_of(guidelines), {guideline.id for guideline in guidelines}
-    lived = tuple(
-        case if case.answers is None else replace(case, answers=_live(case.answers, questions.keys(), ids))
-        for case in cases
-    )
-    return cases if lived == cases else lived
+    questions, names = questions_of(guidelines), {case.id for case in cases}
+    ids = {guideline.id for guideline in guidelines}
+    met_by: dict[FeedbackKey, set[str]] = {}
+    for guideline in guidelines:
+        for key in guideline.exposed_to:
+            met_by.setdefault(key, set()).add(guideline.id)
+
+    def live(case: Case, answers: Answers) -> Answers | None:
+        met = set[str]().union(*(met_by.get(annotation.key, ()) for annotation in annotations_on(case)))
+        asked = (
+            {q for q, asking in questions.items() if any(each.id not in met for each in asking)} if met else questions
+        )
+        stands = ids.issuperset(answers.guideline_ids) and names.issuperset(answers.example_ids)
+        return _left(answers, asked, stands=stands)
+
+    return _changed(cases, live)
 
 
-def _live(answers: Answers, questions: Iterable[str], ids: set[str]) -> Answers | None:
-    known = frozenset(questions)
-    margins = {question: margin for question, margin in answers.margins.items() if question in known}
-    stands = ids.issuperset(answers.guideline_ids)
-    left = replace(
-        answers,
-        margins=margins,
-        verdict=answers.verdict if stands else None,
-        guideline_ids=answers.guideline_ids if stands else (),
+def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tuple[Case, ...]:
+    """The cases without verdicts that were made with one of the cases `ids` in view: what was said of those has changed."""
+    gone = frozenset(ids)
+    return _changed(
+        cases,
+        lambda _, answers: answers if gone.isdisjoint(answers.example_ids) else _left(answers, None, stands=False),
     )
-    return left if margins or left.verdict is not None else None
+
+
+def _changed(cases: tuple[Case, ...], change: Callable[[Case, Answers], Answers | None]) -> tuple[Case, ...]:
+    """The cases with their answers changed; the same tuple where nothing is."""
+    found = [case if case.answers is None else _with(case, change(case, case.answers)) for case in cases]
+    return cases if all(map(operator.is_, found, cases)) else tuple(found)
+
+
+def _with(case: Case, answers: Answers | None) -> Case:
+    return case if answers is case.answers else replace(case, answers=answers)
+
+
+def _left(answers: Answers, questions: Container[str] | None, *, stands: bool) -> Answers | None:
+    """What is left of the answers: those to these questions (None: to all), and the verdict where it `stands`."""
+    margins = {name: margin for name, margin in answers.margins.items() if questions is None or name in questions}
+    left = replace(answers, margins=margins)
+    if not stands:
+        left = replace(left, verdict=None, guideline_ids=(), example_ids=())
+    if not margins and left.verdict is None:
+        return None
+    return answers if left == answers else left

@@ -88,13 +88,14 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
     `margins` has every check that was asked, by its question: log p(yes)/p(no), of two sides the first one's less the
     second one's; 1, -1 and 0 for yes, no and does not apply where the model tells no probabilities. `verdict` is the
-    model's own, with the guidelines `guideline_ids` in view. `judge` fingerprints who was asked.
+    model's own, with the guidelines `guideline_ids` and the cases `example_ids` in view. `judge` fingerprints who was asked.
     """
 
     judge: str
     margins: dict[str, float] = {}
     verdict: Value | None = None
     guideline_ids: tuple[str, ...] = ()
+    example_ids: tuple[str, ...] = ()
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -339,7 +340,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
             corrective=lambda: self.corrective,
             topics=self.topics,
         )
-        cases = with_live_answers(self.cases, guidelines)
+        cases = with_live_answers(self.cases, guidelines, self.annotations_on)
         if guidelines == self.guidelines and cases is self.cases:
             return self
         return msgspec.structs.replace(self, guidelines=guidelines, cases=cases)

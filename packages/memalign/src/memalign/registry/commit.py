@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 
 from memalign.errors import InvalidRows, JudgeExists, JudgeNotFound, RowError, VersionConflict
 from memalign.judge import Judge
-from memalign.memory import Memory, Relation
+from memalign.memory import Case, Memory, Relation
 from memalign.memory.precedence import with_relations
 from memalign.registry import versions
 from memalign.registry.database import Database
@@ -131,8 +131,15 @@ def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:
         turned = {"newer": "older", "older": "newer"}.get(relation.verdict, relation.verdict)
         return replace(relation, pair=(other, one), verdict=turned)
 
+    def answered(case: Case) -> Case:
+        if case.answers is None:
+            return case
+        ids = tuple(names.get(name, name) for name in case.answers.guideline_ids)
+        return replace(case, answers=replace(case.answers, guideline_ids=ids))
+
     return replace(
         memory,
+        cases=tuple(map(answered, memory.cases)),
         guidelines=tuple(sorted(map(renamed, memory.guidelines), key=lambda guideline: guideline.number)),
         relations=with_relations((), map(related, memory.relations)),
         next_guideline=free,

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 from memalign.judge import Judge
 from memalign.memory import Annotation
 from memalign.registry.judge_rows import Contents, settings_of
-from memalign.types import FeedbackKey, Guideline, as_json, guideline_number
-from memalign.values import Value
+from memalign.types import Check, FeedbackKey, Guideline, as_json, guideline_number
+from memalign.values import Value, value_text
 
 __all__ = ["FeedbackChange", "GuidelineChange", "MemoryDiff", "SettingChange", "compare", "summary"]
 
@@ -37,9 +37,29 @@ class _Change(Generic[C]):
 
 @dataclass(frozen=True, kw_only=True)
 class GuidelineChange(_Change[Guideline]):
-    """One guideline before and after; None where it was not there. `fields` are those that differ."""
+    """One guideline and its checks before and after; None where it was not there. `fields` are those that differ."""
 
     id: str
+
+    @property
+    def checks_added(self) -> tuple[Check, ...]:
+        """The checks that only the guideline as it is after has."""
+        return _only_in(self.after, self.before)
+
+    @property
+    def checks_removed(self) -> tuple[Check, ...]:
+        """The checks that only the guideline as it was before had."""
+        return _only_in(self.before, self.after)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON values."""
+        changed = {"checks_added": self.checks_added, "checks_removed": self.checks_removed}
+        return {**super().to_dict(), **{name: as_json(checks) for name, checks in changed.items() if checks}}
+
+
+def _only_in(one: Guideline | None, other: Guideline | None) -> tuple[Check, ...]:
+    known = () if other is None else other.checks
+    return () if one is None else tuple(check for check in one.checks if check not in known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,17 +196,27 @@ def summary(before: Contents, after: Contents) -> str:
 def _guideline_lines(change: GuidelineChange) -> list[str]:
     before, after = change.before, change.after
     if before is None and after is not None:
-        return [
-            f"  + {change.id} {after.text}  [{after.status}, from {', '.join(map(str, after.supported_by)) or after.origin}]"
-        ]
-    if after is None and before is not None:
-        return [f"  - {change.id} {before.text}"]
-    if before is None or after is None:
+        source = ", ".join(map(str, after.supported_by)) or after.origin
+        lines = [f"  + {change.id} {after.text}  [{after.status}, from {source}]"]
+    elif after is None and before is not None:
+        lines = [f"  - {change.id} {before.text}"]
+    elif before is None or after is None:
         return []
-    if before.text != after.text:
-        return [f"  ~ {change.id} {before.text}", f"    now: {after.text}  [{after.origin}]"]
-    shown = [f"{name}: {_short(getattr(before, name))} -> {_short(getattr(after, name))}" for name in change.fields]
-    return [f"  ~ {change.id} {'; '.join(shown)}"]
+    elif before.text != after.text:
+        lines = [f"  ~ {change.id} {before.text}", f"    now: {after.text}  [{after.origin}]"]
+    else:
+        fields = [name for name in change.fields if name != "checks"] or ["checks"] * bool(change.fields)
+        shown = [f"{name}: {_short(getattr(before, name))} -> {_short(getattr(after, name))}" for name in fields]
+        lines = [f"  ~ {change.id} {'the checks' if fields == ['checks'] else '; '.join(shown)}"]
+    if after is not None:  # with a guideline that is gone its checks are
+        lines += [f"    - {_asked(check)}" for check in change.checks_removed]
+        lines += [f"    + {_asked(check)}" for check in change.checks_added]
+    return lines
+
+
+def _asked(check: Check) -> str:
+    speaks = "" if check.value is None else f" speaks for {value_text(check.value)}"
+    return f"{check.question}  [{check.answer}{speaks}]"
 
 
 def _short(value: object) -> str:

@@ -88,7 +88,7 @@ class _Removed:
 
     annotations: dict[bytes, tuple[str | None, Annotation]] = field(default_factory=dict)
     examples: dict[bytes, Example] = field(default_factory=dict)
-    guidelines: dict[bytes, str] = field(default_factory=dict)
+    guidelines: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     guideline_ids: set[str] = field(default_factory=set)
     texts: dict[str, None] = field(default_factory=dict)
 
@@ -123,7 +123,7 @@ class _Eraser:
             done = self._forgotten(touched | repeating, keys, residue, copied)
             removed = self._removed(done.changes, keys)
         left = self._left(done.changes)
-        learned = Residue(removed.guidelines.values())
+        learned = Residue(text for texts in removed.guidelines.values() for text in texts)
         learned.share(self._texts(left, (*_WORDED, "guideline")))
         self._write(done, left)
         self._redact(done, residue)
@@ -158,7 +158,8 @@ class _Eraser:
             for (kind, key), spans in self.timeline.items()
             if kind == "guideline"
             for _, _, body in spans
-            if residue.copied(self.codec.decode(kind, body).text) and not row_names(self.codec, named, kind, key, body)
+            if any(map(residue.copied, words_of(self.codec, kind, body)))
+            and not row_names(self.codec, named, kind, key, body)
         )
 
     # -- what a version is without it ------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ class _Eraser:
                 elif kind == "case":
                     found.examples[body] = self.codec.decode(kind, body)
                 elif kind == "guideline":
-                    found.guidelines[body] = self.codec.decode(kind, body).text
+                    found.guidelines[body] = tuple(words_of(self.codec, kind, body))
                     found.guideline_ids.add(key)
                 if kind in ("case", "pre_alignment") or (kind == "annotation" and key in wanted):
                     found.texts.update(dict.fromkeys(words_of(self.codec, kind, body)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memalign.memory import Annotation
+from memalign.memory import Annotation, Answers
 from memalign.registry.judge_rows import Codec
 from memalign.registry.residue import Residue, strings
 from memalign.types import Example
+from memalign.values import Value
 
 __all__ = ["reason_of", "row_names", "words_of"]
 
@@ -22,17 +23,27 @@ def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
         yield from strings([*value.content.values(), value.meta])
     elif isinstance(value, Annotation):
         yield value.id
-        # A label of one word or two may be a choice of the judge's type; a longer one is free text.
-        label = value.value if isinstance(value.value, str) and len(value.value.split()) > 2 else None
-        yield from strings([value.rationale, label, value.meta])
+        yield from strings([value.rationale, *_label(value.value), value.meta])
     elif kind == "guideline":
         yield value.text
+        for check in value.checks:
+            yield check.question
+            yield from _label(check.value)
+    elif isinstance(value, Answers):
+        yield from value.margins
+        yield from _label(value.verdict)
     elif kind == "pre_alignment":
         yield from strings([value.rationale])
     elif kind == "judge":
         yield from strings(value)
     elif kind == "tombstone":
         yield value.key.id
+
+
+def _label(value: Value | None) -> Iterator[str]:
+    """A label of one word or two may be a choice of the judge's type; a longer one is free text."""
+    if isinstance(value, str) and len(value.split()) > 2:
+        yield value
 
 
 def reason_of(codec: Codec, kind: str, body: bytes) -> str:

@@ -1,0 +1,168 @@
+"""Asking: the checks of all guidelines, and the verdict, about labelled cases that are hidden from who is asked.
+
+What comes of it are the rows on which the weights of checks are fitted. A case is asked about with itself, its fold and
+every guideline exposed to one of them hidden, so that no check is answered about a case that its guideline stems from.
+Answers are kept with the case: the same question is not asked twice.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from memalign import aio
+from memalign.align.past_cases import Answer, PastCases, hiding
+from memalign.errors import ConfigurationError
+from memalign.judge import Judge, Progress
+from memalign.judge.checks import AskedCheck, which_checks
+from memalign.memory import Answers, Case, Memory
+from memalign.memory.answers import questions_of
+from memalign.models import resolve
+from memalign.models.base import YesNoModel
+from memalign.types import Finding, Judgment, Usage
+
+__all__ = ["ask"]
+
+replace = msgspec.structs.replace
+
+MOST = {True: 200, False: 24}
+"""Cases that are asked about, by a model in this process and by others, of which each costs a call."""
+FOLDS = 5
+REASONS = 3
+
+
+async def ask(
+    judge: Judge, memory: Memory, *, progress: Progress | None = None
+) -> tuple[Memory, Usage, tuple[str, ...]]:
+    """`memory` with what `judge` answers about a sample of its labelled cases, what that cost, and notes on what failed.
+
+    The sample is in the order of content hashes, one case a content, and dealt into five folds. Only what is missing is
+    asked; what another judge (model, instructions, parameters) had answered counts as missing, and a case that no check
+    is in view of needs nothing. A model that answers each check apart (YesNoModel) is asked the missing ones, and for a
+    verdict where there is none; any other answers all in one call. Where no guideline has a check, and for free text,
+    nothing is asked at all. Never raises for a failing model: such a case keeps what it has until the next align.
+    """
+    started = time.perf_counter()
+    if not judge.value_type.closed or not questions_of(memory.semantic):
+        return memory, Usage(), ()
+    try:
+        model = resolve(judge.model)
+    except ConfigurationError as error:
+        return memory, Usage(), (f"no past case was asked about: {error}",)
+    apart, judged_by = isinstance(model, YesNoModel), judge.base_fingerprint
+    memory = _tidied(memory, judged_by)
+    chosen = _sample(judge, memory, MOST[model.limits.brief])
+    # Who is asked knows no answers: they are in no prompt, and must not decide which checks are asked.
+    blank = tuple(case if case.answers is None else replace(case, answers=None) for case in memory.cases)
+    asked = judge.replace(memory=replace(memory, cases=blank), parameters={**judge.parameters, "calibrate": False})
+    folds = [chosen[n::FOLDS] for n in range(FOLDS)]
+    open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart)]
+    if not open_ones:
+        return memory, Usage(), ()
+    verdicts = [one for one in open_ones if one.known.verdict is None]
+    alone = [one for one in open_ones if apart and one.missing]
+    past = PastCases(judge, len(verdicts) + len(alone), progress, phase="ask")
+    # One kind after the other: a model in this process keeps the beginning that prompts of one kind share.
+    calls = [past.ask(one.judge, one.case) for one in verdicts]
+    calls += [past.ask_checks(one.judge, one.case, one.missing) for one in alone]
+    said = await aio.together(calls)
+    found: dict[str, Answers] = {}
+    for one, answer in zip((*verdicts, *alone), said, strict=True):
+        if answer.judgment is not None:
+            found[one.case.id] = _with(found.get(one.case.id, one.known), answer.judgment)
+    cases = tuple(replace(case, answers=found[case.id]) if case.id in found else case for case in memory.cases)
+    usage = past.usage + Usage(seconds={"ask": time.perf_counter() - started})
+    return replace(memory, cases=cases), usage, _notes(said)
+
+
+class _Open(NamedTuple):
+    """A case with something missing: the judge to ask, from which it is hidden, and what is asked and known.
+
+    Of a model that answers all in one call nothing is known: what it leaves out does not apply, and is not asked again.
+    """
+
+    judge: Judge
+    case: Case
+    missing: tuple[AskedCheck, ...]
+    known: Answers
+
+
+def _sample(judge: Judge, memory: Memory, most: int) -> tuple[Case, ...]:
+    """The cases that are asked about: by hash, which is as good as drawn, and the same whatever came first."""
+    labelled: dict[str, Case] = {}
+    for case in memory.cases:
+        if memory.label(case) is not None and case.example.content.keys() >= set(judge.fields):
+            labelled.setdefault(case.example.content_hash, case)
+    return tuple(labelled[content] for content in sorted(labelled)[:most])
+
+
+async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool) -> list[_Open]:
+    """The cases of a fold with something missing; nothing is missing where no check is in view."""
+    unknowing = hiding(asked, fold)
+    checks = _in_view(unknowing.memory) if apart else (await which_checks(unknowing))[0]
+    if not checks:
+        return []
+    if apart:  # the verdict alone: the checks are asked beside it
+        plain = tuple(replace(guideline, checks=()) for guideline in unknowing.memory.guidelines)
+        unknowing = unknowing.replace(memory=replace(unknowing.memory, guidelines=plain))
+    found = []
+    for case in fold:
+        known = case.answers
+        if known is None or known.judge != judged_by:
+            known = Answers(judge=judged_by)
+        missing = tuple(check for check in checks if check.question not in known.margins)
+        if not missing and known.verdict is not None:
+            continue
+        if not apart:
+            missing, known = checks, Answers(judge=judged_by, margins={check.question: 0.0 for check in checks})
+        found.append(_Open(unknowing, case, missing, known))
+    return found
+
+
+def _in_view(memory: Memory) -> tuple[AskedCheck, ...]:
+    """Every check of the guidelines in force, for they cost next to nothing: more than one judgment asks."""
+    questions = questions_of(memory.semantic)
+    return tuple(AskedCheck(question=q, guideline=asking[0].id, taught_by=()) for q, asking in questions.items())
+
+
+def _with(known: Answers, judgment: Judgment) -> Answers:
+    """The answers and those of one judgment more, which may have no verdict."""
+    said = {finding.check: _margin(finding) for finding in judgment.findings if finding.guideline is not None}
+    known = replace(known, margins=dict(sorted((known.margins | said).items())))
+    if judgment.own_value is None:
+        return known
+    made_with = {"guideline_ids": judgment.guideline_ids, "example_ids": judgment.example_ids}
+    return replace(known, verdict=judgment.own_value, **made_with)
+
+
+def _margin(finding: Finding) -> float:
+    """Log-odds of yes; 1, -1 and 0 for yes, no and does not apply where the model tells no probabilities."""
+    if finding.margin is not None:
+        return finding.margin
+    return {"yes": 1.0, "no": -1.0}.get(finding.answer or "", 0.0)
+
+
+def _tidied(memory: Memory, judged_by: str) -> Memory:
+    """`memory` with one case's answers a content, on the first of its cases: those of this judge before any other's."""
+
+    def of(case: Case) -> Case:
+        group = memory.duplicates(case.example)
+        given = sorted((each.answers for each in group if each.answers), key=lambda known: known.judge != judged_by)
+        answers = given[0] if given and case.id == group[0].id else None
+        return case if answers is case.answers else replace(case, answers=answers)
+
+    cases = tuple(map(of, memory.cases))
+    return memory if all(map(operator.is_, cases, memory.cases)) else replace(memory, cases=cases)
+
+
+def _notes(said: Sequence[Answer]) -> tuple[str, ...]:
+    faults = Counter(answer.fault or "no verdict" for answer in said if answer.judgment is None)
+    if not faults:
+        return ()
+    reasons = "; ".join(why for why, _ in faults.most_common(REASONS))
+    return (f"{faults.total()} of {len(said)} questions about past cases wait for the next align: {reasons}",)

@@ -1,0 +1,233 @@
+"""Which cases experts should label next: those of which the judge, its checks and its memory can say least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from memalign import aio
+from memalign.errors import InputError
+from memalign.io import Examples, read_judgments
+from memalign.memory.retrieval import RELEVANT, embedding_text
+from memalign.models import resolve_embedding
+from memalign.types import Example, Judgment, Usage
+from memalign.values import ValueType, value_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from memalign.judge import Judge, Progress
+
+__all__ = ["NextCase", "NextCases", "anext_cases", "next_cases"]
+
+STANDS_OUT = 0.5
+"""The degree from which on a reason is named."""
+ROWS = 1_000  # of a product of two matrices, which would be gigabytes of a large file
+
+Cases = Examples | str | Path | Iterable[Example | Mapping[str, Any]]
+
+
+class NextCase(msgspec.Struct, frozen=True, kw_only=True):
+    """A case to label: its id, why it and not another, and a score in [0, 1]; see `anext_cases`."""
+
+    id: str
+    reason: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextCases:
+    """What to label next, the first one first.
+
+    `ranked` cases were compared. `known` were left out because their content is in memory, `copies` because it came
+    before under another id, and those of `failed` (id, error) because there is no judgment of them.
+    """
+
+    cases: tuple[NextCase, ...]
+    ranked: int
+    known: int
+    copies: int
+    failed: tuple[tuple[str, str], ...]
+    usage: Usage
+
+
+def next_cases(
+    judge: Judge,
+    cases: Cases,
+    *,
+    n: int = 5,
+    judged: str | Path | None = None,
+    concurrency: int | None = None,
+    max_cost: float | None = None,
+    progress: Progress | None = None,
+) -> NextCases:
+    """The `n` cases to label next; the synchronous form of `anext_cases`."""
+    return aio.run(
+        anext_cases(judge, cases, n=n, judged=judged, concurrency=concurrency, max_cost=max_cost, progress=progress)
+    )
+
+
+async def anext_cases(
+    judge: Judge,
+    cases: Cases,
+    *,
+    n: int = 5,
+    judged: str | Path | None = None,
+    concurrency: int | None = None,
+    max_cost: float | None = None,
+    progress: Progress | None = None,
+) -> NextCases:
+    """Judge each unlabelled case once, and rank which `n` of them experts should label next.
+
+    A case's score is the mean of four degrees in [0, 1]; each from 0.5 on is named as a reason:
+
+    - no check speaks: 1 - |2p - 1| with p the probability of yes of the check that speaks loudest; without
+      probabilities 0 where one is answered with yes or no, else 1; 1 for a judge without checks;
+    - the model and the calibrator disagree: 1 for two labels; of numbers their distance in halves of the scale;
+    - unsure: 2 (1 - confidence), at most 1; 0 where there is no confidence;
+    - unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder), 1 from 0.2 down.
+
+    The list is diverse: after the first, each next one is that of the highest score times its distance (1 - cosine) from
+    the nearest case chosen before, and this product is the score that it shows. Ties go to the earlier case. Content that
+    is in memory, or came before, is skipped and costs no call. `judged` is a file of judgments (`judge … -o`), which
+    are then used instead of new ones. The same cases and judgments give the same list.
+
+    Raises InputError for `n` below 1, and for judgments that are missing in `judged`, were made with another memory, or
+    of cases that have changed since; InvalidRows for bad rows; what `judge_many` raises.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise InputError(f"n must be 1 or more, a whole number, not {n!r}")
+    source = cases if isinstance(cases, Examples) else Examples.of(cases)
+    memory, fresh, met, known, total = judge.memory, list[Example](), set[str](), 0, 0
+    for example in source:
+        total += 1
+        if memory.duplicates(example):
+            known += 1
+        elif example.content_hash not in met:
+            met.add(example.content_hash)
+            fresh.append(example)
+    judgments: Sequence[Judgment] = ()
+    if judged is not None:
+        judgments = _read(judge, fresh, Path(judged))
+    elif fresh:
+        judgments = await judge.ajudge_many(fresh, concurrency=concurrency, max_cost=max_cost, progress=progress)
+    made = list(zip(fresh, judgments, strict=True))
+    rated = [(example, judgment) for example, judgment in made if judgment.error is None]
+    return NextCases(
+        cases=await _ranked(judge, rated, n) if rated else (),
+        ranked=len(rated),
+        known=known,
+        copies=total - known - len(fresh),
+        failed=tuple((example.id, judgment.error) for example, judgment in made if judgment.error is not None),
+        usage=Usage() if judged is not None else sum((judgment.usage for judgment in judgments), Usage()),
+    )
+
+
+def _read(judge: Judge, fresh: Sequence[Example], path: Path) -> list[Judgment]:
+    found = read_judgments(path)
+    missing = [example.id for example in fresh if example.id not in found.judgments]
+    if missing:
+        more = f" and of {len(missing) - 1} others" if missing[1:] else ""
+        raise InputError(f"{path} has no judgment of {missing[0]!r}{more}; judge them first, or leave --judged out")
+    for example in fresh:
+        if found.contents.get(example.id) not in ("", None, example.content_hash):
+            raise InputError(f"{path}: {example.id!r} has changed since it was judged; judge it again")
+    judgments = [found.judgments[example.id] for example in fresh]
+    if any(each.error is None and each.memory_hash != judge.memory.hash for each in judgments):
+        raise InputError(f"{path} was judged with another memory than this version of {judge.name!r} has; judge again")
+    return judgments
+
+
+class _Signal(NamedTuple):
+    """How strongly something speaks for labelling a case, in [0, 1], and its words."""
+
+    degree: float
+    reason: str
+
+
+async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: int) -> tuple[NextCase, ...]:
+    import numpy as np  # a quarter of a second that only this part needs
+
+    vectors = await _embedded([example for example, _ in rated])
+    nearest = await _nearest(judge, vectors)
+    signals = [_signals(judge, judgment, near) for (_, judgment), near in zip(rated, nearest, strict=True)]
+    scores = np.array([sum(each.degree for each in several) / len(several) for several in signals])
+    apart = np.ones(len(rated))
+    chosen: list[NextCase] = []
+    left = np.ones(len(rated), dtype=bool)
+    for _ in range(min(n, len(rated))):
+        worth = np.where(left, scores * apart, -1.0)
+        place = int(np.argmax(worth))
+        left[place] = False
+        score = round(float(worth[place]), 3)
+        chosen.append(NextCase(id=rated[place][0].id, reason=_reason(signals[place]), score=score))
+        apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
+    return tuple(chosen)
+
+
+def _signals(judge: Judge, judgment: Judgment, nearest: float | None) -> tuple[_Signal, ...]:
+    return (_silent(judge, judgment), _disagreed(judge.value_type, judgment), _unsure(judgment), _unlike(nearest))
+
+
+def _silent(judge: Judge, judgment: Judgment) -> _Signal:
+    loudness = [
+        abs(math.tanh(each.margin / 2)) if each.margin is not None else float(each.answer in ("yes", "no"))
+        for each in judgment.findings
+        if each.guideline is not None
+    ]
+    none = "" if any(guideline.checks for guideline in judge.memory.semantic) else ": the judge has none"
+    return _Signal(1 - max(loudness, default=0.0), f"no check speaks{none}")
+
+
+def _disagreed(value_type: ValueType, judgment: Judgment) -> _Signal:
+    own, other = judgment.own_value, judgment.calibrated_value
+    if own is None or other is None or own == other:
+        return _Signal(0.0, "")
+    degree = 1.0
+    if not isinstance(own, str) and not isinstance(other, str) and value_type.numeric:
+        scale = (value_type.high or 0.0) - (value_type.low or 0.0)
+        degree = min(1.0, 2 * abs(own - other) / scale)
+    return _Signal(degree, f"the model and the calibrator disagree ({value_text(own)}, {value_text(other)})")
+
+
+def _unsure(judgment: Judgment) -> _Signal:
+    if judgment.confidence is None:
+        return _Signal(0.0, "")
+    return _Signal(min(1.0, 2 * (1 - judgment.confidence)), f"unsure ({judgment.confidence:.0%})")
+
+
+def _unlike(nearest: float | None) -> _Signal:
+    if nearest is None:
+        return _Signal(1.0, "no case is in memory")
+    degree = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
+    return _Signal(degree, f"unlike every case in memory (likeness {nearest:.2f} at most)")
+
+
+def _reason(signals: Sequence[_Signal]) -> str:
+    named = [each for each in signals if each.degree >= STANDS_OUT]
+    named.sort(key=lambda each: -each.degree)
+    return "; ".join(each.reason for each in named) or "nothing stands out"
+
+
+async def _embedded(examples: Sequence[Example]) -> NDArray[np.float32]:
+    # The in-process embedder, whatever retrieval uses: a ranking must cost nothing beside the judgments.
+    return await resolve_embedding(None).embed([embedding_text(example) for example in examples])
+
+
+async def _nearest(judge: Judge, vectors: NDArray[np.float32]) -> list[float | None]:
+    """The cosine of each vector to the nearest case in memory; None where there is no case."""
+    memory = judge.memory
+    if not memory.cases:
+        return [None] * len(vectors)
+    if memory.embedding_model == resolve_embedding(None).name:
+        there = memory.matrix
+    else:
+        there = await _embedded([case.example for case in memory.cases])
+    blocks = (vectors[start : start + ROWS] @ there.T for start in range(0, len(vectors), ROWS))
+    return [float(near) for block in blocks for near in block.max(axis=1)]

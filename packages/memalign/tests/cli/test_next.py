@@ -1,0 +1,90 @@
+"""`memalign next`: what to label next, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import FEEDBACK, HELD_OUT, Run, jsonl
+from tests.support.endpoint import Endpoint, bad_request, user_of
+
+NEW: list[dict[str, Any]] = [{k: v for k, v in row.items() if k != "value"} for row in HELD_OUT[:2]]
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    return jsonl(tmp_path / "new.jsonl", [*NEW, NEW[0] | {"id": "h-9"}, {**FEEDBACK[1]}])
+
+
+def test_it_says_what_to_label_next_and_why(memalign: Run, aligned: str, new: Path, endpoint: Endpoint) -> None:
+    ran = memalign("next", aligned, new, "-n", "5")
+    assert ran.code == 0, ran.err
+    assert "no check speaks" in ran.out
+    assert "h-1" in ran.out
+    assert "2 cases compared, 1 in memory already, 1 the same as another, 2 calls" in ran.out
+    assert len(endpoint.requests) == 2
+
+
+def test_json_is_a_list_of_id_reason_and_score(memalign: Run, aligned: str, new: Path) -> None:
+    found = memalign("next", aligned, new, "-n", "1", "--json").json
+    assert [[*each] for each in found] == [["id", "reason", "score"]]
+    assert found[0]["id"] in ("h-1", "h-2")
+
+
+def test_judgments_that_exist_are_used_without_a_call(
+    memalign: Run, aligned: str, new: Path, endpoint: Endpoint
+) -> None:
+    assert memalign("judge", aligned, new, "-o", "out.jsonl").code == 0
+    asked = len(endpoint.requests)
+    ran = memalign("next", aligned, new, "--judged", "out.jsonl", "--json")
+    assert ran.code == 0, ran.err
+    assert len(endpoint.requests) == asked
+    assert ran.json == memalign("next", aligned, new, "--json").json
+
+
+def test_cases_come_from_stdin(memalign: Run, aligned: str) -> None:
+    lines = "".join(f"{json.dumps(row)}\n" for row in NEW)
+    assert len(memalign("next", aligned, "-", "--json", stdin=lines).json) == 2
+
+
+def test_a_case_that_fails_is_named(memalign: Run, aligned: str, new: Path, endpoint: Endpoint) -> None:
+    answer = endpoint.answer
+
+    def some(body: dict[str, Any]) -> Any:
+        return bad_request("no such thing") if "Lovely" in user_of(body) else answer(body) if callable(answer) else None
+
+    endpoint.answer = some
+    ran = memalign("next", aligned, new)
+    assert ran.code == 1
+    assert "1 not judged" in ran.out
+    assert "failed: h-2: " in ran.err
+
+
+@pytest.mark.parametrize("flags", [("-n", "0"), ("-n", "many"), ("--judged",), ("--labels", "x")])
+def test_wrong_flags_are_wrong_use(memalign: Run, aligned: str, new: Path, flags: tuple[str, ...]) -> None:
+    assert memalign("next", aligned, new, *flags).code == 2
+
+
+def test_bad_files_are_refused_before_a_call(memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    empty = memalign("next", aligned, "empty.jsonl")
+    assert (empty.code, "has no row" in empty.err) == (2, True), empty.err
+    bare = memalign("next", aligned, jsonl(tmp_path / "bare.jsonl", [{"inputs": "no id"}]), "--json")
+    assert bare.code == 2
+    assert bare.json["error"]["rows"][0]["line"] == 1
+    assert memalign("next", aligned, "nowhere.jsonl").code == 2
+    assert memalign("next", "nobody", "empty.jsonl").code == 2
+    assert not endpoint.requests
+
+
+def test_without_a_key_it_says_what_to_do(
+    memalign: Run, aligned: str, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    ran = memalign("next", aligned, new)
+    assert ran.code == 2
+    assert "OPENAI_API_KEY" in ran.err

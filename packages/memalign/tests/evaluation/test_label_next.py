@@ -1,0 +1,196 @@
+"""What to label next: four reasons, one list, no copies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import memalign as ma
+from memalign.errors import ConfigurationError, InputError, ModelUnavailable
+from memalign.evaluation import NextCases, next_cases
+from memalign.io import JudgmentWriter
+from memalign.memory import Annotation, Case, Memory
+from memalign.testing import ScriptedChatModel
+from memalign.types import Check, Example, Finding, Guideline, Judgment
+
+replace = msgspec.structs.replace
+
+TAUGHT = "The parcel is late and the customer asks for a refund of the postage."
+NEAR = "The parcel is late and the customer asks for a refund of the postage now."
+FAR = "Photosynthesis turns light into sugar."
+OTHER = "Der Vertrag endet mit dem Quartal."
+
+
+def judge(memory: Memory | None = None, **changes: Any) -> ma.Judge:
+    settings: dict[str, Any] = {
+        "name": "kind",
+        "instructions": "Is it kind?\n{{ outputs }}",
+        "feedback_value_type": bool,
+    }
+    model = ScriptedChatModel(lambda _: {"rationale": "it is", "value": True})
+    return ma.Judge(**settings | {"model": model} | changes, memory=memory or Memory())
+
+
+def taught(*, asks: bool = True) -> Memory:
+    case = Case(
+        example=Example(id="t-1", outputs=TAUGHT), annotations=(Annotation(id="t-1", source="ana", value=True),)
+    )
+    checks = (Check(question="Is it warm?"),) if asks else ()
+    return Memory(cases=(case,), guidelines=(Guideline(id="G1", text="Be warm.", checks=checks),), next_guideline=2)
+
+
+def items(**outputs: str) -> list[dict[str, Any]]:
+    return [{"id": name, "outputs": text} for name, text in outputs.items()]
+
+
+def said(value: bool = True, *, margin: float | None = 9.0, answer: Any = "yes", **fields: Any) -> Judgment:
+    """A judgment of which nothing stands out: a check speaks, and the model is sure."""
+    finding = Finding(guideline="G1", check="Is it warm?", answer=answer, margin=margin)
+    settled: dict[str, Any] = {"value": value, "own_value": value, "confidence": 0.99, "findings": (finding,)}
+    return Judgment(**settled | fields)
+
+
+def ranked(
+    one: ma.Judge, rows: list[dict[str, Any]], path: Path, judgments: dict[str, Judgment], n: int = 5
+) -> NextCases:
+    """What comes next by judgments that exist already."""
+    out = path / "out.jsonl"
+    with JudgmentWriter(out, judge="kind@0", examples=[Example(**row) for row in rows]) as writer:
+        for name, judgment in judgments.items():
+            writer.write(name, replace(judgment, memory_hash=one.memory.hash))
+    return next_cases(one, rows, n=n, judged=out)
+
+
+class TestReasons:
+    @pytest.mark.parametrize(
+        ("text", "judgment", "reason"),
+        [
+            (NEAR, said(), "nothing stands out"),
+            (NEAR, said(margin=0.1), "no check speaks"),
+            (NEAR, said(margin=None, answer="n/a"), "no check speaks"),
+            (NEAR, said(findings=()), "no check speaks"),
+            (NEAR, said(findings=(Finding(guideline=None, check="the length", margin=9.0),)), "no check speaks"),
+            (NEAR, said(margin=None, answer="no"), "nothing stands out"),
+            (NEAR, said(margin=-8.0, answer="no"), "nothing stands out"),
+            (NEAR, said(calibrated_value=False), "the model and the calibrator disagree (true, false)"),
+            (NEAR, said(calibrated_value=True), "nothing stands out"),
+            (NEAR, said(confidence=0.55), "unsure (55%)"),
+            (NEAR, said(confidence=None), "nothing stands out"),
+            (FAR, said(), "unlike every case in memory (likeness "),
+        ],
+    )
+    def test_each_has_its_words(self, tmp_path: Path, text: str, judgment: Judgment, reason: str) -> None:
+        (found,) = ranked(judge(taught()), items(a=text), tmp_path, {"a": judgment}).cases
+        assert found.reason.startswith(reason)
+        assert (";" in found.reason) is False
+
+    def test_several_reasons_are_named_the_strongest_first(self, tmp_path: Path) -> None:
+        both = said(margin=0.4, confidence=0.5, calibrated_value=True)
+        (found,) = ranked(judge(taught()), items(a=NEAR), tmp_path, {"a": both}).cases
+        assert found.reason == "unsure (50%); no check speaks"
+
+    def test_a_judge_without_checks_or_memory_says_so(self, tmp_path: Path) -> None:
+        (found,) = ranked(judge(), items(a=NEAR), tmp_path, {"a": said(findings=())}).cases
+        assert found.reason == "no check speaks: the judge has none; no case is in memory"
+
+    @pytest.mark.parametrize(
+        ("value_type", "own", "other", "named"),
+        [
+            ("int:1..5", 2, 3, True),
+            ("int:1..5", 1, 5, True),
+            ("int:0..10", 4, 5, False),
+            ("float:0..1", 0.2, 0.3, False),
+        ],
+    )
+    def test_numbers_disagree_by_their_distance(
+        self, tmp_path: Path, value_type: str, own: Any, other: Any, named: bool
+    ) -> None:
+        numbers = said(own, calibrated_value=other)
+        one = judge(taught(), feedback_value_type=value_type)
+        (found,) = ranked(one, items(a=NEAR), tmp_path, {"a": numbers}).cases
+        assert ("disagree" in found.reason) is named
+
+
+class TestRanking:
+    def test_the_strongest_reasons_come_first(self, tmp_path: Path) -> None:
+        rows = items(sure=NEAR, torn=OTHER, odd=FAR)
+        judgments = {"sure": said(), "torn": said(confidence=0.5, calibrated_value=False), "odd": said()}
+        found = ranked(judge(taught()), rows, tmp_path, judgments)
+        assert [each.id for each in found.cases] == ["torn", "odd", "sure"]
+        scores = [each.score for each in found.cases]
+        assert scores == sorted(scores, reverse=True)
+        assert all(0 <= score <= 1 for score in scores)
+        assert found.ranked == 3
+
+    def test_n_bounds_the_list(self, tmp_path: Path) -> None:
+        judgments = dict.fromkeys(("a", "b", "c"), said())
+        found = ranked(judge(taught()), items(a=NEAR, b=FAR, c=OTHER), tmp_path, judgments, n=2)
+        assert (len(found.cases), found.ranked) == (2, 3)
+
+    def test_the_list_is_diverse(self, tmp_path: Path) -> None:
+        unsure, less = said(confidence=0.5), said(confidence=0.6)
+        rows = items(a=FAR, b=f"{FAR} Really.", c=f"{FAR} Indeed.", d=OTHER)
+        found = ranked(judge(taught()), rows, tmp_path, {"a": unsure, "b": unsure, "c": unsure, "d": less})
+        assert [each.id for each in found.cases][:2] == ["a", "d"]
+
+    def test_copies_and_cases_in_memory_are_left_out_and_cost_no_call(self) -> None:
+        one = judge(taught())
+        rows = items(known=TAUGHT, a=FAR, copy=FAR)
+        found = next_cases(one, rows)
+        assert [each.id for each in found.cases] == ["a"]
+        assert (found.known, found.copies, found.ranked) == (1, 1, 1)
+        assert isinstance(one.model, ScriptedChatModel)
+        assert len(one.model.requests) == 1
+        assert found.usage.calls == 1
+
+    def test_nothing_new_costs_nothing(self) -> None:
+        one = judge(taught(), model=ScriptedChatModel([]))
+        assert next_cases(one, items(known=TAUGHT)).cases == ()
+
+    def test_the_same_cases_give_the_same_list(self) -> None:
+        rows = items(a=FAR, b=OTHER, c=NEAR)
+        assert next_cases(judge(taught()), rows).cases == next_cases(judge(taught()), rows).cases
+
+    def test_a_case_that_cannot_be_judged_is_named_and_the_others_are_ranked(self) -> None:
+        model = ScriptedChatModel(
+            lambda request: ModelUnavailable("down") if FAR in request.user else {"rationale": "r", "value": True}
+        )
+        found = next_cases(judge(taught(), model=model), items(a=FAR, b=OTHER))
+        assert [each.id for each in found.cases] == ["b"]
+        assert found.failed == (("a", "ModelUnavailable: down"),)
+
+    def test_a_real_judgment_without_an_answer_to_a_check_says_nothing(self) -> None:
+        (found,) = next_cases(judge(taught()), items(a=NEAR)).cases
+        assert found.reason == "no check speaks"
+
+
+class TestWrongUse:
+    @pytest.mark.parametrize("n", [0, -1, 1.5, True])
+    def test_n_is_a_whole_number(self, n: Any) -> None:
+        with pytest.raises(InputError, match="n must be 1 or more"):
+            next_cases(judge(), items(a=FAR), n=n)
+
+    def test_judgments_must_be_of_these_cases_and_of_this_memory(self, tmp_path: Path) -> None:
+        one = judge(taught())
+        ranked(one, items(a=FAR), tmp_path, {"a": said()})
+        out = tmp_path / "out.jsonl"
+        with pytest.raises(InputError, match="has no judgment of 'b' and of 1 others"):
+            next_cases(one, items(a=FAR, b=OTHER, c=NEAR), judged=out)
+        with pytest.raises(InputError, match="'a' has changed since it was judged"):
+            next_cases(one, items(a=OTHER), judged=out)
+        with pytest.raises(InputError, match="judged with another memory than this version of 'kind' has"):
+            next_cases(judge(taught(asks=False)), items(a=FAR), judged=out)
+        with pytest.raises(InputError, match="no such file"):
+            next_cases(one, items(a=FAR), judged=tmp_path / "none.jsonl")
+
+    def test_without_a_model_nothing_is_ranked_but_by_judgments_that_are_there(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("MEMALIGN_MODEL", raising=False)
+        nobody = judge(taught(), model=None)
+        with pytest.raises(ConfigurationError):
+            next_cases(nobody, items(a=FAR))
+        assert ranked(nobody, items(a=FAR), tmp_path, {"a": said()}).usage.calls == 0

@@ -1,0 +1,160 @@
+"""Checks and answers in a registry: kept, compared, and erased with the guideline that they belong to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from memalign import Check, Registry
+from memalign.errors import RegistryError
+from memalign.memory import Answers, Memory
+from tests.support.registry import all_versions, bytes_of, case, judge, memory_of
+
+replace = msgspec.structs.replace
+
+LONG = "Does the letter name the clinic on the hill where the operation went so badly wrong?"
+SHORT = "Is it frank?"
+PLAIN = "Is it short?"
+
+
+def taught(*, asks: str = LONG) -> Memory:
+    """G1 is t-1's and asks something of its words; G2 is t-2's. Both were asked about t-2, t-1 and t-3."""
+    memory = memory_of(case("t-1", "ana"), case("t-2", "ben"), case("t-3", "cleo"), size=1)
+    first, second, third = memory.guidelines
+    checks = (Check(question=asks, answer="no", value=False), Check(question=SHORT))
+    of = {
+        "t-1": Answers(judge="0123", margins={PLAIN: 0.5}, verdict=True, guideline_ids=("G2",), example_ids=("t-3",)),
+        "t-2": Answers(judge="0123", margins={asks: 1.5, SHORT: -0.1}, verdict=True, guideline_ids=("G1", "G3")),
+        "t-3": Answers(
+            judge="0123", margins={asks: -2.0, PLAIN: 3.25}, verdict=False, guideline_ids=("G2",), example_ids=("t-2",)
+        ),
+    }
+    return replace(
+        memory,
+        cases=tuple(replace(one, answers=of[one.id]) for one in memory.cases),
+        guidelines=(
+            replace(first, checks=checks),
+            replace(second, checks=(Check(question=PLAIN),)),
+            third,
+        ),
+    )
+
+
+def test_checks_and_answers_come_back_as_they_went_in(registry: Registry) -> None:
+    registry.create(judge(taught()))
+    loaded = registry.load("helpfulness").memory
+    assert loaded == taught()
+    assert loaded.hash == taught().hash
+    assert loaded.hash != replace(taught(), cases=memory_of(*taught().cases).cases[:2]).hash
+
+
+def test_an_erase_takes_the_questions_of_a_guideline_and_their_answers_out_of_every_byte(
+    registry: Registry, path: Path
+) -> None:
+    registry.create(judge(taught()))
+    registry.save(judge(replace(taught(), next_guideline=9)))
+    assert LONG.encode() in bytes_of(path)
+    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    assert "no trace found" in receipt.searched
+    assert not [text for text in (LONG, SHORT, "frank", "rule number 1") if text.encode() in bytes_of(path)]
+    for version in all_versions(registry).values():
+        left = {one.id: one.answers for one in version.memory.cases}
+        assert left["t-2"] is None, "its verdict was made with the erased guideline, its answers were to its questions"
+        assert left["t-3"] == Answers(
+            judge="0123", margins={PLAIN: 3.25}, verdict=False, guideline_ids=("G2",), example_ids=("t-2",)
+        )
+
+
+def test_a_verdict_that_was_made_beside_an_erased_case_goes(registry: Registry) -> None:
+    registry.create(judge(taught()))
+    registry.erase("helpfulness", ["t-2"], rederive=False)
+    left = registry.load("helpfulness").memory.case("t-3")
+    assert left is not None
+    assert left.answers == Answers(judge="0123", margins={LONG: -2.0})
+
+
+def test_a_question_that_a_survivor_asks_too_stays(registry: Registry, path: Path) -> None:
+    memory = taught()
+    first, second, third = memory.guidelines
+    shared = replace(third, checks=first.checks[:1])
+    registry.create(judge(replace(memory, guidelines=(first, second, shared))))
+    registry.erase("helpfulness", ["t-1"], rederive=False)
+    assert LONG.encode() in bytes_of(path)
+    left = registry.load("helpfulness").memory.case("t-2")
+    assert left is not None
+    assert left.answers == Answers(judge="0123", margins={LONG: 1.5})
+
+
+def test_a_check_that_repeats_erased_words_takes_its_guideline_along(registry: Registry, path: Path) -> None:
+    memory = memory_of(case("t-1", "ana", says=LONG), case("t-2", "ben"), size=1)
+    first, second = memory.guidelines
+    copied = replace(second, checks=(Check(question=LONG),))
+    registry.create(judge(replace(memory, guidelines=(first, copied))))
+    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    assert receipt.copied == ("G2",)
+    assert LONG.encode() not in bytes_of(path)
+
+
+@pytest.mark.parametrize("asks", [LONG, "Is it about the clinic?"])
+def test_a_question_that_an_erase_left_behind_is_found(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, asks: str
+) -> None:
+    registry.create(judge(taught(asks=asks)))
+    # As if forgetting knew nothing of answers.
+    monkeypatch.setattr("memalign.memory.model.with_live_answers", lambda cases, *_: cases)
+    with pytest.raises(RegistryError, match=r"traces are left: .*answers t-2"):
+        registry.erase("helpfulness", ["t-1"], rederive=False)
+
+
+def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
+    memory = taught()
+    first, second, third = memory.guidelines
+    registry.create(judge(memory))
+    changed = replace(first, checks=(first.checks[0], Check(question=PLAIN, value=True)))
+    registry.save(judge(replace(memory, guidelines=(changed, second, replace(third, pinned=True)))))
+    found = registry.diff("helpfulness", 1, 2)
+    said = str(found).splitlines()
+    assert said[1:4] == ["  ~ G1 the checks", f"    - {SHORT}  [yes]", f"    + {PLAIN}  [yes speaks for true]"]
+    one, other = found.to_dict()["guidelines"]
+    assert one["fields"] == ["checks"]
+    assert one["checks_added"] == [{"question": PLAIN, "answer": "yes", "value": True}]
+    assert one["checks_removed"] == [{"question": SHORT, "answer": "yes", "value": None}]
+    assert other["fields"] == ["pinned"]
+    assert "checks_added" not in other
+
+
+def test_a_new_guideline_is_listed_with_its_checks(registry: Registry) -> None:
+    registry.create(judge())
+    registry.save(judge(taught()))
+    said = str(registry.diff("helpfulness", 1, 2))
+    assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no speaks for false]\n    + {SHORT}  [yes]" in said
+    gone = str(registry.diff("helpfulness", 2, 1))
+    assert SHORT not in gone
+
+
+def test_the_history_of_a_judge_counts_feedback_and_guidelines_not_answers(registry: Registry) -> None:
+    memory = taught()
+    blank = replace(memory, cases=tuple(replace(one, answers=None) for one in memory.cases))
+    registry.create(judge(blank))
+    registry.save(judge(memory))
+    assert [each.summary for each in registry.history("helpfulness")] == [
+        "3 feedback added, 3 guidelines added (G1, G2, G3)",
+        "bookkeeping only",
+    ]
+
+
+def test_what_a_piece_of_feedback_taught_is_shown_with_its_checks(registry: Registry) -> None:
+    registry.create(judge(taught()))
+    (found,) = registry.lineage("helpfulness", "t-1@ana")
+    assert [check["question"] for check in found.to_dict()["guidelines"][0]["checks"]] == [LONG, SHORT]
+
+
+def test_answers_follow_a_guideline_that_gets_another_number(registry: Registry) -> None:
+    registry.create(judge(memory_of(case("o-1", "ana"), case("o-2", "ana"), size=1)))
+    registry.save(judge(taught()))
+    memory = registry.load("helpfulness").memory
+    ids = {guideline.id for guideline in memory.guidelines}
+    assert all(ids.issuperset(one.answers.guideline_ids) for one in memory.cases if one.answers)
+    assert [one.answers and one.answers.verdict for one in memory.cases] == [True, True, False]
