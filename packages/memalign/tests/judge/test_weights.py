@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -217,3 +218,16 @@ def test_a_rule_with_a_condition_is_learned_by_the_two_answers_together() -> Non
     fitted = aio.run(fit_calibrator(judge))
     assert fitted is not None
     assert fitted.worth.decides
+
+
+def test_a_pinned_check_keeps_a_floor_under_its_weight() -> None:
+    judge = judge_of("bool", count=60)
+    useless = next(each for each in judge.memory.guidelines if each.checks[0].question.startswith(USELESS[:-1]))
+    pinned = tuple(
+        msgspec.structs.replace(each, pinned=True) if each is useless else each for each in judge.memory.guidelines
+    )
+    memory = msgspec.structs.replace(judge.memory, guidelines=pinned)
+    margins = {useless.checks[0].question: 3.0}
+    parts = [dict(says(each, margins).parts) for each in (judge, judge.replace(memory=memory))]
+    assert abs(parts[1][useless.checks[0].question]) >= abs(parts[0][useless.checks[0].question])
+    assert abs(parts[1][useless.checks[0].question]) > 0.3

@@ -104,7 +104,7 @@ def _sample(judge: Judge, memory: Memory, most: int) -> tuple[Case, ...]:
 async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool) -> list[_Open]:
     """The cases of a fold with something missing; nothing is missing where no check is in view."""
     unknowing = hiding(asked, fold)
-    checks = _in_view(unknowing.memory) if apart else (await which_checks(unknowing))[0]
+    checks, _ = await which_checks(unknowing)
     if not checks:
         return []
     if apart:  # the verdict alone: the checks are asked beside it
@@ -122,12 +122,6 @@ async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bo
             missing, known = checks, Answers(judge=judged_by, margins={check.question: 0.0 for check in checks})
         found.append(_Open(unknowing, case, missing, known))
     return found
-
-
-def _in_view(memory: Memory) -> tuple[AskedCheck, ...]:
-    """Every check of the guidelines in force, for they cost next to nothing: more than one judgment asks."""
-    questions = questions_of(memory.semantic)
-    return tuple(AskedCheck(question=q, guideline=asking[0].id, taught_by=()) for q, asking in questions.items())
 
 
 def _with(known: Answers, judgment: Judgment) -> Answers:

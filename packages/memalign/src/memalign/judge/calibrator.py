@@ -152,6 +152,7 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
             checks=checks_by_question(judge),
             together=pairs_of_questions(judge),
             sides=_sides(judge),
+            pinned=frozenset(c.question for g in judge.memory.semantic if g.pinned for c in g.checks),
         )
         return fit.calibrator(taught)
 
@@ -162,7 +163,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """Fitting for judgments of one type and these checks, by their questions: on all taught cases, and on parts of them.
 
     `together` are pairs of questions that one guideline asks. `sides` are the labels that name the sides of every item,
-    empty where it has none. `asked` is how many checks a judgment asks at most. What all checks together count is drawn
+    empty where it has none. Checks that are `pinned` are asked and keep the weight that is expected, at least. `asked` is how many checks a judgment asks at most. What all checks together count is drawn
     to `prior`, as firmly as `prior_ridge`.
     """
 
@@ -170,6 +171,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     checks: Mapping[str, Sequence[Check]]
     together: tuple[tuple[str, str], ...] = ()
     sides: tuple[str, ...] = ()
+    pinned: frozenset[str] = frozenset()
     asked: int = ASKED
     prior: float = TOGETHER_WEIGHT
     prior_ridge: float = TOGETHER_RIDGE
@@ -211,7 +213,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     def columns(self, taught: Sequence[Taught]) -> Columns:
         """The columns of the checks that tell most of these cases."""
         every = Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
-        chosen = strongest(every, taught, self.asked)
+        telling = strongest(every, taught, self.asked)
+        chosen = [question for question in self.checks if question in telling or question in self.pinned]
         if len(chosen) == len(self.checks):
             return every
         checks = {question: self.checks[question] for question in chosen}
@@ -243,6 +246,10 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         shared = first.index(TOGETHER)
         weights[columns.of_checks] += weights[shared] * columns.share
         weights[shared] = 0.0
+        # A check that a person pinned is heard, whatever few cases say.
+        floor = np.array([question in self.pinned for question in columns.questions]) * self.prior * columns.share
+        own = weights[columns.of_checks]
+        weights[columns.of_checks] = np.where(floor > 0, np.maximum(own, floor), own)
         low, high = self.value_type.low or 0.0, self.value_type.high or 1.0
         return Calibrator(columns=columns, weights=weights, ridge=ridge, worth=_UNKNOWN, low=low, high=high)
 

@@ -73,8 +73,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 async def which_checks(judge: Judge) -> tuple[tuple[AskedCheck, ...], tuple[str, ...]]:
     """The checks that a judgment asks, each question once, in the order of the guidelines; and notes on those left out.
 
-    Where there is a calibrator, those that it weighs. Else at most twelve, those that say what most others say: a
-    question of one case's own names and numbers stands alone. A pinned guideline's checks are always asked.
+    Where there is a calibrator, those that it weighs. Else at most twelve, of the guidelines that say what most others
+    say: a question of one case's own names and numbers stands alone. A pinned guideline's checks are always asked.
     """
     memory = judge.memory
     if not any(guideline.checks for guideline in memory.semantic):
@@ -88,7 +88,7 @@ async def which_checks(judge: Judge) -> tuple[tuple[AskedCheck, ...], tuple[str,
         if fitted is not None and fitted.columns.questions:
             chosen = fitted.columns.questions
         else:
-            chosen = await _commonest(every)
+            chosen = await _commonest(memory.semantic)
         asked = tuple(
             AskedCheck(
                 question=question,
@@ -105,18 +105,27 @@ async def which_checks(judge: Judge) -> tuple[tuple[AskedCheck, ...], tuple[str,
     return await kept_async(memory, key, make)
 
 
-async def _commonest(asking: Mapping[str, Sequence[Guideline]]) -> tuple[str, ...]:
-    """The questions that are nearest to all the others, by the in-process embedder; a pinned guideline's always."""
+async def _commonest(guidelines: Sequence[Guideline]) -> tuple[str, ...]:
+    """The questions of the guidelines that say what most others say, by the in-process embedder; a pinned one's always.
+
+    A guideline's questions come together: of a rule with a condition neither tells anything alone.
+    """
     import numpy as np  # a quarter of a second; only where there are many checks
 
-    questions = list(asking)
-    pinned = {question for question, guidelines in asking.items() if any(each.pinned for each in guidelines)}
+    questions = list(questions_of(guidelines))
     if len(questions) <= MOST_CHECKS:
         return tuple(questions)
+    place = {question: number for number, question in enumerate(questions)}
     vectors = await resolve_embedding(None).embed(questions)
     nearness = (np.clip(vectors @ vectors.T, 0.0, 1.0) ** 2).sum(axis=1)
-    order = sorted(range(len(questions)), key=lambda n: (questions[n] not in pinned, -round(float(nearness[n]), 5), n))
-    return tuple(questions[n] for n in sorted(order[: max(MOST_CHECKS, len(pinned))]))
+    asking = [guideline for guideline in guidelines if guideline.checks]
+    means = {each.id: float(np.mean([nearness[place[c.question]] for c in each.checks])) for each in asking}
+    chosen: dict[str, None] = {}
+    for guideline in sorted(asking, key=lambda each: (not each.pinned, -round(means[each.id], 5), each.number)):
+        for check in guideline.checks:
+            if guideline.pinned or len(chosen) < MOST_CHECKS:
+                chosen[check.question] = None
+    return tuple(question for question in questions if question in chosen)
 
 
 def margins_of(findings: Sequence[Finding]) -> dict[str, float]:
