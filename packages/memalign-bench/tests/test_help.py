@@ -13,7 +13,7 @@ BENCH: Any = get_command(app).get_command(None, "bench")  # type: ignore[attr-de
 
 
 def test_the_examples_of_the_help_parse() -> None:
-    assert {"run", "report", "attack"} <= set(BENCH.commands)
+    assert {"run", "report", "attack", "draws"} <= set(BENCH.commands)
     for name, command in BENCH.commands.items():
         words = shlex.split(command.epilog.removeprefix("Example: memalign bench "))
         assert words[0] == name

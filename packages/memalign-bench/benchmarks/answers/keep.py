@@ -16,8 +16,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from memalign import aio
 from memalign.content import sides_of
 from memalign.io.atomic import atomic_write
@@ -66,8 +64,14 @@ def header_of(task: Task, answers: Path, sides: tuple[str, ...]) -> TaskHeader:
         for words, one in checks_of(row, pair=bool(sides)):
             asked.setdefault(words, []).append(one)
     order = json.loads((answers / f"q_{task.name}.json").read_text("utf-8"))
+    vectors = aio.run(resolve_embedding(None).embed(order))
     questions = [
-        Question(hash=hashlib.sha256(words.encode()).hexdigest()[:12], rows=tuple(asked[words])) for words in order
+        Question(
+            hash=hashlib.sha256(words.encode()).hexdigest()[:12],
+            rows=tuple(asked[words]),
+            near=tuple(round(max(float(near), 0.0) ** 2, 4) for near in vectors @ vector),
+        )
+        for words, vector in zip(order, vectors, strict=True)
     ]
     return TaskHeader(
         format=FORMAT,
@@ -136,13 +140,14 @@ def keep(task: Task, answers: Path, out: Path, part: str) -> str:
     sides = tuple(label for label in choices if all(label in each for each in sided))
     header = header_of(task, answers, sides if len(sides) == 2 else ())
     items = aio.run(items_of(task, header, answers, part))
+    if not items:
+        return f"{task.name} {part}: nothing is answered yet"
     folder = out / task.name
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / "task.json") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(header), indent=1) + b"\n")
-    if items:
-        with atomic_write(folder / f"{part}.jsonl") as file:
-            file.writelines(map(json_line, items))
+        file.write(json_line(header))
+    with atomic_write(folder / f"{part}.jsonl") as file:
+        file.writelines(map(json_line, items))
     judged = sum(item.verdict is not None for item in items)
     return f"{task.name} {part}: {len(items)} items, {judged} with a verdict, {len(header.questions)} questions"
 

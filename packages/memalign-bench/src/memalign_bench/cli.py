@@ -19,6 +19,7 @@ from memalign.cli.common import (
 )
 from memalign.cli.output import Output, table
 from memalign_bench.attacks.attack_cli import attack
+from memalign_bench.draws.draw_cli import draws
 from memalign_bench.house_rules.house_rules_cli import house_rules
 from memalign_bench.old_names import flags_of_today
 
@@ -164,6 +165,7 @@ app.command(
     cls=_Command,
     epilog="Example: memalign bench attack benchmarks/attacks replies true --model local:qwen2.5-coder-1.5b",
 )(attack)
+app.command("draws", epilog="Example: memalign bench draws packages/memalign-bench/results/checks --part P")(draws)
 app.command("house-rules", epilog="Example: memalign bench house-rules -o tasks --seed 1")(house_rules)
 
 

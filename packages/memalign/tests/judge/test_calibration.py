@@ -80,7 +80,7 @@ def said(number: int, *, long: bool) -> str:
 
 def count_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many cases each calibrator was fitted on; the embedder lets others run, as one that is still loading does."""
-    counted, fit = [], calibrator._Fit.calibrator
+    counted, fit = [], calibrator.Fit.calibrator
 
     async def slowly(*args: Any) -> Any:
         await asyncio.sleep(0.01)
@@ -90,7 +90,7 @@ def count_fits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counted.append(len(taught))
         return fit(self, taught)
 
-    monkeypatch.setattr(calibrator._Fit, "calibrator", counting)
+    monkeypatch.setattr(calibrator.Fit, "calibrator", counting)
     monkeypatch.setattr(calibrator, "plain_features", slowly)
     return counted
 

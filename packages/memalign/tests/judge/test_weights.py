@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Judge, aio
-from memalign.judge.calibrator import ASKED, FEWEST, Calibrated, calibrate, fit_calibrator
-from memalign.judge.columns import HABIT, VERDICT
+from memalign.judge.calibrator import ASKED, FEWEST, Calibrated, Fit, calibrate, fit_calibrator
+from memalign.judge.columns import HABIT, VERDICT, Known, Taught
 from memalign.memory import Annotation, Answers, Case, Memory
 from memalign.testing import ScriptedChatModel
 from memalign.types import Check, Example, FeedbackKey, Guideline
+from memalign.values import ValueType
 
 TYPES: dict[str, Sequence[Any]] = {
     "bool": (True, False),
@@ -147,6 +148,15 @@ def test_at_most_so_many_checks_are_asked_and_they_are_the_telling_ones() -> Non
     assert {question for question in memory.cases[0].answers.margins if question.startswith(TELLING[:-1])} <= {  # type: ignore[union-attr]
         *fitted.columns.questions
     }
+
+
+def test_a_label_that_one_case_alone_has_leaves_a_fold_without_it() -> None:
+    rng = random.Random(0)
+    checks = {f"Q{n}?": (Check(question=f"Q{n}?", value=True),) for n in range(4)}
+    taught = [Taught(Known(np.zeros(2), None, {q: rng.gauss(0, 1) for q in checks}), n > 0) for n in range(FEWEST)]
+    fitted = Fit(value_type=ValueType.of("bool"), checks=checks, asked=2).calibrator(taught)
+    assert len(fitted.columns.questions) == 2
+    assert np.isfinite(fitted.weights).all()
 
 
 def test_an_answer_that_is_missing_says_nothing() -> None:

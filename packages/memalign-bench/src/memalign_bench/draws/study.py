@@ -38,10 +38,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A question without its words: the first hex digits of their SHA-256, and the rows that it came from."""
+    """A question without its words: the first hex digits of their SHA-256, and the rows that it came from.
+
+    `near` (questions,): the squared likeness to every question of the task, in its order, by the in-process embedder.
+    """
 
     hash: str
     rows: tuple[Asked, ...]
+    near: tuple[float, ...]
 
 
 class TaskHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,6 +135,10 @@ def read_study(folder: Path, part: Part = "P") -> Study:
         raise InputError(f"{path}: format {header.format}, and this version reads {FORMAT}")
     if len({question.hash for question in header.questions}) < len(header.questions):
         raise InputError(f"{path}: one question is there twice")
+    if odd := [question.hash for question in header.questions if len(question.near) != len(header.questions)]:
+        raise InputError(
+            f"{path}: question {odd[0]} has not one likeness to each of the {len(header.questions)} questions"
+        )
     pool = _items(folder / "P.jsonl", header, value_type)
     rest = _items(folder / "S.jsonl", header, value_type) if part == "S" else []
     if both := {item.id for item in pool} & {item.id for item in rest}:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["BASELINES", "Baseline"]
+__all__ = ["BASELINES", "NEIGHBOURS", "Baseline", "logistic"]
 
 NEIGHBOURS = 5
 Labels = Sequence[Value]
@@ -129,17 +129,22 @@ def _neighbours(features: Matrix, labels: Labels) -> Predict:
 
 
 def _regression(features: Matrix, labels: Labels) -> Predict:
-    """Logistic regression on standardised features, scikit-learn's defaults."""
+    order, chances = logistic(features, labels)
+    return lambda point: order[int(chances(point.reshape(1, -1))[0].argmax())]
+
+
+def logistic(features: Matrix, labels: Labels) -> tuple[list[Value], Callable[[Matrix], Matrix]]:
+    """Logistic regression on standardised features, scikit-learn's defaults: the labels, and their chances at points (n, d)."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
     order = sorted(set(labels), key=str)
     if len(order) < 2:
-        return lambda _: order[0]
+        return order, lambda points: points[:, :1] * 0 + 1
     scaler = StandardScaler().fit(features)
     codes = [order.index(label) for label in labels]
     model = LogisticRegression(max_iter=2000).fit(scaler.transform(features), codes)
-    return lambda point: order[int(model.predict(scaler.transform(point.reshape(1, -1)))[0])]
+    return order, lambda points: model.predict_proba(scaler.transform(points))
 
 
 BASELINES = {

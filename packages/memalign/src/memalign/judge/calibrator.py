@@ -22,7 +22,7 @@ from memalign.judge.logit import conditional_logit, least_squares, softmax
 from memalign.memory.model import Case
 from memalign.models.resolve import resolve_embedding
 from memalign.types import Check, Example
-from memalign.values import Value
+from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +36,7 @@ __all__ = [
     "MOST",
     "Calibrated",
     "Calibrator",
+    "Fit",
     "Worth",
     "calibrate",
     "calibrates",
@@ -144,19 +145,34 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
 
     async def make() -> Calibrator | None:
         taught = await _taught(judge)
-        return _Fit(judge).calibrator(taught) if taught else None
+        if not taught:
+            return None
+        fit = Fit(
+            value_type=judge.value_type,
+            checks=checks_by_question(judge),
+            together=pairs_of_questions(judge),
+            sides=_sides(judge),
+        )
+        return fit.calibrator(taught)
 
     return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
 
 
-class _Fit:
-    """Fitting for one judge: on all taught cases, and on parts of them."""
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """Fitting for judgments of one type and these checks, by their questions: on all taught cases, and on parts of them.
 
-    def __init__(self, judge: Judge) -> None:
-        self.value_type = judge.value_type
-        self.checks = checks_by_question(judge)
-        self.together = pairs_of_questions(judge)
-        self.sides = _sides(judge)
+    `together` are pairs of questions that one guideline asks. `sides` are the labels that name the sides of every item,
+    empty where it has none. `asked` is how many checks a judgment asks at most. What all checks together count is drawn
+    to `prior`, as firmly as `prior_ridge`.
+    """
+
+    value_type: ValueType
+    checks: Mapping[str, Sequence[Check]]
+    together: tuple[tuple[str, str], ...] = ()
+    sides: tuple[str, ...] = ()
+    asked: int = ASKED
+    prior: float = TOGETHER_WEIGHT
+    prior_ridge: float = TOGETHER_RIDGE
 
     def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
         """Fitted on all, with the ridge and the worth that the cases themselves tell, held out in turn."""
@@ -195,7 +211,7 @@ class _Fit:
     def columns(self, taught: Sequence[Taught]) -> Columns:
         """The columns of the checks that tell most of these cases."""
         every = Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
-        chosen = strongest(every, taught, ASKED)
+        chosen = strongest(every, taught, self.asked)
         if len(chosen) == len(self.checks):
             return every
         checks = {question: self.checks[question] for question in chosen}
@@ -214,9 +230,9 @@ class _Fit:
         columns = self.columns(taught) if columns is None else columns
         rows = columns.rows([each.known for each in taught]) if rows is None else rows
         first = [names[0] for names in columns.names]
-        pulls = {TOGETHER: TOGETHER_RIDGE} | dict.fromkeys(columns.questions, ridge)
+        pulls = {TOGETHER: self.prior_ridge} | dict.fromkeys(columns.questions, ridge)
         drawn = np.array([pulls.get(name, RIDGE) for name in first])
-        centre = np.array([TOGETHER_WEIGHT * (name == TOGETHER) for name in first])
+        centre = np.array([self.prior * (name == TOGETHER) for name in first])
         if columns.kind == "number":
             values = np.array([float(each.label) - columns.middle for each in taught])
             weights = least_squares(rows[:, 0], values, drawn, np.zeros(len(drawn)))
@@ -272,7 +288,7 @@ def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[st
     truth = truth - truth.mean(axis=0)
     answers = rows - rows.mean(axis=0)
     together = np.einsum("nkq,nk->q", answers, truth) / len(taught)
-    spread = np.sqrt((answers**2).sum(axis=1).mean(axis=0) + 0.05) * np.sqrt((truth**2).sum(axis=1).mean())
+    spread = np.sqrt((answers**2).sum(axis=1).mean(axis=0) + 0.05) * np.sqrt((truth**2).sum(axis=1).mean() + 1e-12)
     chosen: dict[str, None] = {}
     for column in np.argsort(-np.abs(together / spread), kind="stable"):
         names = columns.names[first + int(column)]
