@@ -12,11 +12,12 @@ from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, lock, write_guideline
 from memalign.align.admission import CHECKS
 from memalign.align.locked_cases import CULPRITS
+from memalign.errors import RateLimited
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import Usage
 from tests.support.invariants import check_memory
-from tests.support.learning import bare, learn
+from tests.support.learning import Imp, bare, learn, row
 from tests.support.world import World, judge_in, labelled, rules_in, said
 
 HARM = "Refuse whatever mentions a refund."
@@ -351,6 +352,16 @@ class TestLocks:
             result = learn(judge, lessons(count), stages=WITHOUT_TRIAL)
             check_memory(result.judge)
             assert len(result.locks) == 1
+
+    def test_a_lesson_that_waits_for_a_locked_case_changes_nothing_while_nobody_answers(self) -> None:
+        imp = Imp()
+        judge = lock(learn(bare(imp, shard_size=1)[0], [row(1, "ana", None, value=False)]).judge, "t-1")
+        imp.storm = {"judgment": RateLimited("busy: HTTP 429")}
+        waits = learn(judge, [row(1, "ana", "add", value=False)])
+        assert [str(key) for key, _ in waits.pending] == ["t-1@ana"]
+        again = learn(waits.judge)
+        assert not again.changed
+        assert again.judge == waits.judge
 
     def test_a_number_near_enough_to_the_locked_label_keeps_it(self) -> None:
         def answer(request: ChatRequest) -> Answer:

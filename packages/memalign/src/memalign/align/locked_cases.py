@@ -60,12 +60,19 @@ class _UnansweredError(Exception):
 
 
 def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
-    """The judge without these guidelines, and the lessons behind them pending."""
+    """The judge without these guidelines, and the lessons behind them pending.
+
+    Nobody was ever shown them, so their numbers are free again: a lesson that waits a hundred times changes nothing.
+    """
     if not ids:
         return learned
     memory = learned.memory
+    number = memory.next_guideline
+    while f"G{number - 1}" in ids:
+        number -= 1
     waiting = {key for g in memory.guidelines if g.id in ids for key in g.supported_by}
-    left = replace(memory, guidelines=tuple(g for g in memory.guidelines if g.id not in ids))
+    kept = tuple(g for g in memory.guidelines if g.id not in ids)
+    left = replace(memory, guidelines=kept, next_guideline=number)
     waiting -= {key for g in left.guidelines for key in g.supported_by}
     return learned.replace(memory=consolidate(with_states(left, dict.fromkeys(waiting, LessonState("pending", why)))))
 
