@@ -166,9 +166,21 @@ def test_an_answer_that_is_missing_says_nothing() -> None:
     assert all(part == 0.0 for name, part in parts.items() if name.endswith("?"))
 
 
-def test_with_fewer_cases_there_is_none() -> None:
-    assert aio.run(fit_calibrator(judge_of("bool", count=FEWEST - 1))) is None
-    assert aio.run(fit_calibrator(judge_of("bool", count=FEWEST))) is not None
+@pytest.mark.parametrize("kind", [kind for kind in TYPES if not kind.startswith("float")])
+def test_of_fewer_cases_every_check_counts_the_same_and_never_decides(kind: str) -> None:
+    judge = judge_of(kind, count=FEWEST - 1)
+    for label in (TYPES[kind][0], TYPES[kind][-1]):
+        found = says(judge, telling(kind, label))
+        assert (found.value, found.decides) == (label, False)
+    assert dict(found.parts)[VERDICT] == 0.0
+    fitted = aio.run(fit_calibrator(judge_of(kind, count=FEWEST)))
+    assert fitted is not None
+    assert fitted.worth.n == FEWEST
+
+
+def test_without_a_check_there_is_none_of_fewer_cases() -> None:
+    assert aio.run(fit_calibrator(judge_of("bool", count=FEWEST - 1, margins=False))) is None
+    assert aio.run(fit_calibrator(judge_of("bool", count=FEWEST, margins=False))) is not None
 
 
 def test_answers_of_another_judge_do_not_count() -> None:

@@ -89,6 +89,9 @@ async def calibrator_note(judge: Judge) -> list[str]:
     if calibrator is None:
         return []
     worth = calibrator.worth
+    if not worth.n:
+        few = "too few labelled cases to weigh checks: each counts the same, and the model's own verdict stands"
+        return [few]
     decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
     unit = "agreement" if judge.value_type.numeric else "share right"
     note = (

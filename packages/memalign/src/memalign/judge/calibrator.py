@@ -140,21 +140,27 @@ async def calibrate(judge: Judge, example: Example, verdict: Value, margins: Map
 async def fit_calibrator(judge: Judge) -> Calibrator | None:
     """The calibrator of the judge's memory, fitted once for all who ask.
 
-    None with fewer than ten labelled cases that the judge's model was asked about, or where all have one label.
+    With fewer than ten labelled cases that the judge's model was asked about, or with one label only, nothing is fitted:
+    every check that was answered counts the same, for what its guideline expects. None where there is no such check.
     """
 
     async def make() -> Calibrator | None:
         taught = await _taught(judge)
         if not taught:
             return None
+        checks, enough = checks_by_question(judge), len(taught) >= FEWEST and len({each.label for each in taught}) > 1
+        if not enough:
+            checks = {q: asking for q, asking in checks.items() if any(q in each.known.margins for each in taught)}
+        if not enough and not checks:
+            return None
         fit = Fit(
             value_type=judge.value_type,
-            checks=checks_by_question(judge),
+            checks=checks,
             together=pairs_of_questions(judge),
             sides=_sides(judge),
             pinned=frozenset(c.question for g in judge.memory.semantic if g.pinned for c in g.checks),
         )
-        return fit.calibrator(taught)
+        return fit.calibrator(taught) if enough else fit.expected(taught)
 
     return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
 
@@ -188,6 +194,15 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
             ]
         told = [told[n] for fold in range(FOLDS) for n in range(fold, len(taught), FOLDS)]
         return msgspec.structs.replace(self.fitted(taught, self.ridge(taught)), worth=_worth(told, held))
+
+    def expected(self, taught: Sequence[Taught]) -> Calibrator:
+        """Not fitted: what the guidelines expect of their checks, which all count the same; it never decides."""
+        import numpy as np
+
+        columns = Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
+        weights = np.zeros(len(columns.names))
+        weights[columns.of_checks] = self.prior * columns.share
+        return self._made(columns, weights, RIDGES[0])
 
     def ridge(self, taught: Sequence[Taught]) -> float:
         """The ridge of the checks' own weights: the strongest whose loss is within one standard error of the least."""
@@ -250,6 +265,9 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         floor = np.array([question in self.pinned for question in columns.questions]) * self.prior * columns.share
         own = weights[columns.of_checks]
         weights[columns.of_checks] = np.where(floor > 0, np.maximum(own, floor), own)
+        return self._made(columns, weights, ridge)
+
+    def _made(self, columns: Columns, weights: NDArray[np.float64], ridge: float) -> Calibrator:
         low, high = self.value_type.low or 0.0, self.value_type.high or 1.0
         return Calibrator(columns=columns, weights=weights, ridge=ridge, worth=_UNKNOWN, low=low, high=high)
 
@@ -339,7 +357,7 @@ def _worth(model: Sequence[float], calibrator: Sequence[float]) -> Worth:
 
 
 async def _taught(judge: Judge) -> list[Taught]:
-    """The memory's labelled cases that the judge's model was asked about; none where they are too few for a calibrator.
+    """The memory's labelled cases that the judge's model was asked about.
 
     What another model said, or this one with other instructions, does not count. A verdict that is not known from the
     pass over labelled cases may be the one from before learning.
@@ -361,8 +379,6 @@ async def _taught(judge: Judge) -> list[Taught]:
             known.setdefault(case.example.content_hash, (case, verdict, answers.margins if answers else {}, label))
     # By hash: as good as drawn, and the same whatever came first.
     chosen = [known[content] for content in sorted(known)[:MOST]]
-    if len(chosen) < FEWEST or len({label for *_, label in chosen}) < 2:
-        return []
     plain = await _plain(judge, [case.example for case, *_ in chosen])
     return [
         Taught(Known(one, verdict, margins), label)

@@ -1,0 +1,116 @@
+"""From remarks to a verdict that adds up: checks are written, answered, weighed, named, and forgotten with their remark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memalign import Example, Judge, Judgment
+from memalign.judge.findings import finding_text, reason
+from memalign.models.base import ChatRequest, Limits
+from memalign.testing import ScriptedChatModel, ScriptedYesNoModel, checks_asked
+
+DATE, CASE = "Does the reply name a day?", "Is the reply about a delivery?"
+
+
+def row(number: int) -> dict[str, Any]:
+    dated = number % 2 == 0
+    return {
+        "id": f"t-{number}",
+        "source": "ana",
+        "inputs": f"Where is parcel {number}?",
+        "outputs": f"It comes on {number + 1} May." if dated else f"It comes soon, number {number}.",
+        "value": dated,
+        "rationale": "Names the day." if dated else "Which day?",
+    }
+
+
+def has_day(item: str) -> bool:
+    return " May" in item.rsplit("outputs:", 1)[1]
+
+
+def answer(request: ChatRequest) -> Any:
+    """A model that passes everything, and sees a day where it is asked for one."""
+    if request.schema_name == "judgment":
+        said = {DATE: "yes" if has_day(request.user) else "no", CASE: "yes"}
+        checks = {name: said[question] for name, question in checks_asked(request).items()}
+        return ({"checks": checks} if checks else {}) | {"rationale": "It answers.", "value": True}
+    if request.schema_name == "rule":
+        dated = "Names the day" in request.user
+        checks = [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": CASE, "answer": "yes"}]
+        because = "it names the day" if dated else "it names no day"
+        return {"when": "a customer asks when", "because": because, "checks": checks}
+    return {"changes": []}
+
+
+def taught(*, apart: bool, count: int = 24) -> Judge:
+    limits = Limits(shard_size=1, brief=True)
+
+    def margin(item: str, question: str) -> float:
+        return (3.0 if has_day(item) else -3.0) if question == DATE else 2.0
+
+    model = (
+        ScriptedYesNoModel(answer, margin=margin, limits=limits) if apart else ScriptedChatModel(answer, limits=limits)
+    )
+    judge = Judge(
+        name="replies",
+        feedback_value_type=bool,
+        model=model,
+        instructions="Is the reply good?\n{{ inputs }}\n{{ outputs }}",
+        retrieval_k=0,
+    )
+    return judge.align([row(number) for number in range(count)]).judge
+
+
+def judged(judge: Judge, outputs: str) -> Judgment:
+    return judge(Example(id="new", inputs="Where is my bicycle?", outputs=outputs))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_what_was_taught_decides_and_is_named(apart: bool) -> None:
+    judge = taught(apart=apart)
+    for outputs, label in (("It comes on 9 May.", True), ("It comes quickly.", False)):
+        made = judged(judge, outputs)
+        assert (made.value, made.own_value, made.decided_by) == (label, True, "calibrator")
+        assert made.rationale == "It answers."
+        first = made.findings[0]
+        assert (first.check, first.answer) == (DATE, "yes" if label else "no")
+        assert (first.margin is None) != apart
+        assert first.contribution is not None
+        assert first.contribution > 0.5
+        assert str(first.taught_by[0]).endswith("@ana")
+        assert finding_text(first).startswith(f"{first.guideline} (")
+        assert f"{first.contribution:+.1f}" in finding_text(first)
+        told = reason(made) or ""
+        assert told.splitlines()[0] == finding_text(first)
+        assert told.endswith("The model's own verdict: true. It answers.")
+        assert any(each.guideline is None for each in made.findings), "what nobody taught is named as what it is"
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_of_few_remarks_the_checks_count_as_expected_and_the_model_decides(apart: bool) -> None:
+    judge = taught(apart=apart, count=4)
+    made = judged(judge, "It comes quickly.")
+    assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, False, "model")
+    assert made.findings[0].check == DATE
+    assert reason(made) == "It answers."
+
+
+def test_what_was_withdrawn_speaks_no_more() -> None:
+    judge = taught(apart=True)
+    left = judge.unalign(source="ana").judge
+    made = judged(left, "It comes quickly.")
+    assert (made.value, made.findings, made.calibrated_value) == (True, (), None)
+
+
+def test_a_check_is_not_answered_about_the_case_that_it_stems_from() -> None:
+    judge = taught(apart=True)
+    own = {key.id for g in judge.memory.guidelines if g.checks for key in g.exposed_to}
+    answered = {case.id for case in judge.memory.cases if case.answers is not None and case.answers.margins}
+    assert own, "or the test is about nothing"
+    for case in judge.memory.cases:
+        asking = [g for g in judge.memory.guidelines if any(c.question == DATE for c in g.checks)]
+        if case.answers is not None and DATE in case.answers.margins:
+            assert any(case.id not in {key.id for key in g.exposed_to} for g in asking)
+    assert answered
