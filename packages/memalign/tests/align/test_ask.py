@@ -80,7 +80,7 @@ class TestWhoIsAsked:
         memory = learn(judge, labelled(9)).judge.memory
         assert {margin for margins in answered(memory).values() for margin in margins.values()} == {1.0, -1.0, 0.0}
 
-    @pytest.mark.parametrize(("brief", "most"), [(False, 24), (True, 200)])
+    @pytest.mark.parametrize(("brief", "most"), [(False, 24), (True, 50)])
     def test_the_sample_is_bounded(self, brief: bool, most: int) -> None:
         assert MOST[brief] == most
         judge, _ = checking(apart=True)

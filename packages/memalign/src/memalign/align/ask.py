@@ -30,14 +30,16 @@ __all__ = ["ask"]
 
 replace = msgspec.structs.replace
 
-MOST = {True: 200, False: 24}
+ENOUGH = 0.5
+"""Of the questions in view: a case with so many answers is not asked again for one lesson more."""
+MOST = {True: 50, False: 24}
 """Cases that are asked about, by a model in this process and by others, of which each costs a call."""
 FOLDS = 5
 REASONS = 3
 
 
 async def ask(
-    judge: Judge, memory: Memory, *, progress: Progress | None = None
+    judge: Judge, memory: Memory, *, thorough: bool = True, progress: Progress | None = None
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
     """`memory` with what `judge` answers about a sample of its labelled cases, what that cost, and notes on what failed.
 
@@ -45,7 +47,9 @@ async def ask(
     asked; what another judge (model, instructions, parameters) had answered counts as missing, and a case that no check
     is in view of needs nothing. A model that answers each check apart (YesNoModel) is asked the missing ones, and for a
     verdict where there is none; any other answers all in one call. Where no guideline has a check, and for free text,
-    nothing is asked at all. Never raises for a failing model: such a case keeps what it has until the next align.
+    nothing is asked at all. Unless `thorough`, a case of which half the questions and the verdict are known needs
+    nothing either: one lesson more must not cost the whole pass, and its check counts as its guideline expects.
+    Never raises for a failing model: such a case keeps what it has until the next align.
     """
     started = time.perf_counter()
     if not judge.value_type.closed or not questions_of(memory.semantic):
@@ -61,7 +65,8 @@ async def ask(
     blank = tuple(case if case.answers is None else replace(case, answers=None) for case in memory.cases)
     asked = judge.replace(memory=replace(memory, cases=blank), parameters={**judge.parameters, "calibrate": False})
     folds = [chosen[n::FOLDS] for n in range(FOLDS)]
-    open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart)]
+    known = 1.0 if thorough else ENOUGH
+    open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart, enough=known)]
     if not open_ones:
         return memory, Usage(), ()
     verdicts = [one for one in open_ones if one.known.verdict is None]
@@ -101,8 +106,11 @@ def _sample(judge: Judge, memory: Memory, most: int) -> tuple[Case, ...]:
     return tuple(labelled[content] for content in sorted(labelled)[:most])
 
 
-async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool) -> list[_Open]:
-    """The cases of a fold with something missing; nothing is missing where no check is in view."""
+async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool, enough: float) -> list[_Open]:
+    """The cases of a fold with something missing; nothing is missing where no check is in view.
+
+    `enough` is the share of questions that need an answer.
+    """
     unknowing = hiding(asked, fold)
     checks, _ = await which_checks(unknowing)
     if not checks:
@@ -116,7 +124,7 @@ async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bo
         if known is None or known.judge != judged_by:
             known = Answers(judge=judged_by)
         missing = tuple(check for check in checks if check.question not in known.margins)
-        if not missing and known.verdict is not None:
+        if len(missing) <= (1 - enough) * len(checks) and known.verdict is not None:
             continue
         if not apart:
             missing, known = checks, Answers(judge=judged_by, margins={check.question: 0.0 for check in checks})

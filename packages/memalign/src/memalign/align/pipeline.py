@@ -126,7 +126,7 @@ class MemAlign:
 
         # Ask what every check says of cases that it does not stem from; without rows, also what could not be asked before.
         if run.learned or not run.file.rows:
-            learned = await self._ask(learned, run)
+            learned = await self._ask(learned, run, thorough=bool(replaced) or not run.file.rows)
         if run.learned:
             run.notes += await calibrator_note(learned)
         return run.result(learned)
@@ -154,7 +154,7 @@ class MemAlign:
             learned = judge.replace(memory=with_states(judge.memory, dict.fromkeys(waiting, waits)))
         else:
             # Verdicts that were made with what is forgotten went with it.
-            learned = await self._ask(learned, run)
+            learned = await self._ask(learned, run, thorough=True)
         return run.result(learned)
 
     async def _learn(self, judge: Judge, memory: Memory, run: Run) -> Judge:
@@ -190,11 +190,11 @@ class MemAlign:
         run.usage += spent
         return learned
 
-    async def _ask(self, learned: Judge, run: Run) -> Judge:
+    async def _ask(self, learned: Judge, run: Run, *, thorough: bool) -> Judge:
         """With an answer to every check about the cases that weights are fitted on; as it is where no model answers."""
         if "ask" not in (STAGES if self.stages is None else self.stages):
             return learned
-        memory, spent, notes = await ask(learned, learned.memory, progress=run.progress)
+        memory, spent, notes = await ask(learned, learned.memory, thorough=thorough, progress=run.progress)
         run.usage += spent
         run.notes += notes
         return learned.replace(memory=memory)

@@ -53,8 +53,8 @@ class Judge:
     - `samples`: how many answers to draw (temperature 0.7 unless set) and average;
     - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
     - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0 for the outline alone);
-    - `calibrate`: give a `calibrated_value` beside the value, by a regression on the memory's own cases (30 or more; on by default for
-      embedded models);
+    - `calibrate`: weigh the answers to checks, the model's own verdict and plain features by a regression on the memory's
+      own cases; the better of the two verdicts stands (on where checks were answered, and for embedded models);
     - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
 
     Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
