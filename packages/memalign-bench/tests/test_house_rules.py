@@ -344,14 +344,19 @@ def test_several_seeds_of_a_task_in_order_are_refused(tmp_path: Path) -> None:
         make_plan(load_config(run), house_rule_tasks())
 
 
-def test_the_command_writes_a_folder_that_a_run_takes(memalign: Run, tmp_path: Path) -> None:
+def test_the_command_writes_a_folder_that_a_run_takes(
+    memalign: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = memalign("bench", "house-rules", "-o", tmp_path / "rules", "--seed", "3", "--json")
     assert written.code == 0, written.err
     assert len(written.json["files"]) == 9
     assert [rule["name"] for rule in written.json["rules"]] == list(POLICIES)
     first = json.loads((tmp_path / "rules" / "answer_first.jsonl").read_text("utf-8").splitlines()[0])
     assert {"id", "inputs", "outputs", "value", "rationale", "source", "group"} == set(first)
-    dry = memalign("bench", "run", RUN, "--data", tmp_path / "rules", "--out", tmp_path / "raw", "--dry-run", "--json")
+    run = tmp_path / "run.toml"  # of a model that need not be here to be planned for
+    run.write_text(RUN.read_text("utf-8").replace("local:qwen2.5-coder-1.5b", "openai:gpt-4.1-mini"), "utf-8")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    dry = memalign("bench", "run", run, "--data", tmp_path / "rules", "--out", tmp_path / "raw", "--dry-run", "--json")
     assert (dry.json["done"], dry.json["total"]) == (0, 8 * 60 * 9)
 
 
