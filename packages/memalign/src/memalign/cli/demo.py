@@ -143,6 +143,7 @@ class _Demo:
         heading("3. The same judge, aligned")
         after = self.judge_held_out(learned.judge, "judge, aligned")
         self.screen.verdicts(held_out, before=before, after=after)
+        show(*_findings(before, after, held_out))
 
         heading(f"4. {WITHDRAWN} is withdrawn")
         forgot = self.change("unalign", lambda progress: learned.judge.unalign(WITHDRAWN, progress=progress))
@@ -233,6 +234,22 @@ def _feedback_table(result: AlignResult, feedback: Sequence[Feedback]) -> Any:
         state = annotation.state if annotation else "-"
         rows.append((row.key, row.outputs, verdict, _word(row.value), row.rationale or "-", state))
     return table(("feedback", "reply", "judge", "expert", "the expert's words", "state"), rows)
+
+
+def _findings(before: Sequence[Judgment], after: Sequence[Judgment], rows: Sequence[Feedback]) -> list[str]:
+    """What the checks found on one case, a changed one if there is any; nothing where no check was answered."""
+    from memalign.judge.findings import finding_text
+
+    found = [place for place, judgment in enumerate(after) if judgment.findings]
+    if not found:
+        return []
+    place = next((each for each in found if after[each].value != before[each].value), found[0])
+    judgment = after[place]
+    decided = "the model's own verdict stands" if judgment.decided_by == "model" else "their sum decides"
+    return [
+        f"What the checks say of {rows[place].outputs!r} ({_word(judgment.calibrated_value)}; {decided}):",
+        *(f"  {finding_text(finding)}" for finding in judgment.findings),
+    ]
 
 
 def _forgotten(result: AlignResult) -> list[str]:
