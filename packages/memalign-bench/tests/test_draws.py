@@ -110,8 +110,9 @@ def test_on_a_taught_row_neither_its_own_questions_count_nor_its_folds(tmp_path:
     draw = drawn(study, 0)
     written = {q.rows[0].item: q.hash for q in study.header.questions}
     ids = [study.items[place].id for place in draw.taught]
-    assert Prepared(study=study).checks(draw).keys() == {written[name] for name in ids if name in written}
-    masked, whole = Prepared(study=study).taught(draw), Prepared(study=study, masked=False).taught(draw)
+    every = Prepared(study=study, most=None)
+    assert every.checks(draw).keys() == {written[name] for name in ids if name in written}
+    masked, whole = every.taught(draw), Prepared(study=study, most=None, masked=False).taught(draw)
     for number, (one, other) in enumerate(zip(masked, whole, strict=True)):
         fold = {written[name] for name in ids[number % 5 :: 5] if name in written}
         assert other.known.margins.keys() - one.known.margins.keys() == fold

@@ -38,9 +38,9 @@ def answer(request: ChatRequest) -> Any:
         return ({"checks": checks} if checks else {}) | {"rationale": "It answers.", "value": True}
     if request.schema_name == "rule":
         dated = "Names the day" in request.user
-        checks = [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": CASE, "answer": "yes"}]
+        written = [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": CASE, "answer": "yes"}]
         because = "it names the day" if dated else "it names no day"
-        return {"when": "a customer asks when", "because": because, "checks": checks}
+        return {"when": "a customer asks when", "because": because, "checks": written}
     return {"changes": []}
 
 

@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Judge, aio
-from memalign.judge.calibrator import ASKED, FEWEST, Calibrated, Fit, calibrate, fit_calibrator
-from memalign.judge.columns import HABIT, VERDICT, Known, Taught
+from memalign.judge.calibrator import FEWEST, Calibrated, calibrate, fit_calibrator
+from memalign.judge.columns import HABIT, VERDICT
 from memalign.memory import Annotation, Answers, Case, Memory
 from memalign.testing import ScriptedChatModel
 from memalign.types import Check, Example, FeedbackKey, Guideline
-from memalign.values import ValueType
 
 TYPES: dict[str, Sequence[Any]] = {
     "bool": (True, False),
@@ -135,31 +134,6 @@ def test_swapping_the_sides_turns_every_check() -> None:
     assert all(parts[question] == pytest.approx(other[question]) for question in margins), "each speaks for its side"
 
 
-def test_at_most_so_many_checks_are_asked_and_they_are_the_telling_ones() -> None:
-    judge = judge_of("bool", count=60)
-    more = tuple(
-        Guideline(id=f"G{n}", text=f"more {n}", checks=(Check(question=f"Another {n}?", value=True),))
-        for n in range(50, 50 + 2 * ASKED)
-    )
-    memory = judge.memory
-    grown = Memory(cases=memory.cases, guidelines=(*more, *memory.guidelines))
-    fitted = aio.run(fit_calibrator(judge.replace(memory=grown)))
-    assert fitted is not None
-    assert len(fitted.columns.questions) == ASKED
-    assert {question for question in memory.cases[0].answers.margins if question.startswith(TELLING[:-1])} <= {  # type: ignore[union-attr]
-        *fitted.columns.questions
-    }
-
-
-def test_a_label_that_one_case_alone_has_leaves_a_fold_without_it() -> None:
-    rng = random.Random(0)
-    checks = {f"Q{n}?": (Check(question=f"Q{n}?", value=True),) for n in range(4)}
-    taught = [Taught(Known(np.zeros(2), None, {q: rng.gauss(0, 1) for q in checks}), n > 0) for n in range(FEWEST)]
-    fitted = Fit(value_type=ValueType.of("bool"), checks=checks, asked=2).calibrator(taught)
-    assert len(fitted.columns.questions) == 2
-    assert np.isfinite(fitted.weights).all()
-
-
 def test_an_answer_that_is_missing_says_nothing() -> None:
     judge = judge_of("bool")
     parts = dict(says(judge, {}).parts)
@@ -172,7 +146,7 @@ def test_of_fewer_cases_every_check_counts_the_same_and_never_decides(kind: str)
     for label in (TYPES[kind][0], TYPES[kind][-1]):
         found = says(judge, telling(kind, label))
         assert (found.value, found.decides) == (label, False)
-    assert dict(found.parts)[VERDICT] == 0.0
+        assert dict(found.parts)[VERDICT] == 0.0
     fitted = aio.run(fit_calibrator(judge_of(kind, count=FEWEST)))
     assert fitted is not None
     assert fitted.worth.n == FEWEST

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.judge.calibrator import Calibrator, Fit
-from memalign.judge.checks import MOST_CHECKS
 from memalign.judge.columns import Columns
 from memalign.judge.logit import conditional_logit, softmax
 from memalign_bench.draws.drawing import Draw, Prepared
@@ -82,12 +81,10 @@ def main_methods(study: Study, draw: Draw) -> dict[str, Chances]:
 ABLATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "without the polarity prior": ({}, {"prior": 0.0, "prior_ridge": FIXED}),
     "own cases not masked": ({"masked": False}, {}),
-    "4 questions weighed": ({}, {"asked": 4}),
-    "8 questions weighed": ({}, {"asked": 8}),
-    "16 questions weighed": ({}, {"asked": 16}),
-    "all questions weighed": ({}, {"asked": 10**6}),
+    "4 questions asked": ({"most": 4}, {}),
+    "16 questions asked": ({"most": 16}, {}),
+    "all questions asked": ({"most": None}, {}),
     "no pairs of questions": ({}, {"together": ()}),
-    f"{MOST_CHECKS} nearest questions asked": ({"most": MOST_CHECKS}, {}),
     "yes or no instead of margins": ({"yes_or_no": True}, {}),
     "without the verdict": ({"verdict": False}, {}),
     "without length and likeness": ({"plain": False}, {}),

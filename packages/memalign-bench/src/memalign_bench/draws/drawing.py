@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from memalign.judge.calibrator import FOLDS
+from memalign.judge.checks import MOST_CHECKS
 from memalign.judge.columns import Known, Taught
 from memalign.types import Check
 from memalign.values import Value
@@ -52,14 +53,14 @@ class Prepared:
 
     As in an align, the taught rows are dealt into five folds, and a question that was written from one fold's rows alone
     is not asked about them; nor, stricter than an align, any question about a row that it was written from. Without
-    `masked` all are. Of more than `most` questions those nearest to all others are asked. `yes_or_no` keeps of each
+    `masked` all are. Of more than `most` questions those nearest to all others are asked and weighed. `yes_or_no` keeps of each
     margin only its sign. `verdict` and `plain` say whether these are known.
     """
 
     study: Study
     yes_or_no: bool = False
     masked: bool = True
-    most: int | None = None
+    most: int | None = MOST_CHECKS
     verdict: bool = True
     plain: bool = True
 
@@ -115,13 +116,14 @@ class Prepared:
     def checks(self, draw: Draw) -> dict[str, tuple[Check, ...]]:
         """The checks that were written from the draw's rows, by question; a question is its hash here."""
         ids = {self.study.items[place].id for place in draw.taught}
+        asked = [self.study.header.questions[n] for n in self.nearest(self._written_from(set(draw.taught)))]
         found = {
             question.hash: tuple(
                 Check(question=question.hash, answer=row.answer, value=row.value)
                 for row in question.rows
                 if row.item in ids
             )
-            for question in self.study.header.questions
+            for question in asked
         }
         return {question: checks for question, checks in found.items() if checks}
 
@@ -141,9 +143,11 @@ class Prepared:
     def taught(self, draw: Draw) -> list[Taught]:
         """The draw's labelled cases, each with the answers to what it was asked."""
         found: dict[int, Taught] = {}
+        every = self.nearest(self._written_from(set(draw.taught)))
         for fold in range(FOLDS):
             hidden = draw.taught[fold::FOLDS] if self.masked else ()
-            asked = self.nearest(self._written_from(set(draw.taught) - set(hidden)))
+            there = set(self._written_from(set(draw.taught) - set(hidden)))
+            asked = [n for n in every if n in there]
             for place in draw.taught[fold::FOLDS]:
                 own = self._written_from({place}) if self.masked else ()
                 known = self.known(place, [n for n in asked if n not in own])

@@ -113,6 +113,9 @@ async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bo
     """
     unknowing = hiding(asked, fold)
     checks, _ = await which_checks(unknowing)
+    if apart:  # those that judgments will ask, as far as the fold leaves them in view
+        there = questions_of(unknowing.memory.semantic)
+        checks = tuple(check for check in (await which_checks(asked))[0] if check.question in there)
     if not checks:
         return []
     if apart:  # the verdict alone: the checks are asked beside it

@@ -16,6 +16,7 @@ import msgspec
 
 from memalign.cache import kept_async
 from memalign.content import sides_of
+from memalign.judge.checks import which_checks
 from memalign.judge.columns import TOGETHER, Columns, Known, Taught
 from memalign.judge.features import plain_features
 from memalign.judge.logit import conditional_logit, least_squares, softmax
@@ -40,7 +41,6 @@ __all__ = [
     "Worth",
     "calibrate",
     "calibrates",
-    "checks_by_question",
     "fit_calibrator",
 ]
 
@@ -49,8 +49,6 @@ FEWEST, MOST = 10, 500
 MOST_LABELS = 10
 """With more labels there is no calibrator."""
 FOLDS = 5
-ASKED = 8
-"""Checks that a judgment asks: those that tell most of the taught cases' labels. Twice as many were worth a point more."""
 RIDGES = (1e5, 100.0, 30.0, 10.0, 3.0)
 """How strongly each check's weight is drawn to that of all: by the first, all checks count the same."""
 TOGETHER_WEIGHT, TOGETHER_RIDGE, RIDGE = 1.0, 0.5, 1.0
@@ -148,7 +146,7 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
         taught = await _taught(judge)
         if not taught:
             return None
-        checks, enough = checks_by_question(judge), len(taught) >= FEWEST and len({each.label for each in taught}) > 1
+        checks, enough = await _checks(judge), len(taught) >= FEWEST and len({each.label for each in taught}) > 1
         if not enough:
             checks = {q: asking for q, asking in checks.items() if any(q in each.known.margins for each in taught)}
         if not enough and not checks:
@@ -169,7 +167,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """Fitting for judgments of one type and these checks, by their questions: on all taught cases, and on parts of them.
 
     `together` are pairs of questions that one guideline asks. `sides` are the labels that name the sides of every item,
-    empty where it has none. Checks that are `pinned` are asked and keep the weight that is expected, at least. `asked` is how many checks a judgment asks at most. What all checks together count is drawn
+    empty where it has none. Checks that are `pinned` are asked and keep the weight that is expected, at least. What all checks together count is drawn
     to `prior`, as firmly as `prior_ridge`.
     """
 
@@ -178,7 +176,6 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     together: tuple[tuple[str, str], ...] = ()
     sides: tuple[str, ...] = ()
     pinned: frozenset[str] = frozenset()
-    asked: int = ASKED
     prior: float = TOGETHER_WEIGHT
     prior_ridge: float = TOGETHER_RIDGE
 
@@ -199,7 +196,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         """Not fitted: what the guidelines expect of their checks, which all count the same; it never decides."""
         import numpy as np
 
-        columns = Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
+        columns = self.columns(taught)
         weights = np.zeros(len(columns.names))
         weights[columns.of_checks] = self.prior * columns.share
         return self._made(columns, weights, RIDGES[0])
@@ -226,14 +223,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         return RIDGES[least]
 
     def columns(self, taught: Sequence[Taught]) -> Columns:
-        """The columns of the checks that tell most of these cases."""
-        every = Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
-        telling = strongest(every, taught, self.asked)
-        chosen = [question for question in self.checks if question in telling or question in self.pinned]
-        if len(chosen) == len(self.checks):
-            return every
-        checks = {question: self.checks[question] for question in chosen}
-        return Columns.of(self.value_type, taught, checks, together=self.together, sides=self.sides)
+        """The columns, in the scales of these cases."""
+        return Columns.of(self.value_type, taught, self.checks, together=self.together, sides=self.sides)
 
     def fitted(
         self,
@@ -275,13 +266,14 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 _UNKNOWN = Worth(n=0, model=0.0, calibrator=0.0, decides=False)
 
 
-def checks_by_question(judge: Judge) -> dict[str, tuple[Check, ...]]:
-    """Every question of the guidelines in force, with all checks that ask it."""
-    found: dict[str, tuple[Check, ...]] = {}
-    for guideline in judge.memory.semantic:
-        for check in guideline.checks:
-            found[check.question] = (*found.get(check.question, ()), check)
-    return found
+async def _checks(judge: Judge) -> dict[str, tuple[Check, ...]]:
+    """The questions that a judgment asks, with every check of the guidelines in force that asks them."""
+    asked, _ = await which_checks(judge)
+    guidelines = judge.memory.semantic
+    return {
+        each.question: tuple(check for g in guidelines for check in g.checks if check.question == each.question)
+        for each in asked
+    }
 
 
 def pairs_of_questions(judge: Judge) -> tuple[tuple[str, str], ...]:
@@ -293,33 +285,6 @@ def pairs_of_questions(judge: Judge) -> tuple[tuple[str, str], ...]:
         if one.question != other.question
     )
     return tuple(dict.fromkeys((one, other) for one, other in pairs))
-
-
-def strongest(columns: Columns, taught: Sequence[Taught], most: int) -> tuple[str, ...]:
-    """The questions whose answers, alone or in pairs, go most with the labels of the taught cases, in their order.
-
-    By the correlation with the labels, shrunk where an answer hardly varies; equals keep their order.
-    """
-    import numpy as np
-
-    if len(columns.questions) <= most:
-        return columns.questions
-    first = columns.of_checks.start
-    rows = columns.rows([each.known for each in taught])[:, :, first:]
-    if columns.kind == "number":
-        truth = np.array([[float(each.label)] for each in taught])
-    else:
-        truth = np.array([[label == each.label for label in columns.labels] for each in taught], dtype=float)
-    truth = truth - truth.mean(axis=0)
-    answers = rows - rows.mean(axis=0)
-    together = np.einsum("nkq,nk->q", answers, truth) / len(taught)
-    spread = np.sqrt((answers**2).sum(axis=1).mean(axis=0) + 0.05) * np.sqrt((truth**2).sum(axis=1).mean() + 1e-12)
-    chosen: dict[str, None] = {}
-    for column in np.argsort(-np.abs(together / spread), kind="stable"):
-        names = columns.names[first + int(column)]
-        if len(chosen.keys() | set(names)) <= most:
-            chosen.update(dict.fromkeys(names))
-    return tuple(question for question in columns.questions if question in chosen)
 
 
 def _nearness(value_type: Any, value: Value | None, label: Value) -> float:

@@ -17,10 +17,9 @@ import msgspec
 from memalign.cache import kept_async
 from memalign.content import sides_of
 from memalign.errors import ModelError
-from memalign.judge.calibrator import calibrates, fit_calibrator
 from memalign.memory.answers import questions_of
 from memalign.models.base import YesNoModel
-from memalign.models.resolve import resolve, resolve_embedding
+from memalign.models.resolve import resolve_embedding
 from memalign.types import FeedbackKey, Finding, Guideline, Usage
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ __all__ = [
     "which_checks",
 ]
 
-MOST_CHECKS = 12
-"""Questions that one judgment asks before any is weighed: instructions are followed less the more there are (IFScale,
-arXiv 2507.11538), and twelve told as much as sixty."""
+MOST_CHECKS = 8
+"""Questions that one judgment asks. Eight told as much as sixty, and take as long as one reasoned verdict."""
 
 SYSTEM = "Answer the question about the item with yes or no."
 
@@ -71,38 +69,27 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def which_checks(judge: Judge) -> tuple[tuple[AskedCheck, ...], tuple[str, ...]]:
-    """The checks that a judgment asks, each question once, in the order of the guidelines; and notes on those left out.
+    """The checks that a judgment asks, each question once, in the order of the guidelines; and a note on those left out.
 
-    Where there is a calibrator, those that it weighs. Else at most twelve, of the guidelines that say what most others
-    say: a question of one case's own names and numbers stands alone. A pinned guideline's checks are always asked.
+    At most eight, of the guidelines that say what most others say: a question of one case's own names and numbers stands
+    alone. A pinned guideline's checks are always asked.
     """
     memory = judge.memory
-    if not any(guideline.checks for guideline in memory.semantic):
-        return (), ()
-    fitted = None
-    if calibrates(judge, resolve(judge.model).limits):
-        fitted = await fit_calibrator(judge)
 
     async def make() -> tuple[tuple[AskedCheck, ...], tuple[str, ...]]:
         every = questions_of(memory.semantic)
-        if fitted is not None and fitted.columns.questions:
-            chosen = fitted.columns.questions
-        else:
-            chosen = await _commonest(memory.semantic)
         asked = tuple(
             AskedCheck(
                 question=question,
                 guideline=every[question][0].id,
                 taught_by=tuple(dict.fromkeys(key for g in every[question] for key in memory.sources_of(g))),
             )
-            for question in chosen
+            for question in await _commonest(memory.semantic)
         )
         left = len(every) - len(asked)
-        note = f"{left} of {len(every)} checks not asked: others say more"
-        return asked, (note,) if left > 0 and fitted is None else ()
+        return asked, (f"{left} of {len(every)} checks not asked: others say more",) if left > 0 else ()
 
-    key = ("which checks", None if fitted is None else fitted.columns.questions)
-    return await kept_async(memory, key, make)
+    return await kept_async(memory, "which checks", make)
 
 
 async def _commonest(guidelines: Sequence[Guideline]) -> tuple[str, ...]:
