@@ -102,15 +102,3 @@ def test_what_was_withdrawn_speaks_no_more() -> None:
     left = judge.unalign(source="ana").judge
     made = judged(left, "It comes quickly.")
     assert (made.value, made.findings, made.calibrated_value) == (True, (), None)
-
-
-def test_a_check_is_not_answered_about_the_case_that_it_stems_from() -> None:
-    judge = taught(apart=True)
-    own = {key.id for g in judge.memory.guidelines if g.checks for key in g.exposed_to}
-    answered = {case.id for case in judge.memory.cases if case.answers is not None and case.answers.margins}
-    assert own, "or the test is about nothing"
-    for case in judge.memory.cases:
-        asking = [g for g in judge.memory.guidelines if any(c.question == DATE for c in g.checks)]
-        if case.answers is not None and DATE in case.answers.margins:
-            assert any(case.id not in {key.id for key in g.exposed_to} for g in asking)
-    assert answered

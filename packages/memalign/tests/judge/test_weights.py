@@ -217,3 +217,21 @@ def test_a_pinned_check_keeps_a_floor_under_its_weight() -> None:
     parts = [dict(says(each, margins).parts) for each in (judge, judge.replace(memory=memory))]
     assert abs(parts[1][useless.checks[0].question]) >= abs(parts[0][useless.checks[0].question])
     assert abs(parts[1][useless.checks[0].question]) > 0.3
+
+
+def test_a_verdict_that_is_not_known_is_neither_right_nor_wrong() -> None:
+    judge = judge_of("bool", count=40)
+    cases = [
+        case
+        if number % 2 or case.answers is None
+        else msgspec.structs.replace(case, answers=msgspec.structs.replace(case.answers, verdict=None))
+        for number, case in enumerate(judge.memory.cases)
+    ]
+    fitted = aio.run(fit_calibrator(judge.replace(memory=msgspec.structs.replace(judge.memory, cases=tuple(cases)))))
+    assert fitted is not None
+    assert fitted.worth.n == 20
+    assert fitted.worth.model > 0.2, "half of the verdicts are drawn right, and no missing one counts as wrong"
+
+
+def test_of_few_numbers_nothing_is_expected() -> None:
+    assert aio.run(fit_calibrator(judge_of("float:0..1", count=FEWEST - 1))) is None

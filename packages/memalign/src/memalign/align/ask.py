@@ -19,12 +19,12 @@ from memalign import aio
 from memalign.align.past_cases import Answer, PastCases, hiding
 from memalign.errors import ConfigurationError
 from memalign.judge import Judge, Progress
-from memalign.judge.checks import AskedCheck, which_checks
+from memalign.judge.checks import AskedCheck, margins_of, which_checks
 from memalign.memory import Answers, Case, Memory
 from memalign.memory.answers import questions_of
 from memalign.models import resolve
 from memalign.models.base import YesNoModel
-from memalign.types import Finding, Judgment, Usage
+from memalign.types import Judgment, Usage
 
 __all__ = ["ask"]
 
@@ -61,9 +61,7 @@ async def ask(
     apart, judged_by = isinstance(model, YesNoModel), judge.base_fingerprint
     memory = _tidied(memory, judged_by)
     chosen = _sample(judge, memory, MOST[model.limits.brief])
-    # Who is asked knows no answers: they are in no prompt, and must not decide which checks are asked.
-    blank = tuple(case if case.answers is None else replace(case, answers=None) for case in memory.cases)
-    asked = judge.replace(memory=replace(memory, cases=blank), parameters={**judge.parameters, "calibrate": False})
+    asked = judge.replace(memory=memory)
     folds = [chosen[n::FOLDS] for n in range(FOLDS)]
     known = 1.0 if thorough else ENOUGH
     open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart, enough=known)]
@@ -137,19 +135,11 @@ async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bo
 
 def _with(known: Answers, judgment: Judgment) -> Answers:
     """The answers and those of one judgment more, which may have no verdict."""
-    said = {finding.check: _margin(finding) for finding in judgment.findings if finding.guideline is not None}
-    known = replace(known, margins=dict(sorted((known.margins | said).items())))
+    known = replace(known, margins=dict(sorted((known.margins | margins_of(judgment.findings)).items())))
     if judgment.own_value is None:
         return known
     made_with = {"guideline_ids": judgment.guideline_ids, "example_ids": judgment.example_ids}
     return replace(known, verdict=judgment.own_value, **made_with)
-
-
-def _margin(finding: Finding) -> float:
-    """Log-odds of yes; 1, -1 and 0 for yes, no and does not apply where the model tells no probabilities."""
-    if finding.margin is not None:
-        return finding.margin
-    return {"yes": 1.0, "no": -1.0}.get(finding.answer or "", 0.0)
 
 
 def _tidied(memory: Memory, judged_by: str) -> Memory:

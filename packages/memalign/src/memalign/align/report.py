@@ -90,7 +90,7 @@ async def calibrator_note(judge: Judge) -> list[str]:
         return []
     worth = calibrator.worth
     if not worth.n:
-        few = "too few labelled cases to weigh checks: each counts the same, and the model's own verdict stands"
+        few = "too few labelled cases to say whether checks see more: the model's own verdict stands"
         return [few]
     decides = "the calibrator decides" if worth.decides else "the model's own verdict stands"
     unit = "agreement" if judge.value_type.numeric else "share right"

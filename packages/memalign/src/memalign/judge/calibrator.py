@@ -72,7 +72,8 @@ class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
     """What a calibrator says of an item: a value, each label's probability (none of a float), and what adds up to it.
 
     `parts` are (name, contribution): of labels the log-odds for the value against the strongest other, of a float its
-    distance from the mean. `decides`: the taught cases say that it is better than the model's own verdict. A name is a question, or one of `memalign.judge.columns`: `HABIT`, `VERDICT`, `PLAIN`.
+    distance from the mean. A name is a question, or one of `memalign.judge.columns`: `HABIT`, `VERDICT`, `PLAIN`.
+    `decides`: the taught cases say that it is better than the model's own verdict.
     """
 
     value: Value
@@ -139,7 +140,8 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
     """The calibrator of the judge's memory, fitted once for all who ask.
 
     With fewer than ten labelled cases that the judge's model was asked about, or with one label only, nothing is fitted:
-    every check that was answered counts the same, for what its guideline expects. None where there is no such check.
+    every check that was answered counts the same, for what its guideline expects. None where there is no such check, and
+    for a float, which has no unit in which one could count.
     """
 
     async def make() -> Calibrator | None:
@@ -149,7 +151,7 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
         checks, enough = await _checks(judge), len(taught) >= FEWEST and len({each.label for each in taught}) > 1
         if not enough:
             checks = {q: asking for q, asking in checks.items() if any(q in each.known.margins for each in taught)}
-        if not enough and not checks:
+        if not enough and not (checks and judge.value_type.labels):
             return None
         fit = Fit(
             value_type=judge.value_type,
@@ -167,8 +169,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """Fitting for judgments of one type and these checks, by their questions: on all taught cases, and on parts of them.
 
     `together` are pairs of questions that one guideline asks. `sides` are the labels that name the sides of every item,
-    empty where it has none. Checks that are `pinned` are asked and keep the weight that is expected, at least. What all checks together count is drawn
-    to `prior`, as firmly as `prior_ridge`.
+    empty where it has none. Checks that are `pinned` keep the weight that is expected, at least. What all checks together
+    count is drawn to `prior`, as firmly as `prior_ridge`; of a float to nothing.
     """
 
     value_type: ValueType
@@ -181,15 +183,15 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
     def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
         """Fitted on all, with the ridge and the worth that the cases themselves tell, held out in turn."""
-        told = [_nearness(self.value_type, each.known.verdict, each.label) for each in taught]
+        told: list[float] = []
         held: list[float] = []
         for fold in range(FOLDS):
             rest = [each for n, each in enumerate(taught) if n % FOLDS != fold]
             fitted = self.fitted(rest, self.ridge(rest))
-            held += [
-                _nearness(self.value_type, fitted.says(each.known).value, each.label) for each in taught[fold::FOLDS]
-            ]
-        told = [told[n] for fold in range(FOLDS) for n in range(fold, len(taught), FOLDS)]
+            for each in taught[fold::FOLDS]:
+                if each.known.verdict is not None:  # one that is not known is neither right nor wrong
+                    told.append(_nearness(self.value_type, each.known.verdict, each.label))
+                    held.append(_nearness(self.value_type, fitted.says(each.known).value, each.label))
         return msgspec.structs.replace(self.fitted(taught, self.ridge(taught)), worth=_worth(told, held))
 
     def expected(self, taught: Sequence[Taught]) -> Calibrator:
@@ -241,10 +243,12 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         first = [names[0] for names in columns.names]
         pulls = {TOGETHER: self.prior_ridge} | dict.fromkeys(columns.questions, ridge)
         drawn = np.array([pulls.get(name, RIDGE) for name in first])
-        centre = np.array([self.prior * (name == TOGETHER) for name in first])
+        # A number has no unit in which a check could be expected to count.
+        prior = 0.0 if columns.kind == "number" else self.prior
+        centre = np.array([prior * (name == TOGETHER) for name in first])
         if columns.kind == "number":
             values = np.array([float(each.label) - columns.middle for each in taught])
-            weights = least_squares(rows[:, 0], values, drawn, np.zeros(len(drawn)))
+            weights = least_squares(rows[:, 0], values, drawn, centre)
         else:
             codes = np.array([columns.labels.index(each.label) for each in taught])
             weights = conditional_logit(rows, codes, drawn, centre)
@@ -253,7 +257,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         weights[columns.of_checks] += weights[shared] * columns.share
         weights[shared] = 0.0
         # A check that a person pinned is heard, whatever few cases say.
-        floor = np.array([question in self.pinned for question in columns.questions]) * self.prior * columns.share
+        floor = np.array([question in self.pinned for question in columns.questions]) * prior * columns.share
         own = weights[columns.of_checks]
         weights[columns.of_checks] = np.where(floor > 0, np.maximum(own, floor), own)
         return self._made(columns, weights, ridge)
@@ -287,10 +291,8 @@ def pairs_of_questions(judge: Judge) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((one, other) for one, other in pairs))
 
 
-def _nearness(value_type: Any, value: Value | None, label: Value) -> float:
+def _nearness(value_type: Any, value: Value, label: Value) -> float:
     """How near a verdict is to the label: 1 the same; of numbers one less the distance over the range."""
-    if value is None:
-        return 0.0
     if not value_type.numeric:
         return float(value_type.agree(value, label))
     return 1 - abs(float(value) - float(label)) / (float(value_type.high) - float(value_type.low))
@@ -308,6 +310,8 @@ def _loss(calibrator: Calibrator, taught: Taught) -> float:
 def _worth(model: Sequence[float], calibrator: Sequence[float]) -> Worth:
     import numpy as np
 
+    if len(model) < FOLDS:
+        return _UNKNOWN
     gain = np.array(calibrator) - np.array(model)
     error = float(gain.std(ddof=1)) / np.sqrt(len(gain))
     return Worth(

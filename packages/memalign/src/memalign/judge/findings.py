@@ -19,18 +19,10 @@ LEAST = 0.05
 
 
 def weighed(findings: Sequence[Finding], calibrated: Calibrated) -> tuple[Finding, ...]:
-    """The findings with what each contributes, and with what no expert taught, the weightiest first.
-
-    Findings of one question, which several guidelines ask, share its contribution.
-    """
+    """The findings with what each contributes, and with what no expert taught, the weightiest first."""
     parts = dict(calibrated.parts)
-    asking = [finding.check for finding in findings]
-    taught = [
-        replace(finding, contribution=parts[finding.check] / asking.count(finding.check))
-        if finding.check in parts
-        else finding
-        for finding in findings
-    ]
+    asking = {finding.check for finding in findings}  # a question is asked once, whoever asks it
+    taught = [replace(finding, contribution=parts.get(finding.check)) for finding in findings]
     plain = [
         Finding(guideline=None, check=name, contribution=part)
         for name, part in calibrated.parts
