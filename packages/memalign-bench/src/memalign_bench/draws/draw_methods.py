@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.judge.calibrator import Calibrator, Fit
-from memalign.judge.columns import Columns
 from memalign.judge.logit import conditional_logit, softmax
 from memalign_bench.draws.drawing import Draw, Prepared
 from memalign_bench.draws.study import Study
@@ -186,10 +185,4 @@ def _calibrated(known: Prepared, draw: Draw, **changed: Any) -> Chances:
 
 def _unlabelled(known: Prepared, draw: Draw) -> Chances:
     """All checks of the draw with one weight, and the direction that their guidelines tell: no label is fitted on."""
-    import numpy as np
-
-    fit = _fit(known, draw)
-    columns = Columns.of(fit.value_type, known.taught(draw), fit.checks, sides=fit.sides)
-    weights = np.zeros(len(columns.names))
-    weights[columns.of_checks] = columns.share
-    return softmax(columns.rows([known.known(place) for place in draw.unseen]) @ weights)
+    return _told(_fit(known, draw).expected(known.taught(draw)), known, draw)

@@ -238,7 +238,7 @@ class LocalChatModel:
                     raise InvalidOutput(f"{self._name} told no probabilities of its answer")
                 margins[question] = margin
         except ModelError as error:
-            error.usage = usage
+            error.usage = usage + (error.usage or Usage())
             raise
         return [margins[question] for question in asked.questions], usage
 
