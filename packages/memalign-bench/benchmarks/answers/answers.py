@@ -3,9 +3,9 @@
     python -m benchmarks.answers.answers STEP --data DATA --answers ANSWERS TASK ...
 
 Steps, in this order: `distil` writes questions from the comments of the pool (distil_<task>.json), `ask --part P` answers
-them (q_<task>.json, m_P_<task>.jsonl), `verdicts` judges every item without memory (v_<task>.json), `ask --part S` answers
-them for the items kept for the end. Then keep.py. Stopped at any moment, `ask` goes on where it was; the other steps begin
-a task anew. What engine.py needs must be there.
+them (q_<task>.json, m_P_<task>.jsonl), `verdicts` judges every item without memory (v_<task>.json); `--part S` is for the
+items kept for the end. Then keep.py. Stopped at any moment, `ask` and `verdicts` go on where they were; `distil` begins a
+task anew. What engine.py needs must be there.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from memalign import Judge, aio
 from memalign.content import sides_of
 from memalign.errors import InputError
 from memalign.models.base import Limits
+from memalign.prompts import DistilRecord, encode, render_distil_checks
 from memalign_bench.data.folder import load_folder
 from memalign_bench.tasks import Case, Task
 
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
 
 ITEMS = 100
 """In each part; a task that has too few is all pool."""
-QUESTIONS = {"sides": 64, "other": 48}
+QUESTIONS = 24
+"""Of a task. A draw may use those of its own rows, and a judgment asks eight."""
+COMMENT = 900
+"""Characters of an expert's words."""
+BATCH = 16
+"""Items that are judged together."""
 SYSTEM = "Answer the question about the item with yes or no."
-DISTIL = Path(__file__).with_name("distil.md")
 
 
 class Named:
@@ -116,20 +121,30 @@ def verdict_writer(engine: Engine, labels: list[Any], found: list[float]) -> Cal
 
 
 def distil(engine: Engine, task: Task, answers: Path) -> None:
-    """Questions of every comment of the pool."""
-    values = task.value_type.allowed
-    rows = [(case, row) for case in parts_of(task, answers)["P"] for row in case.feedback if row.value is not None]
-    start = '{"when": "'
-    users = [
-        f"Task: {task.criterion} Values: {values}.\nItem: <<<\n{fields(case, 900)}\n>>>\n"
-        f"Expert: {json.dumps(row.value, ensure_ascii=False)}. "
-        + (f"Comment: {json.dumps(row.rationale[:600], ensure_ascii=False)}" if row.rationale else "No comment.")
-        + END
-        + start
-        for case, row in rows
+    """Questions of every comment of the pool, in the prompt of a weak model's checks."""
+    rows = [(case, row) for case in parts_of(task, answers)["P"] for row in case.feedback if row.rationale]
+    if not rows:
+        return
+    prompts = [
+        render_distil_checks(
+            instructions=task.criterion,
+            value_type=task.value_type,
+            record=DistilRecord(
+                label="F1",
+                fields=(),
+                judge=None,
+                judge_rationale=None,
+                value=None if row.value is None else encode(row.value),
+                rationale=encode((row.rationale or "")[:COMMENT]),
+            ),
+            rule="",
+        )
+        for _, row in rows
     ]
+    start = '{"checks": ['
     out: list[list[int]] = [[] for _ in rows]
-    engine.write(DISTIL.read_text("utf-8").strip(), users, [text_writer(engine, each, 170) for each in out], batch=32)
+    users = [f"{user}{END}{start}" for _, user in prompts]
+    engine.write(prompts[0][0], users, [text_writer(engine, each, 110) for each in out], batch=32)
     written = [
         {"id": case.id, "value": row.value, "out": start + engine.tokens.decode(tokens)}
         for (case, row), tokens in zip(rows, out, strict=True)
@@ -146,7 +161,7 @@ def ask(engine: Engine, task: Task, answers: Path, part: str) -> None:
     written = [[words for words, _ in checks_of(row, pair=pair)] for row in distilled]
     # First one question of every row, then the others: so many rows have one.
     order = [words for place in range(3) for row in written for words in row[place : place + 1]]
-    asked = list(dict.fromkeys(order))[: QUESTIONS["sides" if pair else "other"]]
+    asked = list(dict.fromkeys(order))[:QUESTIONS]
     (answers / f"q_{task.name}.json").write_text(json.dumps(asked, ensure_ascii=False, indent=1), "utf-8")
     path = answers / f"m_{part}_{task.name}.jsonl"
     with path.open("a+", encoding="utf-8") as file:
@@ -162,18 +177,22 @@ def ask(engine: Engine, task: Task, answers: Path, part: str) -> None:
                 file.flush()
 
 
-def verdicts(engine: Engine, task: Task, answers: Path) -> None:
-    """The zero-shot judge's verdict on every item, in memalign's own prompt."""
+def verdicts(engine: Engine, task: Task, answers: Path, part: str) -> None:
+    """The zero-shot judge's verdict on every item of the part, in memalign's own prompt."""
+    path = answers / f"v_{task.name}.json"
+    said = json.loads(path.read_text("utf-8")) if path.exists() else []
+    done = {row["id"] for row in said}
+    cases = [case for case in parts_of(task, answers)[part] if case.id not in done]
     judge = Judge(name=task.name, feedback_value_type=task.values, model=Named(), instructions=task.instructions)  # type: ignore[arg-type]
-    cases = [case for several in parts_of(task, answers).values() for case in several]
-    requests = [aio.run(judge.prepare(case.example)).request for case in cases]
-    users = [f'{request.user[:7000]}{END}{{"rationale":"' for request in requests]
-    found: list[list[float]] = [[] for _ in cases]
-    engine.write(
-        requests[0].system, users, [verdict_writer(engine, list(task.value_type.labels), each) for each in found]
-    )
-    said = [{"id": case.id, "lp": chances} for case, chances in zip(cases, found, strict=True)]
-    (answers / f"v_{task.name}.json").write_text(json.dumps(said), "utf-8")
+    for start in range(0, len(cases), BATCH):
+        some = cases[start : start + BATCH]
+        requests = [aio.run(judge.prepare(case.example)).request for case in some]
+        users = [f'{request.user[:7000]}{END}{{"rationale":"' for request in requests]
+        found: list[list[float]] = [[] for _ in some]
+        writers = [verdict_writer(engine, list(task.value_type.labels), each) for each in found]
+        engine.write(requests[0].system, users, writers)
+        said += [{"id": case.id, "lp": chances} for case, chances in zip(some, found, strict=True)]
+        path.write_text(json.dumps(said), "utf-8")
 
 
 def main() -> None:
@@ -187,10 +206,13 @@ def main() -> None:
     given.answers.mkdir(parents=True, exist_ok=True)
     engine = Engine(MODEL)
     for task in load_folder(given.data, tuple(given.tasks)):
-        if given.step == "ask":
-            ask(engine, task, given.answers, given.part)
-        else:
-            {"distil": distil, "verdicts": verdicts}[given.step](engine, task, given.answers)
+        match given.step:
+            case "distil":
+                distil(engine, task, given.answers)
+            case "ask":
+                ask(engine, task, given.answers, given.part)
+            case "verdicts":
+                verdicts(engine, task, given.answers, given.part)
         print(task.name, given.step, "done", flush=True)
 
 

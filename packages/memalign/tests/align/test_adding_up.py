@@ -36,11 +36,11 @@ def answer(request: ChatRequest) -> Any:
         said = {DATE: "yes" if has_day(request.user) else "no", CASE: "yes"}
         checks = {name: said[question] for name, question in checks_asked(request).items()}
         return ({"checks": checks} if checks else {}) | {"rationale": "It answers.", "value": True}
+    dated = "Names the day" in request.user
+    if request.schema_name == "checks":
+        return {"checks": [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": CASE, "answer": "yes"}]}
     if request.schema_name == "rule":
-        dated = "Names the day" in request.user
-        written = [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": CASE, "answer": "yes"}]
-        because = "it names the day" if dated else "it names no day"
-        return {"when": "a customer asks when", "because": because, "checks": written}
+        return {"when": "a customer asks when", "because": "it names the day" if dated else "it names no day"}
     return {"changes": []}
 
 

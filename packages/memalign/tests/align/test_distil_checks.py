@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from memalign import Check, Judge, Registry
 from memalign.align import edit_guideline, write_guideline
-from memalign.align.deltas import ONE_RULE, deltas_schema
-from memalign.align.distil_checks import BOTH_SIDES, NO_CHECK, TOO_MANY, TWO_ANSWERS
+from memalign.align.deltas import deltas_schema
+from memalign.align.distil_checks import BOTH_SIDES, NO_CHECK, ONLY_CHECKS, TOO_MANY, TWO_ANSWERS
 from memalign.align.position_terms import neutral_question
-from memalign.errors import InputError
+from memalign.errors import InputError, ModelUnavailable
 from memalign.memory.guard import check_fault
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
@@ -40,8 +40,9 @@ class Teacher:
 
     def __call__(self, request: ChatRequest) -> dict[str, Any]:
         if request.schema_name == "rule":
-            rule = {"when": "", "because": "it is kind"}
-            return rule if self.checks is None else rule | {"checks": self.checks}
+            return {"when": "", "because": "it is kind"}
+        if request.schema_name == "checks":
+            return {"checks": [] if self.checks is None else self.checks}
         if request.schema_name == "changes":
             return {"changes": self.changes}
         return {"rationale": "So.", "value": self.value}
@@ -221,15 +222,34 @@ class TestWhatIsLeftOut:
         assert not result.pending
         json.dumps(result.to_dict())
 
+    def test_the_checks_of_a_weak_model_are_written_from_the_experts_words_alone(self) -> None:
+        judge = judge_of(Teacher(True, checks=[check(SORRY)]), brief=True)
+        judge.align([row(False), row(False, 2, "Wait a year.", rationale=None)])
+        asked = [request.user for request in judge.model.requests if request.schema_name == "checks"]  # type: ignore[union-attr]
+        assert ["Wait" in user for user in asked] == [False, False]
+        assert ['Comment: "Cold."' in user for user in asked] == [True, False]
+        assert 'Comment: "When it is kind: false."' in asked[1]
+
+    @pytest.mark.parametrize("failure", [ModelUnavailable("down"), {"checks": "none"}])
+    def test_where_the_checks_cannot_be_had_the_rule_is_kept_and_the_note_says_why(self, failure: Any) -> None:
+        teacher = Teacher(True)
+
+        def answer(request: ChatRequest) -> Any:
+            return failure if request.schema_name == "checks" else teacher(request)
+
+        result = judge_of(answer, brief=True).align([row(False)])  # type: ignore[arg-type]
+        assert [(g.text, g.checks) for g in result.guidelines] == [("When it is kind: false.", ())]
+        assert not result.pending
+        assert "1 check was left out of new guidelines, which stay: " in result.notes[0]
+
     def test_a_hundred_checks_are_three_and_a_note(self) -> None:
         checks, notes = brief_checks(bool, False, *(check(f"Is it kind {number}?") for number in range(100)))
         assert len(checks) == 3
         assert f"{TOO_MANY} (97)" in notes[0]
 
     def test_answers_with_and_without_checks_fit_the_schemas(self) -> None:
-        rule = {"when": "w", "because": "b", "checks": [check(SORRY)]}
-        assert misfit(rule, ONE_RULE) is None
-        assert misfit(rule | {"checks": [check(SORRY)] * 4}, ONE_RULE)
+        assert misfit({"checks": [check(SORRY)]}, ONLY_CHECKS) is None
+        assert misfit({"checks": [check(SORRY)] * 4}, ONLY_CHECKS)
         schema = deltas_schema(["F1"], ["G1"])
         assert misfit({"changes": [change("F1"), change("F1", checks=[check(SORRY)])]}, schema) is None
         assert misfit({"changes": [change("F1", checks=[check(SORRY, "n/a")])]}, schema)

@@ -21,6 +21,8 @@ def rule_for_each(request: ChatRequest) -> dict[str, Any]:
         return {"rationale": "r", "value": True}
     if request.schema_name == "rule":
         return {"when": "", "because": "it is cold"}
+    if request.schema_name == "checks":
+        return {"checks": [{"question": "Is it cold?", "answer": "yes"}]}
     labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
     rules = [{"action": "ADD", "feedback": [label], "text": f"Mind {label}.", "guideline": ""} for label in labels]
     return {"changes": rules}

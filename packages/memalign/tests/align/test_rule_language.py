@@ -7,7 +7,7 @@ import pytest
 from memalign.align.deltas import rule_of
 from memalign.memory import Annotation, Case
 from memalign.models.base import ChatReply
-from memalign.prompts import DistilRecord, render_distil_one
+from memalign.prompts import DistilRecord, render_distil_checks, render_distil_one
 from memalign.prompts.language import language_of
 from memalign.types import Example, Usage
 from memalign.values import ValueType
@@ -42,6 +42,10 @@ def test_a_weak_model_sees_examples_in_the_language_of_the_instructions(
     system, user = render_distil_one(instructions=instructions, value_type=BOOL, record=ENGLISH_COMMENT)
     assert asked in system
     assert worked_example in system
+    assert system.count("Task: ") == system.count('"when": "') == 3
+    assert "An apology belongs first." in user
+    system, user = render_distil_checks(instructions=instructions, value_type=BOOL, record=ENGLISH_COMMENT, rule="r")
+    assert asked in system
     assert system.count("Task: ") == system.count('"checks": [') == 4
     assert "An apology belongs first." in user
 

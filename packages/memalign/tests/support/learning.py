@@ -85,6 +85,8 @@ class Imp:
                 return self._verdict(request, body)
             case "rule":
                 return self._rule(request)
+            case "checks":
+                return {"checks": _checks(request.user)}
             case "relations":
                 pairs = dict(_PAIR.findall(request.user))
                 odd = {name: zlib.crc32(texts[::-1].encode()) % 7 if self.omits else 6 for name, texts in pairs.items()}
@@ -103,8 +105,8 @@ class Imp:
     def _rule(self, request: ChatRequest) -> Answer:
         order = _order(request.user)
         if order in ("noop", "silent", "empty"):
-            return {"when": "", "because": "", "checks": []}
-        return {"when": "", "because": _text(order, request.user), "checks": _checks(request.user)}
+            return {"when": "", "because": ""}
+        return {"when": "", "because": _text(order, request.user)}
 
     def _changes(self, request: ChatRequest) -> list[Any]:
         old, _, new = request.user.rpartition("New feedback:")

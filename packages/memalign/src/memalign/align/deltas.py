@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.distil_checks import BOUNDED_CHECKS_SCHEMA, CHECKS_SCHEMA, CheckReader, ReadChecks
+from memalign.align.distil_checks import CHECKS_SCHEMA, CheckReader, ReadChecks
 from memalign.align.position_terms import without_positions
 from memalign.align.shards import shard_guidelines
 from memalign.align.states import LessonState
@@ -78,17 +78,14 @@ ONE_RULE: dict[str, Any] = {
     "properties": {
         "when": {"type": "string", "maxLength": PART},
         "because": {"type": "string", "maxLength": PART},
-        "checks": BOUNDED_CHECKS_SCHEMA,
     },
-    "required": ["when", "because", "checks"],
+    "required": ["when", "because"],
     "additionalProperties": False,
 }
 
 
-def rule_of(
-    reply: ChatReply, *, annotation: Annotation, case: Case, value_type: ValueType, reader: CheckReader | None = None
-) -> Delta:
-    """The rule that a weak model's two half sentences make, with the expert's own label attached, and its checks.
+def rule_of(reply: ChatReply, *, annotation: Annotation, case: Case, value_type: ValueType) -> Delta:
+    """The rule that a weak model's two half sentences make, with the expert's own label attached.
 
     The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
     only names a place (A or B of two answers, not a tie), it is left out, and so are the places in the model's words: in
@@ -109,13 +106,7 @@ def rule_of(
     else:
         label = str(annotation.value).lower() if isinstance(annotation.value, bool) else f"{annotation.value}"
         text = f"{condition}: {label}."
-    return Delta(
-        action="ADD", text=text, feedback=(annotation.key,), checks=_read(reader, reply.data, (annotation.key,))
-    )
-
-
-def _read(reader: CheckReader | None, said: dict[str, Any], keys: Collection[FeedbackKey]) -> ReadChecks:
-    return ReadChecks() if reader is None else reader.read(said.get("checks"), keys)
+    return Delta(action="ADD", text=text, feedback=(annotation.key,))
 
 
 def _half(part: object) -> str:
@@ -154,8 +145,8 @@ def deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[s
     }
 
 
-def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey], reader: CheckReader | None = None) -> tuple[Delta, ...]:
-    """The model's changes with labels turned into keys; a label that it invented becomes the key of nothing."""
+def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey], reader: CheckReader) -> tuple[Delta, ...]:
+    """The model's changes with labels turned into keys and their checks read; a label that it invented becomes the key of nothing."""
     deltas = []
     changes = reply.data.get("changes")
     for change in changes if isinstance(changes, list) else ():
@@ -170,7 +161,7 @@ def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey], reader: CheckRea
                 text=tidy(str(change.get("text") or "")),
                 feedback=keys,
                 guideline=str(change.get("guideline")) if change.get("guideline") else None,
-                checks=_read(reader, change, keys) if action in ("ADD", "REVISE") else ReadChecks(),
+                checks=reader.read(change.get("checks"), keys) if action in ("ADD", "REVISE") else ReadChecks(),
             )
         )
     return tuple(deltas)

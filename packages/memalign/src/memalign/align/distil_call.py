@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
+
+from msgspec.structs import replace as replace_struct
 
 from memalign.align.deltas import ONE_RULE, Delta, Outcome, deltas_of, deltas_schema, refused_rules, rule_of
-from memalign.align.distil_checks import CheckReader
+from memalign.align.distil_checks import ONLY_CHECKS, CheckReader, ReadChecks
 from memalign.content import judged_texts
 from memalign.errors import ModelError, ModelRefused
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.models.base import ChatModel, ChatReply, ChatRequest
-from memalign.prompts import DistilRecord, render_distil, render_distil_one
+from memalign.prompts import DistilRecord, render_distil, render_distil_checks, render_distil_one
 from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.fit import FeedbackRecord, fit_records
 from memalign.types import FeedbackKey, Guideline, Usage
@@ -27,7 +30,7 @@ USEFUL_TOKENS = 100
 RULE_TOKENS = 260
 """Of the answer, for each record: a rule and its checks."""
 ONE_RULE_TOKENS = 280
-"""Of a brief model's answer: all that its schema allows, and more of most languages."""
+"""Of a brief model's answer, a rule or checks: all that its schema allows, and more of most languages."""
 MARGIN = 64
 ADVICE = "; it may decline these words every time: overwrite or unalign the feedback, or take another reflection model"
 
@@ -62,11 +65,11 @@ class DistilCall:
         records = fit_records(self._feedback, self._fits, most=self._most)
         first = await self._ask(records, {})
         refused = refused_rules(first, self.memory)
-        if not refused:
-            return first
-        labels = {key: label for label, key in self._labels.items()}
-        second = await self._ask(records, {labels[key]: why for key, why in refused.items()})
-        return first.amended(second, refused)
+        if refused:
+            labels = {key: label for label, key in self._labels.items()}
+            second = await self._ask(records, {labels[key]: why for key, why in refused.items()})
+            first = first.amended(second, refused)
+        return await self._with_checks(first, records[-1]) if self._one_rule else first
 
     async def _ask(self, records: Sequence[DistilRecord], refused: Mapping[str, str]) -> Outcome:
         outcome = Outcome(shard=self.shard, waiting=self.waiting)
@@ -77,12 +80,27 @@ class DistilCall:
             return outcome.failed(why, error.usage or Usage())
         return outcome.answered(self._deltas(reply), reply.usage)
 
+    async def _with_checks(self, outcome: Outcome, record: DistilRecord) -> Outcome:
+        """The outcome of a weak model with checks of its rule, which are asked for on their own. The rule stays anyhow."""
+        rule = next((delta for delta in outcome.deltas if delta.action == "ADD"), None)
+        if rule is None or refused_rules(outcome, self.memory):
+            return outcome
+        system, user = render_distil_checks(
+            instructions=self.judge.instructions, value_type=self.judge.value_type, record=record, rule=rule.text
+        )
+        try:
+            reply = await self.model.complete(self._held(system, user, ONLY_CHECKS, "checks"))
+        except ModelError as error:
+            read, usage = ReadChecks(faults=(f"{type(error).__name__}: {error}",)), error.usage or Usage()
+        else:
+            read, usage = self._reader.read(reply.data.get("checks"), rule.feedback), reply.usage
+        return replace_struct(outcome, deltas=(replace_struct(rule, checks=read),), usage=outcome.usage + usage)
+
     def _deltas(self, reply: ChatReply) -> tuple[Delta, ...]:
         if not self._one_rule:
             return deltas_of(reply, self._labels, self._reader)
         annotation, case = self._annotation(self.waiting[0])
-        value_type = self.judge.value_type
-        return (rule_of(reply, annotation=annotation, case=case, value_type=value_type, reader=self._reader),)
+        return (rule_of(reply, annotation=annotation, case=case, value_type=self.judge.value_type),)
 
     @property
     def _reader(self) -> CheckReader:
@@ -172,12 +190,17 @@ class DistilCall:
 
     def _request(self, records: Sequence[DistilRecord], refused: Mapping[str, str]) -> ChatRequest:
         system, user = self._prompt(records, refused)
+        if self._one_rule:
+            return self._held(system, user, ONE_RULE, "rule")
         new = [label for label, key in self._labels.items() if key in self.waiting]
+        return self._held(system, user, deltas_schema(new, [g.id for g in self._shown_guidelines]), "changes")
+
+    def _held(self, system: str, user: str, schema: dict[str, Any], name: str) -> ChatRequest:
         return ChatRequest(
             system=system,
             user=user,
-            schema=ONE_RULE if self._one_rule else deltas_schema(new, [g.id for g in self._shown_guidelines]),
-            schema_name="rule" if self._one_rule else "changes",
+            schema=schema,
+            schema_name=name,
             max_tokens=self._max_tokens,
             temperature=0.0,
             timeout=self.judge.parameters.get("timeout"),

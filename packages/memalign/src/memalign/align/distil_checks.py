@@ -17,7 +17,14 @@ from memalign.memory.guard import check_fault, tidy
 from memalign.types import Check, FeedbackKey
 from memalign.values import Value, ValueType
 
-__all__ = ["BOUNDED_CHECKS_SCHEMA", "CHECKS_SCHEMA", "MOST_CHECKS", "CheckReader", "ReadChecks", "left_out_note"]
+__all__ = [
+    "CHECKS_SCHEMA",
+    "MOST_CHECKS",
+    "ONLY_CHECKS",
+    "CheckReader",
+    "ReadChecks",
+    "left_out_note",
+]
 
 MOST_CHECKS = 3
 """Of one guideline."""
@@ -37,8 +44,15 @@ def _schema(question: dict[str, Any]) -> dict[str, Any]:
 
 
 CHECKS_SCHEMA = _schema({"type": "string"})
-BOUNDED_CHECKS_SCHEMA = {**_schema({"type": "string", "maxLength": _QUESTION}), "maxItems": MOST_CHECKS}
-"""For models that a grammar holds to a schema; some providers' schemas cannot have bounds."""
+ONLY_CHECKS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "checks": {**_schema({"type": "string", "maxLength": _QUESTION}), "maxItems": MOST_CHECKS},
+    },
+    "required": ["checks"],
+    "additionalProperties": False,
+}
+"""A weak model's answer. A grammar holds it to its bounds; some providers' schemas cannot have any."""
 
 _ANSWERS: dict[str, Literal["yes", "no"]] = {
     **dict.fromkeys(("yes", "true", "sim", "sí", "si"), "yes"),

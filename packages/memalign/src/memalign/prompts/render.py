@@ -29,6 +29,7 @@ __all__ = [
     "prompts_hash",
     "render_answer",
     "render_distil",
+    "render_distil_checks",
     "render_distil_one",
     "render_item",
     "render_judge_system",
@@ -159,6 +160,23 @@ def render_distil_one(
         refused=refused,
     )
     return _render("distil_one_system", language=language_of(instructions) or "English"), user
+
+
+def render_distil_checks(
+    *, instructions: str, value_type: ValueType, record: DistilRecord, rule: str
+) -> tuple[str, str]:
+    """System and user message that turn one piece of feedback into checks of the `rule` that came of it (weak models).
+
+    They hold the expert's words, or the rule where there are none, and never the item.
+    """
+    user = _render(
+        "distil_checks_user",
+        instructions=_one_line(instructions),
+        values=values_in_words(value_type),
+        value=record.value,
+        said=record.rationale or encode(rule),
+    )
+    return _render("distil_checks_system", language=language_of(instructions) or "English"), user
 
 
 def render_distil(
