@@ -61,6 +61,7 @@ class Written:
         self.cut = False
 
     def __call__(self, logits: torch.Tensor) -> int | None:
+        """The next token, given what the model made of the text before; None at the answer's end."""
         if self._matcher.is_stopped():
             return None
         if len(self.tokens) >= 2 * self._request.max_tokens:
@@ -171,11 +172,11 @@ def main() -> None:
     from benchmarks.answers.keep import MODEL
 
     from memalign_bench import run
-    from memalign_bench.cli import main as bench
+    from memalign_bench.cli import app
 
     model = BatchedModel(MODEL)
     run.resolve = lambda _: model  # type: ignore[assignment]
-    sys.exit(bench())
+    sys.exit(app())
 
 
 if __name__ == "__main__":
