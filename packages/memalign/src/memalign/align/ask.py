@@ -19,6 +19,7 @@ from memalign import aio
 from memalign.align.past_cases import Answer, PastCases, hiding
 from memalign.errors import ConfigurationError
 from memalign.judge import Judge, Progress
+from memalign.judge.calibrator import FEWEST
 from memalign.judge.checks import AskedCheck, margins_of, which_checks
 from memalign.memory import Answers, Case, Memory
 from memalign.memory.answers import questions_of
@@ -46,13 +47,15 @@ async def ask(
     The sample is in the order of content hashes, one case a content, and dealt into five folds. Only what is missing is
     asked; what another judge (model, instructions, parameters) had answered counts as missing, and a case that no check
     is in view of needs nothing. A model that answers each check apart (YesNoModel) is asked the missing ones, and for a
-    verdict where there is none; any other answers all in one call. Where no guideline has a check, and for free text,
-    nothing is asked at all. Unless `thorough`, a case of which half the questions and the verdict are known needs
+    verdict where there is none; any other answers all in one call. Where no guideline has a check, where too few cases are
+    labelled to fit a weight, and for free text, nothing is asked at all. Unless `thorough`, a case of which half the questions and the verdict are known needs
     nothing either: one lesson more must not cost the whole pass, and its check counts as its guideline expects.
     Never raises for a failing model: such a case keeps what it has until the next align.
     """
     started = time.perf_counter()
     if not judge.value_type.closed or not questions_of(memory.semantic):
+        return memory, Usage(), ()
+    if len(_labelled(judge, memory)) < FEWEST:
         return memory, Usage(), ()
     try:
         model = resolve(judge.model)
@@ -60,8 +63,9 @@ async def ask(
         return memory, Usage(), (f"no past case was asked about: {error}",)
     apart, judged_by = isinstance(model, YesNoModel), judge.base_fingerprint
     memory = _tidied(memory, judged_by)
-    chosen = _sample(judge, memory, MOST[model.limits.brief])
-    asked = judge.replace(memory=memory)
+    chosen = _labelled(judge, memory)[: MOST[model.limits.brief]]
+    # Answers rank the similar cases that a judgment is shown: what is asked must not hang on what was asked before.
+    asked = judge.replace(memory=replace(memory, cases=tuple(replace(case, answers=None) for case in memory.cases)))
     folds = [chosen[n::FOLDS] for n in range(FOLDS)]
     known = 1.0 if thorough else ENOUGH
     open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart, enough=known)]
@@ -95,13 +99,13 @@ class _Open(NamedTuple):
     known: Answers
 
 
-def _sample(judge: Judge, memory: Memory, most: int) -> tuple[Case, ...]:
-    """The cases that are asked about: by hash, which is as good as drawn, and the same whatever came first."""
+def _labelled(judge: Judge, memory: Memory) -> tuple[Case, ...]:
+    """The cases that may be asked about, by hash: as good as drawn, and the same whatever came first."""
     labelled: dict[str, Case] = {}
     for case in memory.cases:
         if memory.label(case) is not None and case.example.content.keys() >= set(judge.fields):
             labelled.setdefault(case.example.content_hash, case)
-    return tuple(labelled[content] for content in sorted(labelled)[:most])
+    return tuple(labelled[content] for content in sorted(labelled))
 
 
 async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool, enough: float) -> list[_Open]:

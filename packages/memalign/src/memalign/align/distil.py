@@ -37,20 +37,21 @@ async def distil(
 ) -> tuple[Memory, Usage, tuple[str, ...]]:
     """`memory` after every pending annotation was distilled, what that cost, and notes. Never raises for a failing model.
 
-    Annotations without a lesson are learned as examples. With `contrast`, one whose case has no pre-alignment verdict
-    waits for that. A failed call leaves its annotations pending; a rule that is refused twice leaves them rejected.
+    Annotations without a lesson are learned as examples. One whose case has no pre-alignment verdict waits for that: any
+    with `contrast`, which shows the model these verdicts, and else one that has no words. A failed call leaves its
+    annotations pending; a rule that is refused twice leaves them rejected.
     """
     started = time.perf_counter()
     ready = frozenset(
         annotation.key
         for case in memory.cases
         for annotation in case.annotations
-        if annotation.state == "pending" and (case.pre_alignment is not None or not contrast)
+        if annotation.state == "pending" and (case.pre_alignment or (annotation.rationale and not contrast))
     )
     memory = _learn_examples(judge, memory, ready)
     waiting = frozenset(each.key for each in memory.annotations() if each.state == "pending" and each.key in ready)
     memory = assign_shards(memory, sorted(waiting), shard_size)
-    calls = _calls(judge, memory, model, waiting)
+    calls = _calls(judge, memory, model, waiting, contrast=contrast)
     told = progress and partial(progress, "distil")
     outcomes = await aio.at_most(model.limits.concurrency, DistilCall.outcome, calls, told)
     usage = sum((outcome.usage for outcome in outcomes), Usage())
@@ -90,7 +91,9 @@ def _learn_examples(judge: Judge, memory: Memory, ready: Collection[FeedbackKey]
     )
 
 
-def _calls(judge: Judge, memory: Memory, model: ChatModel, waiting: Collection[FeedbackKey]) -> list[DistilCall]:
+def _calls(
+    judge: Judge, memory: Memory, model: ChatModel, waiting: Collection[FeedbackKey], *, contrast: bool
+) -> list[DistilCall]:
     """The calls that ask about all that waits, in the order of the shards."""
     written = guidelines_by_feedback(memory)
     calls: list[DistilCall] = []
@@ -98,6 +101,14 @@ def _calls(judge: Judge, memory: Memory, model: ChatModel, waiting: Collection[F
         if new := tuple(key for key in shard.keys if key in waiting):
             near = {guideline.id: guideline for key in shard.keys for guideline in written.get(key, ())}
             own = shard_guidelines(sorted(near.values(), key=lambda guideline: guideline.number), shard)
-            call = DistilCall(judge=judge, memory=memory, model=model, shard=shard, waiting=new, guidelines=tuple(own))
+            call = DistilCall(
+                judge=judge,
+                memory=memory,
+                model=model,
+                shard=shard,
+                waiting=new,
+                guidelines=tuple(own),
+                contrast=contrast,
+            )
             calls += call.parts()
     return calls

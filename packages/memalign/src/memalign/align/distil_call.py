@@ -37,7 +37,10 @@ ADVICE = "; it may decline these words every time: overwrite or unalign the feed
 
 @dataclass(frozen=True, kw_only=True)
 class DistilCall:
-    """Some of a shard's `waiting` feedback, beside the shard's `guidelines` and, with `known`, what these state."""
+    """Some of a shard's `waiting` feedback, beside the shard's `guidelines` and, with `known`, what these state.
+
+    Without `contrast` the judge's own verdict is shown only where the expert used no words.
+    """
 
     judge: Judge
     memory: Memory
@@ -46,6 +49,7 @@ class DistilCall:
     waiting: tuple[FeedbackKey, ...]
     guidelines: tuple[Guideline, ...]
     known: bool = True
+    contrast: bool = True
 
     def parts(self) -> list[DistilCall]:
         """The call, or several smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
@@ -150,7 +154,8 @@ class DistilCall:
 
     def _record(self, label: str, key: FeedbackKey) -> FeedbackRecord:
         annotation, case = self._annotation(key)
-        before, content = case.pre_alignment, case.example.content
+        before = case.pre_alignment if self.contrast or not annotation.rationale else None
+        content = case.example.content
         return FeedbackRecord(
             label=label,
             content=tuple((name, content[name]) for name in self.judge.fields if name in content),

@@ -38,18 +38,23 @@ __all__ = ["STAGES", "MemAlign", "default_stages"]
 STAGES = frozenset({"pre_alignment", "distil", "consolidate", "admit", "budget", "ask"})
 """The stages that can be switched off, for ablations.
 
-Without `pre_alignment` nothing is contrasted and no case ranks first as misjudged; without `distil` there are no guidelines, only
-examples; without `consolidate` only guidelines of the same words are one; without `admit` nothing is tried before it
-counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out; without `ask` no check is weighed.
+Without `pre_alignment` the judge is asked before it learns only where an expert used no words; without `distil` there are no
+guidelines, only examples; without `consolidate` only guidelines of the same words are one; without `admit` nothing is tried
+before it counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out;
+without `ask` no check is weighed.
 """
 
 
-def default_stages(limits: Limits) -> frozenset[str]:
-    """The stages that suit a model: all, but a weak one cannot say what two guidelines are to each other.
+def default_stages(limits: Limits, *, careful: bool = False) -> frozenset[str]:
+    """The stages that suit a model.
 
-    The evidence is in docs/decisions/0009-stages.md.
+    All for a model on this machine, where calls cost nothing, but a weak one cannot say what two guidelines are to each
+    other. Of a provider's, all with `careful`; else it is not asked about the same case again and again: the pass over
+    taught cases says how often it is right. The evidence is in docs/decisions/0009-stages.md and 0020-price.md.
     """
-    return STAGES - {"consolidate"} if limits.brief else STAGES
+    if limits.brief:
+        return STAGES - {"consolidate"}
+    return STAGES if careful else STAGES - {"pre_alignment", "admit"}
 
 
 replace = msgspec.structs.replace
@@ -63,7 +68,8 @@ class MemAlign:
     `retrieval_k` is how many examples a judgment sees (None: as the judge has it). `shard_size` is how many pieces of
     feedback one distillation call holds (None: what the model can take). `policy` is by what several people's labels are
     weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
-    `stages` are those that run (None: what suits the model). `seed` is kept for methods that draw; every stage is
+    With `careful` the judge is asked about every case before it learns, and what it learned is tried on past cases before it
+    counts, at some ten times the price. `stages` are those that run (None: what suits the model). `seed` is kept for methods that draw; every stage is
     deterministic.
     """
 
@@ -74,6 +80,7 @@ class MemAlign:
     shard_size: int | None = None
     authority: tuple[str, ...] | None = None
     policy: tuple[Rule, ...] | None = None
+    careful: bool = False
     stages: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
@@ -165,8 +172,8 @@ class MemAlign:
         if run.learned:
             stages, model = self._stages(judge), resolve(self.reflection_model or judge.model)
             contrast = "pre_alignment" in stages
-            if waiting and contrast:
-                memory, spent = await pre_alignment(judge, memory, progress=run.progress)
+            if waiting and (contrast or "distil" in stages):
+                memory, spent = await pre_alignment(judge, memory, all_cases=contrast, progress=run.progress)
                 run.usage += spent
             if waiting and "distil" in stages:
                 size = self.shard_size or model.limits.shard_size
@@ -211,7 +218,8 @@ class MemAlign:
         return replace(memory, guideline_tokens=tokens, current_judge=judge.base_fingerprint if memory.cases else None)
 
     def _stages(self, judge: Judge) -> frozenset[str]:
-        return default_stages(resolve(judge.model).limits) if self.stages is None else self.stages
+        limits = resolve(judge.model).limits
+        return default_stages(limits, careful=self.careful) if self.stages is None else self.stages
 
     async def _embed(self, judge: Judge, memory: Memory, run: Run) -> Memory:
         """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""

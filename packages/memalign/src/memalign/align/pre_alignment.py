@@ -1,6 +1,7 @@
 """Pre-alignment verdicts: the judge's own verdict on each new case, before it learns from it.
 
-Where the judge was wrong is what distillation contrasts and what retrieval shows first.
+Where an expert used no words, only a verdict of the judge says whether there is something to learn. Where it was wrong
+is what distillation contrasts and what retrieval shows first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from memalign.align.past_cases import Answer, PastCases, hiding
 from memalign.align.states import LessonState, with_states
 from memalign.errors import ModelRefused
 from memalign.judge import Judge, Progress
-from memalign.memory import Case, Memory, PreAlignmentVerdict
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.types import Usage
 
 __all__ = ["pre_alignment"]
@@ -24,10 +25,12 @@ replace = msgspec.structs.replace
 ADVICE = "; it may decline this case every time: unalign the feedback, or give the judge another model"
 
 
-async def pre_alignment(judge: Judge, memory: Memory, *, progress: Progress | None = None) -> tuple[Memory, Usage]:
-    """`memory` with a verdict of `judge`, as it was before, on every case with pending feedback; and what that cost.
+async def pre_alignment(
+    judge: Judge, memory: Memory, *, all_cases: bool = True, progress: Progress | None = None
+) -> tuple[Memory, Usage]:
+    """`memory` with a verdict of `judge`, as it was before, on cases with pending feedback; and what that cost.
 
-    A verdict that is there is asked for again only when it is stale. One call answers for all cases of identical
+    These are `all_cases`, or those with pending feedback without words: it has a lesson where the judge was wrong. A verdict that is there is asked for again only when it is stale. One call answers for all cases of identical
     content, and hides them from the judge, as in leave-one-out. A failed call leaves the feedback pending, with the
     reason, for the next align.
     """
@@ -41,7 +44,7 @@ async def pre_alignment(judge: Judge, memory: Memory, *, progress: Progress | No
     waiting = [
         case
         for case in memory.cases
-        if not current(case) and any(annotation.state == "pending" for annotation in case.annotations)
+        if not current(case) and any(_waits(annotation, all_cases=all_cases) for annotation in case.annotations)
     ]
     if not waiting:
         return memory, Usage()
@@ -67,7 +70,7 @@ async def pre_alignment(judge: Judge, memory: Memory, *, progress: Progress | No
         for case in waiting
         if case.example.content_hash not in verdicts
         for annotation in case.annotations
-        if annotation.state == "pending"
+        if _waits(annotation, all_cases=all_cases)
     }
     asked = {case.id for case in waiting}
     memory = replace(
@@ -79,6 +82,10 @@ async def pre_alignment(judge: Judge, memory: Memory, *, progress: Progress | No
     )
     seconds = {"pre_alignment": time.perf_counter() - started}
     return with_states(memory, failed), replace(past.usage, seconds=seconds)
+
+
+def _waits(annotation: Annotation, *, all_cases: bool) -> bool:
+    return annotation.state == "pending" and (all_cases or not annotation.rationale)
 
 
 def _unlearned(judge: Judge, case: Case) -> Judge:

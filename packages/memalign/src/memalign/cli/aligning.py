@@ -44,6 +44,10 @@ Labels = Annotated[
     list[str] | None,
     typer.Option("--label", metavar="L", help="What that answer speaks for: once, or once a check."),
 ]
+Careful = Annotated[
+    bool,
+    typer.Option("--careful", help="Try what was learned on past cases before it counts; some ten times the calls."),
+]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Learn the good rows of a file that has bad ones.")]
 
 
@@ -61,6 +65,7 @@ def align(
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
+    careful: Careful = False,
     skip_invalid: SkipInvalid = False,
     allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also learn what was erased here.")] = False,
 ) -> int:
@@ -72,7 +77,9 @@ def align(
     """
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
     options = {"skip_invalid": skip_invalid, "allow_erased": allow_erased}
-    return _learn(session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size)
+    return _learn(
+        session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size, careful=careful
+    )
 
 
 def overwrite(
@@ -86,6 +93,7 @@ def overwrite(
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
+    careful: Careful = False,
     skip_invalid: SkipInvalid = False,
 ) -> int:
     """Replace feedback that the judge has learned. It is an align that refuses unknown feedback.
@@ -94,7 +102,9 @@ def overwrite(
     """
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
     options = {"skip_invalid": skip_invalid, "must_exist": True}
-    return _learn(session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size)
+    return _learn(
+        session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size, careful=careful
+    )
 
 
 def _learn(session: Session, name: str, feedback: str | None, options: dict[str, bool], **settings: Any) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "was_misjudged"]
+__all__ = ["Neighbourhood", "Retrieved", "embedding_text", "is_hard", "was_misjudged"]
 
 EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
@@ -74,6 +74,16 @@ def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str 
     if label is None or pre_alignment is None or not value_type.closed or judge not in (None, pre_alignment.judge):
         return False
     return not value_type.agree(label, pre_alignment.value)
+
+
+def is_hard(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
+    """Whether the judge of the fingerprint `judge` got the case wrong: before it learned, or since then with it hidden."""
+    if was_misjudged(memory, case, value_type, judge):
+        return True
+    label, answers = memory.label(case), case.answers
+    if label is None or answers is None or answers.verdict is None or judge not in (None, answers.judge):
+        return False
+    return value_type.closed and not value_type.agree(label, answers.verdict)
 
 
 class Neighbourhood:
@@ -156,7 +166,7 @@ class Neighbourhood:
         memory = self._memory
         known = self._known.get(case.id)
         if known is None:
-            known = (was_misjudged(memory, case, self._value_type, self._judge), memory.label(case))
+            known = (is_hard(memory, case, self._value_type, self._judge), memory.label(case))
             self._known[case.id] = known
         misjudged, label = known
         return Retrieved(case=case, similarity=similarity, identical=identical, misjudged=misjudged, label=label)

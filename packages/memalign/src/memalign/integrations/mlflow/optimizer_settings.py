@@ -29,6 +29,7 @@ class Settings:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     authority: tuple[str, ...] | None = None
     policy: tuple[Any, ...] | None = None
+    careful: bool = False
     stages: frozenset[str] | None = None
     shard_size: int | None = None
     skip_invalid: bool = False
@@ -61,6 +62,7 @@ class Settings:
                 retrieval_k=self.retrieval_k,
                 authority=self.authority,
                 policy=self.policy,
+                careful=self.careful,
                 stages=self.stages,
                 shard_size=self.shard_size,
             )
