@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memalign import Judge
+from memalign import Judge, MemAlign
 from memalign.align import AlignResult, edit_guideline, lock, write_guideline
 from memalign.align.admission import CHECKS
 from memalign.align.locked_cases import CULPRITS
@@ -42,7 +42,7 @@ def settled_judge(world: World, *, cases: int = 20, value: bool = True, **change
 class TestHarm:
     def test_a_rule_that_makes_the_judge_worse_is_left_out_and_the_result_says_so(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
-        result = learn(judge, [said("x1", HARM, value=None)])
+        result = learn(judge, [said("x1", HARM, value=None)], careful=True)
         assert result.impact
         assert result.impact.reverted == ("G1",)
         assert (result.impact.fixed, result.impact.broken) == (0, 8)
@@ -54,14 +54,14 @@ class TestHarm:
         assert "made verdicts worse" in result.rows[0].reason
         assert not result.judge.memory.semantic
         check_memory(result.judge)
-        again = learn(result.judge, [said("x1", HARM, value=None)])
+        again = learn(result.judge, [said("x1", HARM, value=None)], careful=True)
         assert again.judge == result.judge, "and that is the end of it"
 
     def test_it_does_not_come_back_when_what_was_said_beside_it_is_withdrawn(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), shard_size=3)
-        judge = learn(judge, [said("x0", "Be brief.", value=None), said("x1", HARM, value=None)]).judge
+        judge = learn(judge, [said("x0", "Be brief.", value=None), said("x1", HARM, value=None)], careful=True).judge
         assert states(judge)["t-x1@ana"] == "rejected"
-        result = judge.unalign("t-x0")
+        result = judge.unalign("t-x0", optimizer=MemAlign(careful=True))
         assert result.impact
         assert len(result.impact.reverted) == 1
         assert states(result.judge)["t-x1@ana"] == "rejected"
@@ -75,33 +75,33 @@ class TestHarm:
                 return ChatReply(data=answer, text="", usage=Usage()) if isinstance(answer, dict) else answer
 
         judge, _ = settled_judge(Uncounted(lambda rules, _: HARM not in rules))
-        assert learn(judge, [said("x1", HARM, value=None)]).impact
+        assert learn(judge, [said("x1", HARM, value=None)], careful=True).impact
 
     def test_a_person_of_such_a_name_is_not_taken_for_the_judges_own_checks(self) -> None:
-        judge = learn(judge_in(World())[0], [said("x1", "Mind the date.", value=None)]).judge
+        judge = learn(judge_in(World())[0], [said("x1", "Mind the date.", value=None)], careful=True).judge
         for name in ("admissions-office", "admission", "admission for t-1"):
             retired = edit_guideline(judge, "G1", by=name, retired=True)
             assert "made verdicts worse" not in str(list(retired.memory.ledger()))
-            again = learn(retired, [said("x2", "Mind the date.", by="ben", value=None)]).judge
+            again = learn(retired, [said("x2", "Mind the date.", by="ben", value=None)], careful=True).judge
             assert not again.memory.semantic
 
     def test_a_person_may_bring_it_back_and_nothing_takes_it_out_again(self) -> None:
         world = World(lambda rules, _: HARM not in rules)
         judge, _ = settled_judge(world)
-        left = learn(judge, [said("x1", HARM, value=None)]).judge
+        left = learn(judge, [said("x1", HARM, value=None)], careful=True).judge
         for back in (
             edit_guideline(left, "G1", by="dora", retired=False),
             edit_guideline(left, "G1", by="dora", pinned=True),
         ):
             assert texts(back) == {HARM}
             assert states(back)["t-x1@ana"] == "learned"
-            later = learn(back, [said("x2", "Name the month in full.", value=None)]).judge
+            later = learn(back, [said("x2", "Name the month in full.", value=None)], careful=True).judge
             assert texts(later) == {HARM, "Name the month in full."}
             check_memory(later)
 
     def test_a_rule_is_not_learned_by_the_second_expert_who_says_it(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
-        result = learn(judge, [said("x1", HARM, value=None), said("x2", HARM, by="ben", value=None)])
+        result = learn(judge, [said("x1", HARM, value=None), said("x2", HARM, by="ben", value=None)], careful=True)
         assert not result.judge.memory.semantic, "the double would have stepped in"
         assert result.impact
         assert result.impact.reverted == ("G1", "G2")
@@ -109,8 +109,8 @@ class TestHarm:
 
     def test_a_revision_that_is_left_out_gives_its_place_back_to_what_it_revised(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), shard_size=3)
-        before = learn(judge, [said("x1", "Be brief.", value=None)]).judge
-        result = learn(before, [said("x2", HARM, order="revise", value=None)])
+        before = learn(judge, [said("x1", "Be brief.", value=None)], careful=True).judge
+        result = learn(before, [said("x2", HARM, order="revise", value=None)], careful=True)
         assert result.impact
         assert result.impact.reverted
         assert texts(result.judge) == {"Be brief."}
@@ -120,7 +120,7 @@ class TestHarm:
 
     def test_few_changed_verdicts_prove_nothing(self) -> None:
         judge, _ = settled_judge(World(lambda rules, item: HARM not in rules or item not in {"10", "11", "12", "13"}))
-        result = learn(judge, [said("x1", HARM, value=None)])
+        result = learn(judge, [said("x1", HARM, value=None)], careful=True)
         assert result.impact
         assert result.impact.broken <= 4
         assert not result.impact.reverted
@@ -129,7 +129,7 @@ class TestHarm:
     def test_in_a_young_memory_nothing_is_ever_left_out(self) -> None:
         for count in range(5):
             judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), cases=count)
-            result = learn(judge, [said("x1", HARM, value=None)])
+            result = learn(judge, [said("x1", HARM, value=None)], careful=True)
             assert not (result.impact and result.impact.reverted)
             assert texts(result.judge) == {HARM}
 
@@ -137,7 +137,7 @@ class TestHarm:
         # Experts say false; the judge says true of everything until it knows the rule.
         judge, _ = settled_judge(World(lambda rules, item: (HELP not in rules) != (item == "10")), value=False)
         judge = judge.replace(memory=judge.memory)
-        result = learn(judge, [said("x1", HELP, value=None)])
+        result = learn(judge, [said("x1", HELP, value=None)], careful=True)
         assert result.impact
         assert result.impact.fixed > 4 * result.impact.broken
         assert not result.impact.reverted
@@ -148,7 +148,7 @@ class TestHarm:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
         judge = write_guideline(judge, HARM, by="dora")
         changed = [row | {"rationale": f"say: Mind matter {row['id']}."} for row in labelled(range(10, 30), True)]
-        result = learn(judge, changed)
+        result = learn(judge, changed, careful=True)
         assert result.impact
         assert result.impact.checked
         assert not result.impact.reverted
@@ -175,7 +175,7 @@ def fond_of_cases(*, right_with: int, right_without: int, brief: bool) -> Judge:
         embedding_model=HashEmbedding(),
     )
     rows = [said(number, f"Mind matter {number}.", value=True) for number in range(16)]
-    return learn(judge, rows).judge
+    return learn(judge, rows, careful=True).judge
 
 
 class TestSimilarCases:
@@ -202,7 +202,7 @@ class TestCalls:
     def test_checks_are_a_few_dozen_calls_however_much_there_is(self) -> None:
         judge, model = settled_judge(World(), cases=150)
         asked = len(model.requests)
-        result = learn(judge, [said(f"x{n}", f"Mind matter number {n}.", value=None) for n in range(12)])
+        result = learn(judge, [said(f"x{n}", f"Mind matter number {n}.", value=None) for n in range(12)], careful=True)
         kinds = [request.schema_name for request in model.requests[asked:]]
         assert result.impact
         assert 0 < result.impact.checked <= CHECKS[False]
@@ -215,7 +215,7 @@ class TestCalls:
         world = World(lambda rules, _: HARM not in rules)
         judge, _ = settled_judge(world)
         world.down = {f"answer {n}" for n in range(10, 30)} | {"nothing else"}
-        result = learn(judge, [said("x1", HARM, value=None)])
+        result = learn(judge, [said("x1", HARM, value=None)], careful=True)
         assert result.impact
         assert (result.impact.checked, result.impact.failed) == (0, 8)
         assert not result.impact.reverted
@@ -225,7 +225,7 @@ class TestCalls:
         judge, model = judge_in(World())
         rows = [said(n, f"Mind matter number {n}.") for n in range(12)]
         asked = len(model.requests)
-        learn(judge, rows)
+        learn(judge, rows, careful=True)
         for request in model.requests[asked:]:
             if request.schema_name == "judgment":
                 item = request.user.rpartition("answer ")[2].split('"')[0]
@@ -235,7 +235,7 @@ class TestCalls:
         world = World()
         world.verdict = lambda _rules, _item: "fine"  # type: ignore[assignment,return-value]
         judge, model = judge_in(world, feedback_value_type=str)
-        learn(judge, [said(1, HELP, value=None)])
+        learn(judge, [said(1, HELP, value=None)], careful=True)
         assert [request.schema_name for request in model.requests] == ["judgment", "changes"]
 
 
