@@ -107,10 +107,10 @@ class TestWhatIsSaid:
         one["outputs"] += " verdict:down"
         imp = Imp()
         judge, model = bare(imp)
-        ill = learn(judge, [one]).judge
+        ill = learn(judge, [one], careful=True).judge
         imp.healed = True
         start = len(model.requests)
-        learn(ill)
+        learn(ill, careful=True)
         pre_alignment = model.requests[start]
         assert pre_alignment.schema_name == "judgment"
         assert "word1" not in pre_alignment.system + pre_alignment.user
@@ -120,10 +120,10 @@ class TestWhatIsSaid:
         late["outputs"] += " verdict:down"
         imp = Imp()
         judge, model = bare(imp)
-        ill = learn(judge, [row(1, "ana", "add"), late]).judge
+        ill = learn(judge, [row(1, "ana", "add"), late], careful=True).judge
         imp.healed = True
         start = len(model.requests)
-        learn(ill, [row(1, "ana", "add") | {"rationale": "word555 do:add"}])
+        learn(ill, [row(1, "ana", "add") | {"rationale": "word555 do:add"}], careful=True)
         assert model.requests[start].schema_name == "judgment"
         old = own_words([row(1, "ana", "add")]) - {"case1"}
         assert old
@@ -138,12 +138,19 @@ class TestWhatIsSaid:
         if order in (*LEFT, *REFUSED):
             assert reason(judge, "t-1@ana")
 
-    def test_without_the_pre_alignment_stage_comments_are_learned_all_the_same(self) -> None:
+    @pytest.mark.parametrize("stages", [None, frozenset({"distil"})])
+    def test_comments_are_learned_without_a_verdict_and_a_label_alone_is_held_against_one(
+        self, stages: frozenset[str] | None
+    ) -> None:
         judge, model = bare()
-        result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=True)], stages=frozenset({"distil"}))
+        result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=True)], stages=stages)
         assert set(states(result.judge).values()) == {"learned"}
-        assert reason(result.judge, "t-2@ana") == "kept as an example: there were no words to learn from"
-        assert {asked.schema_name for asked in model.requests} == {"changes"}
+        assert [case.pre_alignment is not None for case in result.judge.memory.cases] == [False, True]
+        asked = [request for request in model.requests if request.schema_name == "judgment"]
+        assert len(asked) == 1
+        assert "case2" in asked[0].user
+        told = next(request for request in model.requests if request.schema_name == "changes").user
+        assert ("\njudge: " in told.partition("case2")[0], "case1" in told) == (False, True)
 
     def test_without_the_distil_stage_there_are_only_examples(self) -> None:
         judge, _ = bare()
@@ -268,11 +275,12 @@ class TestSeveralPeople:
 
     def test_a_twin_that_comes_later_takes_the_pre_alignment_that_is_there(self) -> None:
         judge, model = bare()
-        aligned = learn(judge, [row(1, "ana", "add", value=True)]).judge
+        aligned = learn(judge, [row(1, "ana", "add", value=True)], careful=True).judge
         pre_alignment_verdicts = [asked.schema_name for asked in model.requests].count("judgment")
-        both = learn(aligned, [row(1, "ben", "add", value=True) | {"id": "t-2"}]).judge
+        both = learn(aligned, [row(1, "ben", "add", value=True) | {"id": "t-2"}], careful=True).judge
         assert [asked.schema_name for asked in model.requests].count("judgment") == pre_alignment_verdicts
         first, second = both.memory.cases
+        assert first.pre_alignment is not None
         assert first.pre_alignment == second.pre_alignment
 
 
@@ -518,7 +526,7 @@ class TestWhatGoesWrong:
 
     def test_an_answer_outside_the_value_type_is_not_repeated_in_the_ledger(self) -> None:
         judge = bare(model=ScriptedChatModel(lambda _: {"rationale": "r", "value": "secret words of somebody"}))[0]
-        result = learn(judge, [row(1, "ana", "add")])
+        result = learn(judge, [row(1, "ana", "add")], careful=True)
         why = reason(result.judge, "t-1@ana")
         assert (
             why
@@ -576,7 +584,7 @@ class TestWhatGoesWrong:
                 return {"rationale": "fine", "value": True}
             raise InvalidOutput("cut", usage=spent)
 
-        result = learn(bare(model=ScriptedChatModel(failing))[0], [row(1, "ana", "add")])
+        result = learn(bare(model=ScriptedChatModel(failing))[0], [row(1, "ana", "add")], careful=True)
         assert result.usage.calls == 3
         assert result.usage.cost == 0.25
 
@@ -585,7 +593,7 @@ class TestModels:
     def test_the_reflection_model_distils_and_the_judges_own_model_gives_the_pre_alignment_verdicts(self) -> None:
         judge, own = bare()
         reflection = ScriptedChatModel(Imp(), name="strong", limits=Limits(shard_size=20))
-        learn(judge, [row(n, "ana", "add") for n in range(5)], reflection_model=reflection)
+        learn(judge, [row(n, "ana", "add") for n in range(5)], reflection_model=reflection, careful=True)
         assert {asked.schema_name for asked in own.requests} == {"judgment"}
         assert [asked.schema_name for asked in reflection.requests] == ["changes"]
 
@@ -624,11 +632,16 @@ class TestModels:
         assert states(result.judge) == {"t-1@ana": "withdrawn", "t-2@ben": "pending"}
         assert states(learn(result.judge.replace(model=aligned.model)).judge)["t-2@ben"] == "learned"
 
-    def test_progress_names_the_phases_and_ends_complete(self) -> None:
+    @pytest.mark.parametrize("careful", [False, True])
+    def test_progress_names_the_phases_and_ends_complete(self, careful: bool) -> None:
         seen: list[tuple[str, int, int]] = []
-        bare(shard_size=1)[0].align([row(n, "ana", "add") for n in range(3)], progress=lambda *step: seen.append(step))
-        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", "pre_alignment", "distil", "consolidate"]
-        assert {(phase, done) for phase, done, total in seen if done == total} >= {("pre_alignment", 3), ("distil", 3)}
+        rows = [row(n, "ana", "add") for n in range(3)]
+        optimizer = MemAlign(careful=careful)
+        bare(shard_size=1)[0].align(rows, optimizer=optimizer, progress=lambda *step: seen.append(step))
+        asked = ["pre_alignment"] if careful else []
+        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", *asked, "distil", "consolidate"]
+        assert {(phase, done) for phase, done, total in seen if done == total} >= {(each, 3) for each in asked}
+        assert ("distil", 3, 3) in seen
 
 
 def _content(one: dict[str, Any]) -> dict[str, Any]:

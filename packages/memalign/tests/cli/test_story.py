@@ -162,7 +162,7 @@ def test_an_edit_keeps_the_memory_and_says_what_is_stale(memalign: Run, aligned:
     (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
     edited = memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
     assert "tone is version 3 now" in edited.out
-    assert "3 pre-alignment verdicts stale" in edited.out
+    assert "1 pre-alignment verdict stale" in edited.out
     now = memalign("show", aligned, "--json").json
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})

@@ -453,7 +453,7 @@ class TestRetrieve:
 
 class TestReplace:
     def test_a_judge_with_other_settings_keeps_its_memory_and_knows_what_is_stale(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
+        aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ana", "add")], careful=True).judge
         assert aligned.stale_pre_alignment() == ()
         for changes in (
             {"instructions": "Good? {{ outputs }}"},
@@ -467,7 +467,7 @@ class TestReplace:
         assert aligned.replace(name="other").stale_pre_alignment() == ()
 
     def test_a_judge_that_finds_other_cases_is_another_one(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add")]).judge
+        aligned = learn(bare()[0], [row(1, "ana", "add")], careful=True).judge
         other = aligned.replace(embedding_model=HashEmbedding(dim=24))
         assert other.fingerprint != aligned.fingerprint
         assert other.stale_pre_alignment() == (), "a pre-alignment verdict is made without any case"

@@ -21,14 +21,10 @@ def world() -> World:
     return World(lambda rules, _: POISON in rules)
 
 
-def poisoned(**changes: Any) -> Any:
-    judge, _ = judge_in(world(), **changes)
-    judge = learn(judge, labelled(range(10, 30), value=False)).judge
-    return judge, learn(judge, [said("x1", POISON, by="eve", value=True)])
-
-
 def test_a_trial_on_past_cases_leaves_it_out_and_says_so() -> None:
-    _, result = poisoned()
+    judge, _ = judge_in(world())
+    judge = learn(judge, labelled(range(10, 30), value=False)).judge
+    result = learn(judge, [said("x1", POISON, by="eve", value=True)], careful=True)
     assert result.impact
     assert result.impact.reverted == ("G1",)
     assert not result.judge.memory.semantic

@@ -203,13 +203,14 @@ class TestAVerdict:
 
 
 class TestADistillationPrompt:
-    @given(contents, hostile_text.filter(str.strip), st.sampled_from([True, False, None]), st.booleans())
+    @given(contents, hostile_text.filter(str.strip), st.sampled_from([True, False, None]), st.booleans(), st.booleans())
     @few
     def test_a_comment_is_one_json_string_on_one_line(
-        self, item: dict[str, Any], comment: str, label: bool | None, brief: bool
+        self, item: dict[str, Any], comment: str, label: bool | None, brief: bool, careful: bool
     ) -> None:
         one, model = judge(brief=brief)
-        one.align([Feedback(id="t-1", source="ana", value=label, rationale=comment, **item)])
+        feedback = Feedback(id="t-1", source="ana", value=label, rationale=comment, **item)
+        one.align([feedback], optimizer=MemAlign(careful=careful))
         asked = [request for request in model.requests if request.schema_name in ("rule", "changes")]
         assert len(asked) == 1
         check_marks(asked[0].user)
@@ -226,7 +227,7 @@ class TestADistillationPrompt:
             start = lines.index("F1 <<<")
             rest = check_item(["<<<", *lines[start + 1 :]])
             heads = [line.partition(":")[0] for line in rest if line]
-            assert heads == ["judge", *["expert"] * (label is not None), "expert's comment"]
+            assert heads == [*["judge"] * careful, *["expert"] * (label is not None), "expert's comment"]
             assert isinstance(json.loads(rest[len(heads) - 1].removeprefix("expert's comment: ")), str)
 
     def test_what_a_model_wrote_of_a_case_is_encoded_too(self) -> None:
