@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from memalign import Judge, Registry, aio
+from memalign import Judge, MemAlign, Registry, aio
 from memalign.align import edit_guideline, lock, set_policy, write_guideline
 from memalign.errors import UnknownKey
 from memalign.judge.prepare import budget_of
@@ -43,6 +43,8 @@ from tests.support.registry import bytes_of, intact
 from tests.support.world import World, judge_in
 from tests.support.world import said as said_of
 
+pytestmark = pytest.mark.usefixtures("few_are_enough")
+
 SOURCES = ("ana", "ben", "cleo")
 KINDS = ("judgment", "changes", "rule", "relations")
 PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters here: the tone.")
@@ -51,6 +53,8 @@ cases = st.integers(1, 5)
 sources = st.sampled_from(SOURCES)
 said = st.tuples(cases, sources, st.none() | st.sampled_from(ORDERS), st.none() | st.booleans(), st.integers(0, 3))
 contexts = st.sampled_from([600, 1200, 128_000])
+optimizers = st.sampled_from([MemAlign(), MemAlign(careful=True)])
+"""What was learned in one way is learned on in the other."""
 
 
 def alive(memory: Memory) -> set[str]:
@@ -130,11 +134,11 @@ class JudgeMachine(RuleBasedStateMachine):
 
     # -- learning and forgetting -----------------------------------------------------------------------------------
 
-    @rule(drawn=st.lists(said, min_size=1, max_size=3))
-    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
+    @rule(drawn=st.lists(said, min_size=1, max_size=3), optimizer=optimizers)
+    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]], optimizer: MemAlign) -> None:
         rows = self.hand.rows(drawn)
         asked, before = len(self.model.requests), self.judge.memory
-        result = learn(self.judge, rows)
+        result = self.judge.align(rows, optimizer=optimizer)
         assert [report.key for report in result.rows] == [key_of(one) for one in rows]
         assert all(report.status != "invalid" and report.state for report in result.rows)
         assert {annotation.key for annotation in before.annotations()} <= {
@@ -143,24 +147,24 @@ class JudgeMachine(RuleBasedStateMachine):
         self.withdrawn -= {key_of(one) for one in rows}
         self._now(result.judge, asked)
 
-    @rule()
-    def align_nothing_new(self) -> None:
+    @rule(optimizer=optimizers)
+    def align_nothing_new(self, optimizer: MemAlign) -> None:
         asked = len(self.model.requests)
-        once = learn(self.judge)
+        once = self.judge.align([], optimizer=optimizer)
         assert once.changed == (once.judge != self.judge)
         self._now(once.judge, asked)
-        twice = learn(once.judge)
+        twice = once.judge.align([], optimizer=optimizer)
         assert twice.judge == once.judge, "what waits waits for the same reason"
 
     @precondition(lambda self: bool(self.judge.memory.cases))
-    @rule(data=st.data(), how=st.sampled_from(["key", "id", "source"]))
-    def unalign(self, data: st.DataObject, how: str) -> None:
+    @rule(data=st.data(), how=st.sampled_from(["key", "id", "source"]), optimizer=optimizers)
+    def unalign(self, data: st.DataObject, how: str, optimizer: MemAlign) -> None:
         annotation = data.draw(st.sampled_from(sorted(self.judge.memory.annotations(), key=lambda each: each.key)))
         asked = len(self.model.requests)
         if how == "source":
-            result = self.judge.unalign(source=annotation.source)
+            result = self.judge.unalign(source=annotation.source, optimizer=optimizer)
         else:
-            result = self.judge.unalign(annotation.key if how == "key" else annotation.id)
+            result = self.judge.unalign(annotation.key if how == "key" else annotation.id, optimizer=optimizer)
         self.withdrawn |= set(map(str, result.removed))
         assert {str(e.key) for e in result.judge.memory.ledger() if e.state == "withdrawn"} == self.withdrawn
         self._now(result.judge, asked)
@@ -284,19 +288,19 @@ class RegistryMachine(RuleBasedStateMachine):
     def head(self) -> Judge:
         return self.registry.load("replies")
 
-    @rule(drawn=st.lists(said, min_size=1, max_size=3))
-    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
+    @rule(drawn=st.lists(said, min_size=1, max_size=3), optimizer=optimizers)
+    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]], optimizer: MemAlign) -> None:
         rows = [one for one in self.hand.rows(drawn) if key_of(one) not in self.erased]
         assume(rows)
-        self.registry.align("replies", rows, allow_erased=True)
+        self.registry.align("replies", rows, optimizer=optimizer, allow_erased=True)
         # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
         self.erased_words -= set(words_in(json.dumps(rows)))
 
     @precondition(lambda self: bool(self.head.memory.cases))
-    @rule(data=st.data())
-    def unalign(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), optimizer=optimizers)
+    def unalign(self, data: st.DataObject, optimizer: MemAlign) -> None:
         annotation = data.draw(st.sampled_from(sorted(self.head.memory.annotations(), key=lambda each: each.key)))
-        self.registry.unalign("replies", annotation.key)
+        self.registry.unalign("replies", annotation.key, optimizer=optimizer)
 
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
@@ -413,9 +417,14 @@ def worded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=20)
-@given(batches(orders=TAKEN), st.lists(st.booleans(), min_size=15, max_size=15), st.sampled_from([400, 800, 128_000]))
+@given(
+    batches(orders=TAKEN),
+    st.lists(st.booleans(), min_size=15, max_size=15),
+    st.sampled_from([400, 800, 128_000]),
+    st.booleans(),
+)
 def test_forgetting_leaves_what_the_others_alone_would_have_taught_with_all_that_stands_between_rules(
-    drawn: list[dict[str, Any]], chosen: list[bool], context: int
+    drawn: list[dict[str, Any]], chosen: list[bool], context: int, careful: bool
 ) -> None:
     rows = worded(drawn)
     gone = [row for row, flag in zip(rows, chosen, strict=False) if flag]
@@ -423,14 +432,16 @@ def test_forgetting_leaves_what_the_others_alone_would_have_taught_with_all_that
     assume(gone and kept)
     imp = Imp(healed=True)
     judge = bare(imp)[0].replace(model=ScriptedChatModel(imp, limits=Limits(shard_size=1, context_tokens=context)))
-    everything = learn(judge, rows).judge
-    forgot = everything.unalign(*(key_of(row) for row in gone)).judge
-    alone = learn(judge, kept).judge
+    everything = learn(judge, rows, careful=careful).judge
+    forgot = everything.unalign(*(key_of(row) for row in gone), optimizer=MemAlign(careful=careful)).judge
+    alone = learn(judge, kept, careful=careful).judge
     assert renumbered(forgot.memory) == renumbered(alone.memory)
-    first = learn(learn(judge, kept).judge, gone).judge
+    first = learn(learn(judge, kept, careful=careful).judge, gone, careful=careful).judge
     check_memory(first)
-    assert renumbered(first.unalign(*(key_of(row) for row in gone)).judge.memory) == renumbered(alone.memory)
-    assert learn(first, rows).judge == first
+    assert renumbered(
+        first.unalign(*(key_of(row) for row in gone), optimizer=MemAlign(careful=careful)).judge.memory
+    ) == renumbered(alone.memory)
+    assert learn(first, rows, careful=careful).judge == first
 
 
 def test_a_rule_that_goes_because_it_repeats_erased_words_leaves_its_own_expert_waiting(tmp_path: Path) -> None:

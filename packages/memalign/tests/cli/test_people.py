@@ -390,18 +390,18 @@ def test_a_text_that_rules_and_instructions_hold_too_is_pointed_out(memalign: Ru
 
 
 @pytest.mark.parametrize(
-    ("options", "help"),
+    ("options", "advice"),
     [
         ((), "overwrite or unalign the feedback, or take another reflection"),
         (("--careful",), "unalign the feedback, or give the judge another model"),
     ],
 )
 def test_a_case_that_the_model_declines_waits_with_what_would_help(
-    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, options: tuple[str, ...], help: str
+    memalign: Run, tone: str, endpoint: Endpoint, options: tuple[str, ...], advice: str
 ) -> None:
     endpoint.faults = [refusal()]
-    left = memalign("align", tone, jsonl(tmp_path / "one.jsonl", FEEDBACK[:1]), *options)
+    left = memalign("align", tone, jsonl(Path("one.jsonl"), FEEDBACK[:1]), *options)
     assert left.code == 1
     assert "ModelRefused" in left.out
-    assert help in left.out
+    assert advice in left.out
     assert memalign("align", tone).code == 0

@@ -144,12 +144,16 @@ FAULTS = {
 }
 
 
+@pytest.mark.parametrize("careful", [False, True])
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_lesson_whose_call_failed_is_pending_with_the_reason_and_learned_at_the_next_align(name: str) -> None:
+def test_a_lesson_whose_call_failed_is_pending_with_the_reason_and_learned_at_the_next_align(
+    name: str, careful: bool
+) -> None:
+    untried = MemAlign(stages=STAGES - {"admit"}) if careful else MemAlign()
     fault, why = FAULTS[name]
     weather = Weather(lambda body: fault if distilling(body) else None)
     with Endpoint(weather) as endpoint:
-        ill = judge_at(endpoint, timeout=0.3 if name == "hang" else 10.0).align(rows(2))
+        ill = judge_at(endpoint, timeout=0.3 if name == "hang" else 10.0).align(rows(2), optimizer=untried)
         assert [report.state for report in ill.rows] == ["pending", "pending"]
         for key, reason in ill.pending:
             assert re.match(why, reason), (key, reason)
@@ -158,7 +162,6 @@ def test_a_lesson_whose_call_failed_is_pending_with_the_reason_and_learned_at_th
         assert not ill.guidelines
         weather.storm = False
         asked = len(endpoint.requests)
-        untried = MemAlign(stages=STAGES - {"admit"})
         well = judge_at(endpoint).replace(memory=ill.judge.memory).align([], optimizer=untried)
         assert states(well.judge) == {"learned"}
         assert [g.text for g in well.guidelines] == ["Mind matter number 0.", "Mind matter number 1."]
@@ -190,12 +193,12 @@ def test_a_pre_alignment_that_failed_leaves_its_lesson_waiting_for_it() -> None:
     weather = Weather(lambda body: None if distilling(body) else server_error())
     with Endpoint(weather) as endpoint:
         judge = judge_at(endpoint)
-        ill = judge.align(rows(2))
+        ill = judge.align(rows(2), optimizer=MemAlign(careful=True))
         assert all(reason.startswith("not asked before learning: ModelUnavailable") for _, reason in ill.pending)
         assert len(ill.pending) == 2
         assert not any(map(distilling, endpoint.requests))
         weather.storm = False
-        well = ill.judge.align([])
+        well = ill.judge.align([], optimizer=MemAlign(careful=True))
         assert states(well.judge) == {"learned"}
         assert all(case.pre_alignment for case in well.judge.memory.cases)
 
@@ -212,7 +215,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_provider_asks() -> None:
 def test_tokens_are_counted_with_those_from_the_cache_and_the_phases_apart() -> None:
     with Endpoint(good) as endpoint:
         judge = judge_at(endpoint)
-        result = judge.align(rows(6))
+        result = judge.align(rows(6), optimizer=MemAlign(careful=True))
         assert result.usage.calls == len(endpoint.requests)
         assert 0 < result.usage.cached_tokens < result.usage.input_tokens
         assert result.usage.output_tokens > 0

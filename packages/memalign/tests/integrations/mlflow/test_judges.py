@@ -104,7 +104,7 @@ def test_inference_parameters_address_and_headers_of_the_judge_are_used_througho
             extra_headers={"X-Team": "support"},
             inference_params={"temperature": 0.3, "top_p": 0.5, "max_tokens": 77, "house_rule": 1},
         )
-        aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
+        aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer(careful=True))
         aligned.unalign(aligned._episodic_trace_ids)(inputs="q", outputs="a")
         assert len(server.requests) == 3
         for body in (server.requests[0], server.requests[-1]):
@@ -113,7 +113,7 @@ def test_inference_parameters_address_and_headers_of_the_judge_are_used_througho
 
 
 def test_a_reflection_model_of_its_own_distils(endpoint: Endpoint):
-    tone_judge().align(fetched(lesson(1)), MemAlignOptimizer(reflection_lm="openai:/large"))
+    tone_judge().align(fetched(lesson(1)), MemAlignOptimizer(reflection_lm="openai:/large", careful=True))
     models = {("changes" in str(body["response_format"])): body["model"] for body in endpoint.requests}
     assert models == {True: "large", False: "small"}
 

@@ -156,11 +156,14 @@ def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
     assert f"skipped 1 of 2 traces, {without}" in caplog.text
 
 
-def test_progress_names_every_stage(endpoint):
+@pytest.mark.parametrize(
+    ("careful", "stages"), [(False, ["embed", "distil"]), (True, ["embed", "pre_alignment", "distil"])]
+)
+def test_progress_names_every_stage(endpoint, careful, stages):
     seen: list[str] = []
-    optimizer = MemAlignOptimizer(progress=lambda stage, done, total: seen.append(stage))
+    optimizer = MemAlignOptimizer(progress=lambda stage, done, total: seen.append(stage), careful=careful)
     tone_judge().align(fetched(lesson(1)), optimizer)
-    assert {"embed", "pre_alignment", "distil"} <= set(seen)
+    assert list(dict.fromkeys(seen)) == stages
 
 
 def test_a_lesson_that_could_not_be_distilled_waits_and_is_learned_at_the_next_align(endpoint, mind, caplog):
