@@ -99,7 +99,7 @@ def test_settings_and_the_judges_address_survive_and_headers_do_not(endpoint, mo
     judge = tone_judge(
         base_url=endpoint.base_url, extra_headers={"Authorization": "secret"}, inference_params={"temperature": 0.2}
     )
-    optimizer = MemAlignOptimizer(parameters={"abstain_below": 0.5}, authority=["ana"], shard_size=2)
+    optimizer = MemAlignOptimizer(parameters={"abstain_below": 0.5}, authority=["ana"], careful=True, shard_size=2)
     judge.align(fetched(lesson(1)), optimizer).register()
     assert "secret" not in json.dumps(record_of("tone"))
     loaded = get_scorer(name="tone", extra_headers={"Authorization": "given again"})
