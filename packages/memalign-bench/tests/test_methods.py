@@ -19,7 +19,8 @@ def says(request: ChatRequest) -> dict[str, object]:
     if "changes" not in request.schema["properties"]:
         return {"rationale": "Reads well.", "value": True}
     labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
-    return {"changes": [{"action": "ADD", "text": "When it is short it is cold.", "feedback": labels, "guideline": ""}]}
+    rule = {"text": "When it is short it is cold.", "checks": [{"question": "Is it short?", "answer": "yes"}]}
+    return {"changes": [{"action": "ADD", "feedback": labels, "guideline": ""} | rule]}
 
 
 def setting(task: Task, model: ScriptedChatModel | None = None) -> Setting:
@@ -84,7 +85,7 @@ async def test_a_baseline_from_whose_one_case_nothing_is_left_says_so(tone: Task
 async def test_each_method_is_given_what_its_name_says(tone: Task) -> None:
     train = tone.cases[:12]
     asked: dict[str, tuple[int, bool, bool]] = {}
-    for name in ("zero-shot", "static", "nearest", "guidelines", "examples", "memalign"):
+    for name in ("zero-shot", "static", "nearest", "guidelines", "examples", "memalign", "memalign-all-stages"):
         model = ScriptedChatModel(says)
         fitted = await JUDGES[name].learn(setting(tone, model), () if name == "zero-shot" else train, None)
         learning = len(model.requests)
@@ -94,11 +95,13 @@ async def test_each_method_is_given_what_its_name_says(tone: Task) -> None:
     assert asked["zero-shot"] == (0, False, False)
     assert asked["static"] == (0, False, True)
     assert asked["nearest"] == (0, False, True)
-    assert asked["examples"][0] >= 12
+    assert asked["examples"][0] == 0, "comments wait to be distilled, and no label was given alone"
     assert asked["examples"][1:] == (False, True)
     assert asked["guidelines"][1:] == (True, False)
     assert asked["memalign"][1:] == (True, True)
-    assert asked["memalign"][0] > asked["guidelines"][0] > 12, "only a judge that shows cases tries them"
+    assert asked["memalign-all-stages"][1:] == (True, True)
+    assert asked["memalign"][0] == asked["guidelines"][0] > 0, "nothing is tried"
+    assert asked["memalign-all-stages"][0] > asked["memalign"][0] + 12 + 12, "cases are asked about first, and tried"
 
 
 async def test_a_direct_method_asks_for_no_reason_and_a_calibrated_one_gives_the_calibrated_value(tone: Task) -> None:

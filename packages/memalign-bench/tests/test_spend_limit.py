@@ -31,12 +31,12 @@ def test_a_run_that_reaches_its_spend_limit_while_an_method_learns_finishes_the_
 ) -> None:
     monkeypatch.setenv("MEMALIGN_CONCURRENCY", "3")
     endpoint.latency = 0.05
-    outcome = go(config, methods=("memalign",), stages=(8,), spend_limit=1e-6)
+    outcome = go(config, methods=("memalign-all-stages",), stages=(8,), spend_limit=1e-6)
     assert "spend limit" in (outcome.stopped or "")
     assert (outcome.judged, outcome.notes) == (0, [])
     assert 0 < len(endpoint.requests) <= 3
     assert len(list((config.parent / "memo" / "calls").rglob("*.json"))) == len(endpoint.requests)
-    assert RawFolder(config.parent / "raw").fit(cell("memalign", 8)) is None
+    assert RawFolder(config.parent / "raw").fit(cell("memalign-all-stages", 8)) is None
 
 
 def test_what_a_stopped_run_has_learned_is_not_asked_again_by_the_next(
