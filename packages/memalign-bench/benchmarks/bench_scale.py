@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import memalign as ma
-from memalign.align import STAGES
 from memalign.types import Usage
 from memalign_bench import competitors
 from memalign_bench.methods.competitor import DEFAULT_WORKERS, SETUP, competitor_environment
@@ -49,12 +48,9 @@ INSTRUCTIONS = "Is the reply helpful to the customer?\nQuery: {{ inputs }}\nRepl
 VARIANTS: dict[str, dict[str, Any]] = {
     "4 calls in flight": {"environment": {"MEMALIGN_CONCURRENCY": "4"}},
     "64 calls in flight": {"environment": {"MEMALIGN_CONCURRENCY": "64"}},
-    "without admission": {"stages": STAGES - {"admit"}},
-    "without pre-alignment verdicts and admission": {"stages": frozenset({"distil"})},
-    "without pre-alignment verdicts and admission, 50 pieces of feedback a call": {
-        "stages": frozenset({"distil"}),
-        "shard_size": 50,
-    },
+    "--careful": {"careful": True},
+    "without asking checks": {"stages": frozenset({"distil", "consolidate", "budget"})},
+    "50 pieces of feedback a call": {"shard_size": 50},
     "the provider's embeddings": {"embedding_model": f"openai:{EMBEDDING}"},
 }
 """memalign with other settings than its defaults."""

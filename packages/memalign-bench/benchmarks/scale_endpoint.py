@@ -99,12 +99,21 @@ class Answers:
             raise ValueError(f"no answer is written for properties {sorted(names)}")
         draw = zlib.crc32(text_of(body["messages"][-1]).encode())
         why = f"The reply has to {DEMANDS[draw % len(DEMANDS)]}, and how it does that decides; its tone is fitting."
-        answer = {"rationale": why, verdict: draw % 10 < 6}
+        answer: dict[str, Any] = {"rationale": why, verdict: draw % 10 < 6}
+        if "checks" in names:
+            asked = schema["properties"]["checks"]["properties"]
+            answer["checks"] = {name: ("yes", "no", "n/a")[(draw >> place) % 3] for place, name in enumerate(asked)}
         return {name: answer[name] for name in schema["properties"] if name in answer}
 
     def _changes(self, labels: list[str], prompt: str) -> list[dict[str, Any]]:
         return [
-            {"action": "ADD", "feedback": group, "text": rule(prompt, number), "guideline": ""}
+            {
+                "action": "ADD",
+                "feedback": group,
+                "text": rule(prompt, number),
+                "guideline": "",
+                "checks": [{"question": question, "answer": "yes"} for question in checks(prompt, number)],
+            }
             for number, group in enumerate(_groups(labels))
         ]
 
@@ -127,6 +136,12 @@ def rule(prompt: str, number: int) -> str:
     demand, other = DEMANDS[draw // 20 % 12], DEMANDS[draw // 240 % 12]
     exception = EXCEPTIONS[draw // 2880 % 8]
     return f"When the query is about {topic}, a helpful reply must {demand} and {other}, unless {exception}."
+
+
+def checks(prompt: str, number: int) -> list[str]:
+    """Two questions that the guideline rests on."""
+    draw = zlib.crc32(f"{number}\0{prompt}".encode())
+    return [f"Is the query about {TOPICS[draw % 20]}?", f"Does the reply {DEMANDS[draw // 20 % 12]}?"]
 
 
 def text_of(message: dict[str, Any]) -> str:

@@ -46,7 +46,7 @@ def test_a_weak_model_sees_examples_in_the_language_of_the_instructions(
     assert "An apology belongs first." in user
     system, user = render_distil_checks(instructions=instructions, value_type=BOOL, record=ENGLISH_COMMENT, rule="r")
     assert asked in system
-    assert system.count("Task: ") == system.count('"checks": [') == 4
+    assert system.count("Task: ") == system.count('"checks": [') == 5
     assert "An apology belongs first." in user
 
 

@@ -30,6 +30,8 @@ def draws(
 
     The report is written into FOLDER: draws-P.md with its tables, draws-P.svg with what each part is worth.
     """
+    from threadpoolctl import threadpool_limits
+
     from memalign_bench.draws.draw_report import run_study
     from memalign_bench.draws.study import read_studies
     from memalign_bench.raw import writing
@@ -38,7 +40,8 @@ def draws(
     if part not in ("P", "S"):
         raise InputError(f"no part {part!r}: P is for development, S for the end")
     studies = read_studies(folder, "S" if part == "S" else "P")
-    with shown.progress() as progress:
+    # Thousands of small fits: threads of linear algebra wait for each other, ten times as long beside other work.
+    with shown.progress() as progress, threadpool_limits(1):
         found = run_study(studies, part="S" if part == "S" else "P", draws=count, labels=labels, progress=progress)
     page = folder / f"draws-{part}.md"
     with writing(page):

@@ -14,7 +14,7 @@ from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embeddin
 
 __all__ = ["Settings"]
 
-_KEPT = ("retrieval_k", "embedding_dim", "parameters", "careful", "shard_size", "skip_invalid")
+_KEPT = ("retrieval_k", "embedding_dim", "parameters", "shard_size", "careful", "skip_invalid")
 
 
 @dataclass(frozen=True, kw_only=True)
