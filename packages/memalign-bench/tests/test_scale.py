@@ -34,22 +34,21 @@ def test_the_same_rows_come_every_time_and_no_two_are_alike():
 def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls():
     found = bench_scale.run(sizes=(12,), runs=1, latency=0.0, embed_latency=0.0, competitor=None, variant_sizes=(12,))
     (ours,) = found["rounds"]
-    # A pre-alignment verdict each, two shards of at most ten, and every case tried with what was learned, with similar cases and without.
-    assert ours["align"]["calls"] == 12 + 2 + 2 * 12
+    # Two shards of at most ten, and nine cases that a rule of the other shard has a check for.
+    assert ours["align"]["calls"] == 2 + 9
     assert ours["align"]["texts"] == 0
     assert ours["align"]["tokens_in"] > 12 * 100
     assert ours["align"]["cost"] > 0
     assert (ours["align"]["examples"], ours["more"]["examples"]) == (12, 13)
-    assert (
-        ours["more"]["calls"] == 2 + 2 * 8
-    )  # a pre-alignment verdict, a shard, and eight old cases, each before and after
+    assert ours["more"]["calls"] == 2, "a shard, and the new case"
     assert [each["calls"] for each in ours["judged"]] == [1] * 6
     others = {each["side"]: each["align"] for each in found["variants"]}
-    assert others["memalign, without pre-alignment verdicts and admission"]["calls"] == 2
-    assert others["memalign, without admission"]["calls"] == 12 + 2
+    assert others["memalign, without asking checks"]["calls"] == 2
+    # A pre-alignment verdict each, and every case tried with what was learned, with similar cases and without.
+    assert others["memalign, --careful"]["calls"] == 12 + 2 + 2 * 12 + 9
     assert others["memalign, the provider's embeddings"]["texts"] == 12
     assert others["memalign, 4 calls in flight"]["in_flight"] <= 4
-    assert "without pre-alignment verdicts and admission" in scale_figure.tables(found)
+    assert "without asking checks" in scale_figure.tables(found)
 
 
 @pytest.mark.parametrize("script", ["bench_scale", "bench_mlflow"])

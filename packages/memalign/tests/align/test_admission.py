@@ -99,6 +99,15 @@ class TestHarm:
             assert texts(later) == {HARM, "Name the month in full."}
             check_memory(later)
 
+    def test_cases_that_were_learned_without_a_verdict_are_tried_on_too(self) -> None:
+        judge, _ = judge_in(World(lambda rules, _: HARM not in rules))
+        judge = learn(judge, [said(n, f"Mind matter {n}.", value=True) for n in range(10, 30)]).judge
+        assert not any(case.pre_alignment for case in judge.memory.cases)
+        result = learn(judge, [said("x1", HARM, value=None)], careful=True)
+        assert result.impact
+        assert result.impact.broken == result.impact.checked == 8
+        assert HARM not in texts(result.judge)
+
     def test_a_rule_is_not_learned_by_the_second_expert_who_says_it(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
         result = learn(judge, [said("x1", HARM, value=None), said("x2", HARM, by="ben", value=None)], careful=True)

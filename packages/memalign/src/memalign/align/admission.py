@@ -100,9 +100,7 @@ def sample(given: Judge, learned: Judge, lessons: Collection[str], checks: int) 
     memory, kind = learned.memory, learned.value_type
     if not kind.closed or given.memory.hash == memory.hash:
         return ()
-    labelled = {
-        c.example.content_hash: c for c in reversed(memory.cases) if memory.label(c) is not None and c.pre_alignment
-    }
+    labelled = {c.example.content_hash: c for c in reversed(memory.cases) if memory.label(c) is not None}
     if len(lessons) == 1:
         # With its own lesson hidden, nothing is new to a judge that learned one.
         labelled.pop(next(iter(lessons)), None)
