@@ -166,6 +166,16 @@ class TestLabelsAlone:
         shown = {item: "\njudge: " in rest for _, item, rest in _RECORD.findall(model.requests[-1].user)}
         assert shown == {"0": False, "1": False, "2": True, "3": True}
 
+    def test_in_free_text_they_are_examples_and_cost_nothing(self) -> None:
+        # Two right answers differ there: a verdict would not say whether there is something to learn.
+        judge, model = provider_judge()
+        free = judge.replace(feedback_value_type=str)
+        rows = [row | {"value": f"answered {row['id']}"} for row in spoken(range(3), words=False)]
+        result = learn(free, rows)
+        assert not model.requests
+        assert {*states(result.judge.memory).values()} == {"learned"}
+        assert result.rows[0].reason == "kept as an example: there were no words to learn from"
+
     @pytest.mark.parametrize("right", [False, True], ids=["judge wrong", "judge right"])
     def test_forgetting_one_leaves_what_words_on_the_same_case_taught_as_if_it_had_never_been(
         self, right: bool
@@ -193,9 +203,9 @@ class TestHardCases:
         """Six cases, the first of them nearest to an item at 0°; the answer given about `wrong` was not its label."""
         memory = learn(judge, spoken(range(6))).judge.memory
         vectors = self.vectors(1, 2, 3, 4, 5, 6)
-        given = {"judge": by or judge.base_fingerprint}
+        by = by or judge.base_fingerprint
         cases = tuple(
-            replace(case, vector=vector, answers=Answers(**given, verdict=case.id != wrong))
+            replace(case, vector=vector, answers=Answers(judge=by, verdict=case.id != wrong))
             for case, vector in zip(memory.cases, vectors, strict=True)
         )
         return replace(memory, cases=cases)

@@ -38,15 +38,16 @@ async def distil(
     """`memory` after every pending annotation was distilled, what that cost, and notes. Never raises for a failing model.
 
     Annotations without a lesson are learned as examples. One whose case has no pre-alignment verdict waits for that: any
-    with `contrast`, which shows the model these verdicts, and else one that has no words. A failed call leaves its
-    annotations pending; a rule that is refused twice leaves them rejected.
+    with `contrast`, which shows the model these verdicts, and else one that has no words, but for free text. A failed call
+    leaves its annotations pending; a rule that is refused twice leaves them rejected.
     """
     started = time.perf_counter()
     ready = frozenset(
         annotation.key
         for case in memory.cases
         for annotation in case.annotations
-        if annotation.state == "pending" and (case.pre_alignment or (annotation.rationale and not contrast))
+        if annotation.state == "pending"
+        and (case.pre_alignment or (not contrast and (annotation.rationale or not judge.value_type.closed)))
     )
     memory = _learn_examples(judge, memory, ready)
     waiting = frozenset(each.key for each in memory.annotations() if each.state == "pending" and each.key in ready)

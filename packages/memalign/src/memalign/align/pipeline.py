@@ -172,7 +172,8 @@ class MemAlign:
         if run.learned:
             stages, model = self._stages(judge), resolve(self.reflection_model or judge.model)
             contrast = "pre_alignment" in stages
-            if waiting and (contrast or "distil" in stages):
+            # Of two right answers in free text neither says that the other was wrong: a label alone needs no verdict there.
+            if waiting and (contrast or ("distil" in stages and judge.value_type.closed)):
                 memory, spent = await pre_alignment(judge, memory, all_cases=contrast, progress=run.progress)
                 run.usage += spent
             if waiting and "distil" in stages:
