@@ -528,3 +528,15 @@ def test_an_output_folder_that_does_not_exist_is_named(tmp_path):
     (tmp_path / "empty.jsonl").touch()
     with pytest.raises(InputError, match="has no judgment"):
         read_judgments(tmp_path / "empty.jsonl")
+
+
+def test_a_judges_own_verdict_is_no_feedback_until_somebody_puts_their_name_to_it(tmp_path):
+    out = tmp_path / "own.jsonl"
+    with JudgmentWriter(out, judge="f" * 64, examples=[Example(id="t-1", outputs="Hm.")]) as writer:
+        writer.write("t-1", Judgment(value=True, rationale="So."))
+    line = json.loads(out.read_text("utf-8"))
+    for source in ({}, {"source": None}):
+        with pytest.raises(InvalidRows, match="a judge's own verdict .* write.* their name in source"):
+            check_feedback([line | source])
+    (row,) = check_feedback([line | {"source": "ana", "outputs": "Hm."}]).rows
+    assert (row.source, row.value) == ("ana", True)
