@@ -23,6 +23,8 @@ replace = msgspec.structs.replace
 
 NO_ROWS = FeedbackFile(rows=(), lines=())
 
+NONE_COUNTS = "somebody another one: a tie, in which none counts until somebody settles it (edit NAME --authority WHO)"
+
 Refuse = Callable[[Feedback], str | None]
 """Why a row may not be learned, or None."""
 
@@ -151,8 +153,10 @@ def settle(memory: Memory) -> Memory:
     memory = forget_lessons(memory, silenced, why="to be derived again without disputed feedback")
     # Not the label that counts instead: it may be another person's free text, and outlive their feedback here.
     lost = {
-        each.key: LessonState("disputed", f"this annotation gave {value_text(each.value)}, and another label counts")
-        for each in memory.annotations()
+        each.key: LessonState("disputed", f"this annotation gave {value_text(each.value)}, and {why}")
+        for case in memory.cases
+        for why in (NONE_COUNTS if memory.label(case) is None else "another label counts",)
+        for each in case.annotations
         if each.key in silenced
     }
     return with_states(memory, lost | dict.fromkeys(restored, LessonState("pending", "no longer disputed")))

@@ -127,6 +127,6 @@ def conflicts(memory: Memory) -> tuple[Conflict, ...]:
         labels = {annotation.key: annotation.value for annotation in all_of_it if annotation.value is not None}
         if len(set(labels.values())) > 1:
             ids = tuple(dict.fromkeys(annotation.id for annotation in all_of_it))
-            conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case))
+            conflict = Conflict(ids=ids, annotations=labels, label=memory.label(case), reason=memory.label_reason(case))
             found.setdefault(case.example.content_hash, conflict)
     return tuple(found.values())

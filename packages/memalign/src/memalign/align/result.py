@@ -31,11 +31,15 @@ class RowReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True):
-    """People who gave different labels to the same content: every annotation, and the label that counts."""
+    """People who gave different labels to the same content: every annotation, the label that counts, and why.
+
+    `label` is None for a tie.
+    """
 
     ids: tuple[str, ...]
     annotations: dict[FeedbackKey, Value]
     label: Value | None
+    reason: str = ""
 
 
 class RuleConflict(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,9 +68,9 @@ def report(result: AlignResult, out: Output) -> int:
         parts.append(f"locked and judged right: {listed(kept)}")
     for conflict in result.conflicts:
         said = ", ".join(f"{key}: {label_text(value)}" for key, value in conflict.annotations.items())
-        counts = "no label counts until somebody settles it"
+        counts = conflict.reason
         if conflict.label is not None:
-            counts = f"{label_text(conflict.label)} counts"
+            counts = f"{label_text(conflict.label)} counts, {conflict.reason}"
         parts.append(f"conflict on {listed(conflict.ids)}: {said}; {counts}")
     for rules in result.rule_conflicts:
         parts += _rule_conflict(result, rules)

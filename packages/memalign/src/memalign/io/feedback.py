@@ -114,7 +114,16 @@ def _checked(
     return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad))
 
 
+JUDGED = {"judge", "content_hash", "value"}
+"""What every line of a judgment file has."""
+
+
 def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedback:
+    if fields.keys() >= JUDGED and fields.get("source") in (None, ""):
+        raise InputError(
+            "this is a judge's own verdict (a line of memalign judge), not an expert's; who agrees with it writes their "
+            "name in source, who does not writes their own value too"
+        )
     known = split(fields)
     if "value" in known:
         value = known["value"]

@@ -1,7 +1,7 @@
 """Several people on one case: which label counts.
 
-A judge's policy is an order of rules: by default authority, then majority, then recency. The canonical order of sources
-comes last, so that the answer never depends on the order in which annotations arrived.
+A judge's policy is an order of rules: by default authority, then majority, then recency. Where all of them leave two labels
+equal, none counts: which name comes first in the alphabet says nothing about the case.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from memalign.errors import InputError
+from memalign.types import UNKNOWN_SOURCE
 from memalign.values import Value
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "checked_authority",
     "checked_policy",
     "policy_label",
+    "policy_reason",
     "policy_strength",
 ]
 
@@ -66,19 +68,54 @@ def policy_label(
 
     Under `authority` the label of the first of these sources that spoke; under `majority` the most frequent one; under
     `recency` the one given last (an annotation without a time counts as the oldest). A rule that leaves several labels hands
-    them on to the next.
+    them on to the next; of two that all rules leave equal none is effective. A label that no named source gave never
+    outranks one that somebody did.
     """
+    sides = _sides(annotations, authority, policy)
+    if not sides or (len(sides) > 1 and sides[0][0] == sides[1][0]):
+        return None
+    return sides[0][1][0].value
+
+
+def policy_reason(
+    annotations: Sequence[LabelledAnnotation], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
+) -> str:
+    """Why the effective label of one case counts, or why none does, in words; empty where nobody differs."""
+    sides = _sides(annotations, authority, policy)
+    if len(sides) < 2:
+        return ""
+    (best, ours), (second, theirs) = sides[0], sides[1]
+    if best == second:
+        return "a tie: no label counts until somebody settles it"
+    if best[0] != second[0]:
+        return "the other label is of an unknown source"
+    rule = next(name for name, mine, other in zip(policy, best[1:], second[1:], strict=True) if mine != other)
+    if rule == "authority":
+        sources = {each.source for each in ours}
+        return f"by authority: {next(source for source in authority if source in sources)}"
+    if rule == "majority":
+        return f"by majority: {len(ours)} against {len(theirs)}"
+    return "by recency: it was given last"
+
+
+def _sides(
+    annotations: Sequence[LabelledAnnotation], authority: Sequence[str], policy: Sequence[Rule]
+) -> list[tuple[tuple[Any, ...], list[LabelledAnnotation]]]:
+    """The annotations of each label with how much they weigh, the heaviest first; by the label's text between equals."""
     labelled = [annotation for annotation in annotations if annotation.value is not None]
     if len(labelled) == 1:
-        return labelled[0].value  # nearly all cases, and asked of every case again and again
-    by_label: dict[tuple[str, Value | None], list[LabelledAnnotation]] = {}
+        return [((), labelled)]  # nearly all cases, and asked of every case again and again
+    by_label: dict[tuple[str, str], list[LabelledAnnotation]] = {}
     for annotation in labelled:
         # A bool and an int of equal value never meet in one judge; the type keeps them apart all the same.
-        by_label.setdefault((type(annotation.value).__name__, annotation.value), []).append(annotation)
-    if not by_label:
-        return None
-    best = max(by_label.values(), key=lambda said: (policy_strength(said, authority, policy), max(map(_recency, said))))
-    return best[0].value
+        by_label.setdefault((type(annotation.value).__name__, str(annotation.value)), []).append(annotation)
+
+    def weight(said: Sequence[LabelledAnnotation]) -> tuple[Any, ...]:
+        named = any(each.source != UNKNOWN_SOURCE or each.source in authority for each in said)
+        return (named, *policy_strength(said, authority, policy))
+
+    found = [(weight(by_label[label]), by_label[label]) for label in sorted(by_label)]
+    return sorted(found, key=lambda side: side[0], reverse=True)
 
 
 def policy_strength(
@@ -97,8 +134,3 @@ def policy_strength(
         "recency": max((annotation.created_at or "" for annotation in annotations), default=""),
     }
     return tuple(weights[rule] for rule in policy)
-
-
-def _recency(annotation: LabelledAnnotation) -> tuple[str, str, str]:
-    # created_at is normalised to UTC ISO 8601 by Feedback, so text order is time order.
-    return (annotation.created_at or "", annotation.source, str(annotation.value))

@@ -18,7 +18,7 @@ from memalign.cache import derived, kept
 from memalign.errors import UnknownKey
 from memalign.memory.answers import with_live_answers
 from memalign.memory.hashing import hashed_case, memory_hash
-from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_strength
+from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason, policy_strength
 from memalign.memory.precedence import Relation, precedence
 from memalign.memory.text_search import Finder
 from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, select_keys
@@ -212,8 +212,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         )
 
     def label(self, case: Case) -> Value | None:
-        """The case's effective label under the policy, or None when there are only comments."""
+        """The case's effective label under the policy; None when there are only comments, and for a tie."""
         return policy_label(self.annotations_on(case), self.authority, self.policy)
+
+    def label_reason(self, case: Case) -> str:
+        """Why that label counts, or why none does; empty where nobody differs."""
+        return policy_reason(self.annotations_on(case), self.authority, self.policy)
 
     # -- what alignment and the registry use ---------------------------------------------------------------------
 

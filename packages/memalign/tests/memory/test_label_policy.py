@@ -1,0 +1,81 @@
+"""Whose label counts: rules decide, and where they do not, nobody's does."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Feedback, Judge
+from memalign.memory import Annotation
+from memalign.memory.label_policy import policy_label, policy_reason
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.types import UNKNOWN_SOURCE
+
+
+def said(source: str, value: bool | None, at: str | None = None) -> Annotation:
+    return Annotation.of(Feedback(id="t-1", source=source, value=value, rationale="So.", created_at=at))
+
+
+NOON, ONE = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "authority", "label", "reason"),
+    [
+        ([said("ana", True), said("zoe", False)], (), None, "a tie: no label counts until somebody settles it"),
+        ([said("ana", True, NOON), said("zoe", False, NOON)], (), None, "a tie: no label counts"),
+        ([said("ana", True, ONE), said("zoe", False, NOON)], (), True, "by recency: it was given last"),
+        ([said("ana", True), said("zoe", False), said("ben", False)], (), False, "by majority: 2 against 1"),
+        ([said("ana", True), said("zoe", False), said("ben", False)], ("ana",), True, "by authority: ana"),
+        ([said("ana", True), said(UNKNOWN_SOURCE, False)], (), True, "the other label is of an unknown source"),
+        ([said("ana", True, NOON), said(UNKNOWN_SOURCE, False, ONE)], (), True, "the other label is of an unknown"),
+        ([said("ana", True), said(UNKNOWN_SOURCE, False)], (UNKNOWN_SOURCE,), False, "by authority: unknown"),
+        ([said("ana", True), said("ben", None)], (), True, ""),
+        ([said("ana", True)], (), True, ""),
+        ([], (), None, ""),
+    ],
+)
+def test_the_rules_decide_and_say_why(annotations: list[Annotation], authority: Any, label: Any, reason: str) -> None:
+    assert policy_label(annotations, authority) is label
+    assert policy_reason(annotations, authority).startswith(reason)
+    assert bool(policy_reason(annotations, authority)) == bool(reason)
+
+
+NAMES = st.sampled_from(["ana", "ben", "zoe", "王", "a@b.c"])
+ANNOTATIONS = st.lists(
+    st.builds(said, NAMES, st.sampled_from([True, False, None]), st.sampled_from([None, NOON, ONE])),
+    max_size=5,
+    unique_by=lambda each: each.source,
+)
+
+
+@given(annotations=ANNOTATIONS)
+def test_neither_order_nor_the_names_of_people_decide(annotations: list[Annotation]) -> None:
+    labels = {policy_label(order) for order in permutations(annotations)}
+    renamed = [said(f"p{9 - n}", each.value, each.created_at) for n, each in enumerate(annotations)]  # type: ignore[arg-type]
+    assert labels == {policy_label(renamed)}
+
+
+def test_in_a_tie_nobody_is_learned_from_and_everybody_is_told() -> None:
+    model = ScriptedChatModel(lambda _: {"changes": []})
+    judge = Judge(
+        name="j",
+        instructions="Good? {{ outputs }}",
+        feedback_value_type=bool,
+        model=model,
+        embedding_model=HashEmbedding(8),
+    )
+    rows = [
+        {"id": "t-1", "outputs": "Hm.", "source": source, "value": value, "rationale": "So."}
+        for source, value in (("ana", True), ("zoe", False))
+    ]
+    result = judge.align(rows)
+    assert [(row.state, "a tie" in row.reason) for row in result.rows] == [("disputed", True)] * 2
+    assert [(each.label, each.reason.split(":")[0]) for each in result.conflicts] == [(None, "a tie")]
+    assert not model.requests
+    settled = result.judge.align([rows[0] | {"created_at": ONE}])
+    assert [each.label for each in settled.conflicts] == [True]
