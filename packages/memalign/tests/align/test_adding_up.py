@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ def answer(request: ChatRequest) -> Any:
     return {"changes": []}
 
 
-def taught(*, apart: bool, count: int = 24) -> Judge:
+def taught(*, apart: bool, numbers: Iterable[int] = range(24)) -> Judge:
     limits = Limits(shard_size=1, brief=True)
 
     def margin(item: str, question: str) -> float:
@@ -60,7 +61,7 @@ def taught(*, apart: bool, count: int = 24) -> Judge:
         instructions="Is the reply good?\n{{ inputs }}\n{{ outputs }}",
         retrieval_k=0,
     )
-    return judge.align([row(number) for number in range(count)]).judge
+    return judge.align([row(number) for number in numbers]).judge
 
 
 def judged(judge: Judge, outputs: str) -> Judgment:
@@ -89,8 +90,17 @@ def test_what_was_taught_decides_and_is_named(apart: bool) -> None:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_of_few_remarks_the_checks_count_as_expected_and_the_model_decides(apart: bool) -> None:
-    judge = taught(apart=apart, count=4)
+def test_of_few_remarks_no_check_counts_and_the_model_decides(apart: bool) -> None:
+    judge = taught(apart=apart, numbers=range(4))
+    made = judged(judge, "It comes quickly.")
+    assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, None, "model")
+    assert made.findings[0].check == DATE
+    assert reason(made) == "It answers."
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_where_all_had_one_label_the_checks_count_as_expected_and_the_model_decides(apart: bool) -> None:
+    judge = taught(apart=apart, numbers=range(0, 24, 2))
     made = judged(judge, "It comes quickly.")
     assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, False, "model")
     assert made.findings[0].check == DATE

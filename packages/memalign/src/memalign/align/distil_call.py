@@ -89,11 +89,18 @@ class DistilCall:
         rule = next((delta for delta in outcome.deltas if delta.action == "ADD"), None)
         if rule is None or refused_rules(outcome, self.memory):
             return outcome
-        system, user = render_distil_checks(
-            instructions=self.judge.instructions, value_type=self.judge.value_type, record=record, rule=rule.text
-        )
+
+        def prompt(record: DistilRecord) -> tuple[str, str]:
+            return render_distil_checks(
+                instructions=self.judge.instructions, value_type=self.judge.value_type, record=record, rule=rule.text
+            )
+
+        # What is said around a comment is longer here than where it asks for a rule.
+        if not self._leave_room(*prompt(record)):
+            fitted = fit_records(self._feedback, lambda some: self._leave_room(*prompt(some[-1])), most=self._most)
+            record = fitted[-1]
         try:
-            reply = await self.model.complete(self._held(system, user, ONLY_CHECKS, "checks"))
+            reply = await self.model.complete(self._held(*prompt(record), ONLY_CHECKS, "checks"))
         except ModelError as error:
             read, usage = ReadChecks(faults=(f"{type(error).__name__}: {error}",)), error.usage or Usage()
         else:
@@ -175,6 +182,10 @@ class DistilCall:
     def _fits(self, records: Sequence[DistilRecord]) -> bool:
         # With room for what would be said of every rule if it were refused.
         system, user = self._prompt(records, dict.fromkeys((record.label for record in records), "x" * 60))
+        return self._leave_room(system, user)
+
+    def _leave_room(self, system: str, user: str) -> bool:
+        """Whether an answer still fits into the context."""
         used = estimate_tokens(system) + estimate_tokens(user) + self._max_tokens + MARGIN
         return used <= self.model.limits.context_tokens
 
