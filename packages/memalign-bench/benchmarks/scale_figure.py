@@ -16,8 +16,8 @@ Round = dict[str, Any]
 Pick = Callable[[Round], float]
 
 SIDES = {"memalign": ("memalign", "#1f5fa8", "o-"), "mlflow": ("MLflow's MemAlign", "#b3541e", "s--")}
-FREE = "memalign, without pre-alignment verdicts and admission"
-OLD_FREE = "memalign, without probes and admission"  # as earlier files have it
+FREE = "memalign, without asking checks"
+OLD_FREE = "memalign, without probes and admission"  # the same chain of calls, as earlier files have it
 
 
 def of(rounds: Sequence[Round], side: str, n: int) -> list[Round]:

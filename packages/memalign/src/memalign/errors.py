@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memalign.types import Usage
 
 __all__ = [
+    "AccessDenied",
     "ConfigurationError",
     "InputError",
     "InvalidInstructions",
@@ -110,12 +111,20 @@ class ConfigurationError(MemalignError):
     """No model, no key, a missing extra; the message names what to set or install."""
 
 
-class ModelError(MemalignError):
-    """A model call that failed after its retries; `usage` is what it cost all the same, None where nothing answered."""
+class AccessDenied(ConfigurationError):
+    """The provider refuses the key, the model's name or the account, and has answered nothing yet: every call would fail."""
 
-    def __init__(self, *args: object, usage: Usage | None = None) -> None:
+
+class ModelError(MemalignError):
+    """A model call that failed after its retries; `usage` is what it cost all the same, None where nothing answered.
+
+    `denied` says that not the request is at fault but the key, the model's name or the account.
+    """
+
+    def __init__(self, *args: object, usage: Usage | None = None, denied: bool = False) -> None:
         super().__init__(*args)
         self.usage = usage
+        self.denied = denied
 
 
 class ModelUnavailable(ModelError):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memalign import aio
-from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models import ChatRequest, Limits
 from memalign.models.provider_chat import ProviderChatModel, _cost
 from memalign.models.providers import Target
@@ -288,12 +288,6 @@ async def test_a_rate_limit_to_the_end_says_what_to_set():
     assert re.search(r"openai:gpt-4.1-mini at http://127.* HTTP 429.*3 attempts.*MEMALIGN_CONCURRENCY", said)
 
 
-async def test_a_used_up_quota_is_not_waited_for():
-    with Endpoint(rate_limited(code="insufficient_quota")) as endpoint, pytest.raises(RateLimited, match="quota"):
-        await model_at(endpoint).complete(REQUEST)
-    assert len(endpoint.requests) == 1
-
-
 async def test_a_hanging_attempt_is_given_up_and_tried_again():
     with Endpoint(ANSWER, faults=[hang()]) as endpoint:
         reply = await model_at(endpoint, timeout=0.3).complete(REQUEST)
@@ -318,11 +312,34 @@ async def test_a_server_that_is_down_is_named_with_what_to_set():
 
 
 @pytest.mark.parametrize(
+    ("fault", "said", "later"),
+    [
+        (
+            bad_request("Incorrect API key provided", "invalid_api_key", status=401),
+            "HTTP 401.*OPENAI_API_KEY",
+            ModelRejected,
+        ),
+        (bad_request("No access", status=403), "HTTP 403.*OPENAI_API_KEY", ModelRejected),
+        (bad_request("The model `gpt-9` does not exist", "no", status=404), "gpt-9.*model's name", ModelRejected),
+        (bad_request("No credit", status=402), "HTTP 402.*no credit", ModelRejected),
+        (rate_limited(code="insufficient_quota"), "quota", RateLimited),
+    ],
+)
+async def test_who_is_let_in_by_nobody_is_told_at_once_and_later_only_for_that_call(fault, said, later):
+    with Endpoint(fault) as endpoint, pytest.raises(AccessDenied, match=said):
+        await model_at(endpoint).complete(REQUEST)
+    assert len(endpoint.requests) == 1
+    with Endpoint(fault, faults=[ANSWER]) as endpoint:
+        model = model_at(endpoint)
+        await model.complete(REQUEST)
+        with pytest.raises(later, match=said):
+            await model.complete(REQUEST)
+    assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (bad_request("Incorrect API key provided", "invalid_api_key", status=401), "HTTP 401.*OPENAI_API_KEY"),
-        (bad_request("No access", status=403), "HTTP 403.*OPENAI_API_KEY"),
-        (bad_request("The model `gpt-9` does not exist", "model_not_found", status=404), "gpt-9.*model's name"),
         (bad_request("Maximum context length is 8192 tokens", "context_length_exceeded"), "MEMALIGN_CONTEXT_TOKENS"),
         (bad_request("Bad things"), "HTTP 400, Bad things"),
     ],

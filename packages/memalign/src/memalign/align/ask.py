@@ -66,7 +66,7 @@ async def ask(
     chosen = _labelled(judge, memory)[: MOST[model.limits.brief]]
     # Answers rank the similar cases that a judgment is shown: what is asked must not hang on what was asked before.
     asked = judge.replace(memory=replace(memory, cases=tuple(replace(case, answers=None) for case in memory.cases)))
-    folds = [chosen[n::FOLDS] for n in range(FOLDS)]
+    folds = _folds(memory, chosen)
     known = 1.0 if thorough else ENOUGH
     open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart, enough=known)]
     if not open_ones:
@@ -106,6 +106,20 @@ def _labelled(judge: Judge, memory: Memory) -> tuple[Case, ...]:
         if memory.label(case) is not None and case.example.content.keys() >= set(judge.fields):
             labelled.setdefault(case.example.content_hash, case)
     return tuple(labelled[content] for content in sorted(labelled))
+
+
+def _folds(memory: Memory, chosen: Sequence[Case]) -> list[list[Case]]:
+    """The cases in at most FOLDS parts; those of one shard in the same part.
+
+    A guideline is hidden with every case of its shard. Were a shard dealt out, each part would hide nearly all rules.
+    """
+    shards = {key: number for number, shard in enumerate(memory.shards) for key in shard.keys}
+    groups: dict[object, list[Case]] = {}
+    for case in chosen:
+        numbers = [shards[annotation.key] for annotation in case.annotations if annotation.key in shards]
+        groups.setdefault(min(numbers) if numbers else case.id, []).append(case)
+    dealt = list(groups.values())
+    return [[case for group in dealt[n::FOLDS] for case in group] for n in range(FOLDS)]
 
 
 async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool, enough: float) -> list[_Open]:

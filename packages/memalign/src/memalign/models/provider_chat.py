@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from memalign.errors import InvalidOutput, ModelError, ModelRefused
+from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, misfit
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, refuses_mode
@@ -96,6 +96,7 @@ class ProviderChatModel:
         self._limiter = ConcurrencyLimiter(min(_FIRST_IN_FLIGHT, most), most=most)
         self._asking = ConcurrencyLimiter(1)
         self._clients = LoopClients(lambda: open_chat(target))
+        self._has_answered = False
         # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
         self._known = Capabilities(old_max_tokens=target.provider == "openai" and target.base_url is not None)
 
@@ -119,7 +120,7 @@ class ProviderChatModel:
         """The answer to `request`, its usage summed over every call that was answered.
 
         An answer that is cut or does not fit the schema costs one more call, told what was wrong. Raises
-        ConfigurationError when the provider cannot be opened, otherwise a ModelError whose `usage` holds what was spent:
+        ConfigurationError when the provider cannot be opened, AccessDenied when it refuses and has answered nothing yet, otherwise a ModelError whose `usage` holds what was spent:
         ModelUnavailable or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
         """
         async with self._limiter:
@@ -128,6 +129,8 @@ class ProviderChatModel:
             try:
                 return await self._complete(model, request, spent)
             except ModelError as error:
+                if error.denied and not self._has_answered:
+                    raise AccessDenied(str(error)) from error
                 error.usage = sum(spent, Usage())
                 raise
 
@@ -211,6 +214,7 @@ class ProviderChatModel:
                         response = await model_request(
                             model, [message], model_settings=settings, model_request_parameters=parameters
                         )
+                    self._has_answered = True
                     self._limiter.succeeded(began=began, refused_at=refused_at)
                     self._known.keep(trial)
                     return response

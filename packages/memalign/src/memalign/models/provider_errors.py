@@ -11,6 +11,9 @@
 | the provider's content filter                            | ModelRefused       | no      |
 | an answer over which the provider's library stumbles     | InvalidOutput      | no      |
 
+Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead: the
+whole run stops. Later they cost single calls, so that what was paid for is kept.
+
 Bodies of errors are never repeated whole: some servers answer a bad request with the request, and errors are kept where
 an erased text must not live on.
 """
@@ -132,7 +135,8 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
     key = subject.key_name or "the provider's key"
     if status == 429:
         if _is(error, "ModelQuotaExceededError") or _QUOTA.search(str(_field(error, "code"))):
-            return AttemptFailed(RateLimited, reason, advice="The account's quota is used up; waiting does not help.")
+            advice = "The account's quota is used up; waiting does not help."
+            return AttemptFailed(RateLimited, reason, advice=advice, denied=True)
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
         return AttemptFailed(RateLimited, reason, advice=advice, retry=True, retry_after=_asked(error))
     if status in (408, 409, 425) or status >= 500:
@@ -140,12 +144,13 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
             ModelUnavailable, reason, advice=_sentence(subject.where), retry=True, retry_after=_asked(error)
         )
     if status in (401, 403) or (status == 400 and _KEY.search(said)):
-        return AttemptFailed(ModelRejected, reason, advice=f"Check {key}: missing, wrong, or without this model.")
+        advice = f"Check {key}: missing, wrong, or without this model."
+        return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)
     if status == 404:
         place = f"what {subject.base_url} serves" if subject.base_url else "the provider's list of models"
-        return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name against {place}.")
+        return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name against {place}.", denied=True)
     if status == 402:
-        return AttemptFailed(ModelRejected, reason, advice=f"The account behind {key} has no credit.")
+        return AttemptFailed(ModelRejected, reason, advice=f"The account behind {key} has no credit.", denied=True)
     if _FILTERED.search(text):
         return _filtered()
     if _is(error, "ModelContextWindowExceededError") or _TOO_LONG.search(text):

@@ -25,7 +25,8 @@ class AttemptFailed(Exception):
     """One attempt at a model call that failed.
 
     `error` is what the caller gets once there is no attempt left, at once when `retry` is false; `reason` says what
-    happened and `advice` what to do about it. `retry_after` is the wait that the provider asked for, in seconds.
+    happened and `advice` what to do about it. `retry_after` is the wait that the provider asked for, in seconds. `denied`
+    says that any other request would fail alike.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class AttemptFailed(Exception):
         advice: str = "",
         retry: bool = False,
         retry_after: float | None = None,
+        denied: bool = False,
     ) -> None:
         super().__init__(reason)
         self.error = error
@@ -43,6 +45,7 @@ class AttemptFailed(Exception):
         self.advice = advice
         self.retry = retry
         self.retry_after = retry_after
+        self.denied = denied
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +83,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
                     # Not how long it took: a hundred items on a server that is down are one reason, told once.
                     spent = f" ({number} attempts)" if number > 1 else ""
                     advice = f". {failed.advice}" if failed.advice else ""
-                    raise failed.error(f"{subject}: {failed.reason}{spent}{advice}") from failed.__cause__
+                    said = f"{subject}: {failed.reason}{spent}{advice}"
+                    raise failed.error(said, denied=failed.denied) from failed.__cause__
                 seconds = self.wait(number, failed.retry_after)
                 logger.info("%s: %s; attempt %d in %.1f s", subject, failed.reason, number + 1, seconds)
             await asyncio.sleep(seconds)
