@@ -125,6 +125,13 @@ class TestWords:
         assert kinds(model)["judgment"] == FEWEST
         assert sum(case.answers is not None for case in judge.memory.cases) == FEWEST
 
+    def test_cases_are_asked_about_call_by_call_so_that_other_calls_rules_stay_in_view(self) -> None:
+        # Dealt out one by one, every part would hold a case of both calls and hide all rules.
+        judge, model = provider_judge()
+        judge = learn(judge, spoken(range(20))).judge
+        assert kinds(model)["judgment"] == 20
+        assert all(case.answers is not None and case.answers.margins for case in judge.memory.cases)
+
     def test_a_case_that_shared_its_call_with_all_others_in_view_is_not_asked_about(self) -> None:
         # Ten comments are one call: with any of them hidden there is no rule left to ask with.
         judge, model = provider_judge()
