@@ -100,7 +100,8 @@ def test_somebody_elses_database_keeps_its_tables(tmp_path: Path):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("memalign.db", "is not a registry's URL; one looks like sqlite:///memalign.db"),
+        ("sqlite:judges.db", "is not a registry's URL; one looks like sqlite:///memalign.db"),
+        ("", "is not a registry's URL; one looks like sqlite:///memalign.db"),
         ("sqlite://", "a registry in memory keeps nothing"),
         ("sqlite:///:memory:", "a registry in memory keeps nothing"),
         ("postgresql://host/db", "postgresql registries are not supported yet"),
@@ -109,6 +110,12 @@ def test_somebody_elses_database_keeps_its_tables(tmp_path: Path):
 def test_a_url_that_names_no_file_is_refused(url: str, message: str):
     with pytest.raises(ConfigurationError, match=message):
         Registry(url)
+
+
+def test_a_bare_path_is_a_registry_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Registry("judges.db").create(judge())
+    assert Registry(f"sqlite:///{tmp_path / 'judges.db'}").load("helpfulness").name == "helpfulness"
 
 
 def test_an_error_never_prints_feedback(path: Path):

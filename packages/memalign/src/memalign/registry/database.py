@@ -6,6 +6,7 @@ All that only SQLite needs is in this file.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sqlite3
 from collections.abc import Iterator
@@ -175,10 +176,14 @@ class Database:
         return f"the registry {path} failed: {problem}; nothing was changed"
 
 
+_SCHEME = re.compile(r"[\w+]{2,}:")  # and not the letter of a drive
+
+
 def _parsed(url: str) -> URL:
     example = "sqlite:///memalign.db"
     try:
-        parsed = make_url(url)
+        # A bare path is what most people write first.
+        parsed = make_url(f"sqlite:///{url}" if url and not _SCHEME.match(url) else url)
     except ArgumentError:
         raise ConfigurationError(f"{url!r} is not a registry's URL; one looks like {example}") from None
     if parsed.get_backend_name() != "sqlite":
