@@ -1,7 +1,7 @@
 """The pages keep their promises: their code runs, their commands exist, their links lead somewhere, their sentences are short.
 
 Every ```python block that follows the comment `<!-- test -->` is run as it stands. The blocks of a page run in order in
-one namespace, in an empty folder with FILES, where every model name of an OpenAI-compatible provider leads to a server
+one namespace, in a copy of examples/support, where every model name of an OpenAI-compatible provider leads to a server
 on loopback. It answers any schema with the first thing that fits it.
 """
 
@@ -11,6 +11,9 @@ import json
 import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,26 +45,15 @@ PRIVATE_WORDS = re.compile(
 )
 """Words that are no longer ours: DESIGN has the field's word for each."""
 
-Row = tuple[str, str, str, bool, str | None]
-CASES: list[Row] = [
-    ("t-1", "Where is my parcel?", "It leaves tomorrow.", True, "Says when."),
-    (
-        "t-2",
-        "My order came broken!",
-        "Items may be returned within 30 days.",
-        False,
-        "Correct, but cold: say sorry first.",
-    ),
-    ("t-3", "I was charged twice!", "One charge will be reversed.", False, "No word of regret."),
-    ("t-17", "Can I change my address?", "Yes, under Settings.", True, "Short and right."),
-]
-FILES: dict[str, list[Row]] = {
-    "feedback.jsonl": CASES,
-    "more.jsonl": [("t-20", "The app crashes.", "Update it.", False, "Blames the customer.")],
-    "corrected.jsonl": [("t-20", "The app crashes.", "Update it.", False, "Too short for an angry customer.")],
-    "held_out.jsonl": [
-        (f"h-{n}", inputs, outputs, value, None) for n, (_, inputs, outputs, value, _) in enumerate(CASES)
-    ],
+SUPPORT = ROOT / "examples" / "support"
+"""The folder of the files that the pages speak of."""
+CORRECTED = {
+    "id": "t-20",
+    "inputs": "The app crashes.",
+    "outputs": "Update it.",
+    "value": False,
+    "rationale": "Too short for an angry customer.",
+    "source": "ana",
 }
 
 
@@ -173,11 +165,8 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A reader of the pages: in a folder with the files that the pages speak of, and with a model that answers."""
-    for name, rows in FILES.items():
-        with (tmp_path / name).open("w", encoding="utf-8") as file:
-            for case, inputs, outputs, value, rationale in rows:
-                row = {"id": case, "inputs": inputs, "outputs": outputs, "value": value, "source": "ana"}
-                file.write(json.dumps(row | ({"rationale": rationale} if rationale else {})) + "\n")
+    shutil.copytree(SUPPORT, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "corrected.jsonl").write_text(json.dumps(CORRECTED) + "\n", "utf-8")
     with Endpoint(answer) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
@@ -187,6 +176,20 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_the_code_on_the_page_runs(page: Path, reader: Any) -> None:
     run_page(page)
+
+
+def test_the_commands_of_the_first_page_run_as_they_are_written(reader: Any, tmp_path: Path) -> None:
+    asked = [command for command in commands((ROOT / "README.md").read_text("utf-8")) if command[1] != "bench"]
+    assert len(asked) > 8
+    for command in asked:
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        # The server that answers writes no rule, so the feedback of an align is pending, and said to be.
+        allowed = (0, 1) if command[1] in ("align", "unalign", "erase") else (0,)
+        assert done.returncode in allowed, f"{shlex.join(command)}: {done.stderr}"
+        assert "Traceback" not in done.stderr
+    assert reader.requests
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
@@ -324,7 +327,7 @@ def test_the_public_surface_runs_as_it_is_promised(reader: Any) -> None:
     result = judge.align("feedback.jsonl")
     assert "pending" in str(result) or "learned" in str(result)
     aligned = result.judge
-    assert len(aligned.memory.episodic) == 4
+    assert len(aligned.memory.episodic) == 5
     assert [row.key for row in result.rows] == ["t-1@ana", "t-2@ana", "t-3@ana", "t-17@ana"]
     assert len(result.guidelines) == len(aligned.memory.semantic)
     assert result.usage.calls > 0
