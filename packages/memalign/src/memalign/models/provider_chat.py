@@ -136,7 +136,7 @@ class ProviderChatModel:
 
     async def _complete(self, model: Model, request: ChatRequest, spent: list[Usage]) -> ChatReply:
         trial = self._known.trial()
-        problem = ""
+        problem, was_cut = "", False
         for mode in self._known.modes(model.profile):
             answered_json, problem = False, ""
             try:
@@ -155,16 +155,17 @@ class ProviderChatModel:
                     if data is not None and found is None:
                         chances = _probabilities(response, request.labels)
                         return ChatReply(data=data, text=text, usage=sum(spent, Usage()), probabilities=chances)
-                    cut = response.finish_reason == "length"
-                    problem = f"it was cut after {request.max_tokens * attempt} tokens" if cut else str(found)
-                    answered_json = answered_json or data is not None or cut
+                    was_cut = response.finish_reason == "length"
+                    problem = f"it was cut after {request.max_tokens * attempt} tokens" if was_cut else str(found)
+                    answered_json = answered_json or data is not None or was_cut
             except _ModeRefused as refused:
                 logger.info("%s takes no %s output: %s", self.name, mode, refused)
                 trial.refused.add(mode)
                 continue
             if answered_json or await self._heeds(model, mode, spent):
                 break  # the mode works and the model does not: a laxer mode would not help
-        raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {problem}")
+        remedy = ". Models that think first need room: memalign edit NAME --param max_tokens=N" if was_cut else ""
+        raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {problem}{remedy}")
 
     async def _heeds(self, model: Model, mode: Mode, spent: list[Usage]) -> bool:
         """Whether the endpoint follows the output mode: asked once, in a question without judged text."""

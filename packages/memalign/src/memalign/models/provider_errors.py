@@ -96,7 +96,8 @@ def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
         return AttemptFailed(ModelRejected, str(error).split("\n")[0])
     if isinstance(error, TimeoutError):
         reason = f"no answer in {subject.timeout:g} s"
-        return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
+        advice = f"Give it longer (memalign edit NAME --param timeout=SECONDS), or {subject.where}."
+        return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True)
     if isinstance(error, UnexpectedModelBehavior):
         return AttemptFailed(ModelUnavailable, _NOT_PROMISED, advice=_sentence(subject.where), retry=True)
     if isinstance(error, ModelAPIError | OSError) or _from_library(error):
