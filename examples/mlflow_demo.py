@@ -6,7 +6,7 @@
 # Traces with an expert's feedback, align, judge, unalign, register, load, evaluate: MLflow's own workflow, with memalign
 # behind it. What only memalign has is marked (memalign).
 #
-#     pip install "memalign[mlflow]"
+#     pip install "./packages/memalign[mlflow]"
 #     MEMALIGN_MODEL=openai:/gpt-4.1-mini python examples/mlflow_demo.py
 #
 # Without a model and a provider's key it runs on the embedded model, in this process: several minutes. MLflow reads

@@ -1,6 +1,6 @@
 """Write mlflow_demo.ipynb from mlflow_demo.py, executed by Jupyter in an empty folder.
 
-    pip install "memalign[mlflow]" nbclient ipykernel
+    pip install "./packages/memalign[mlflow]" nbclient ipykernel
     python examples/mlflow_notebook.py
 
 The script is what people edit; its cells begin with `# %%`. A test compares the two, and fails when this was forgotten.
