@@ -335,7 +335,7 @@ async def test_who_is_let_in_by_nobody_is_told_at_once_and_later_only_for_that_c
     with Endpoint(fault) as endpoint, pytest.raises(AccessDenied, match=said):
         await model_at(endpoint).complete(REQUEST)
     assert len(endpoint.requests) == 1
-    with Endpoint(fault, faults=[ANSWER]) as endpoint:
+    with Endpoint(ANSWER, faults=[None, fault]) as endpoint:
         model = model_at(endpoint)
         await model.complete(REQUEST)
         with pytest.raises(later, match=said):
