@@ -46,7 +46,7 @@ Labels = Annotated[
 ]
 Careful = Annotated[
     bool,
-    typer.Option("--careful", help="Try what was learned on past cases before it counts; some ten times the calls."),
+    typer.Option("--careful", help="Try what was learned on past cases before it counts: four times the calls."),
 ]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Learn the good rows of a file that has bad ones.")]
 
