@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from memalign import Registry
+from memalign import MemAlign, Registry
 from memalign.errors import ConfigurationError, MemalignError, RegistryError, RegistryTooNew
+from memalign.registry.database import Database
+from memalign.testing import ScriptedChatModel
 from tests.support.registry import case, judge, memory_of
 
 
@@ -129,3 +132,34 @@ def test_an_error_never_prints_feedback(path: Path):
         registry.save(judge(memory_of(case("t-1", "ana", says="a secret"))))
     shown = f"{caught.value} {caught.value.__cause__}"
     assert "secret" not in shown
+
+
+ROWS = [{"id": "t-1", "inputs": "q", "outputs": "a", "value": True, "rationale": "Warm.", "source": "ana"}]
+
+
+class TestBeforeAnythingIsPaid:
+    """An align that could not be committed asks no model."""
+
+    def test_a_registry_that_cannot_be_written(self, path: Path):
+        model = ScriptedChatModel(lambda _: {"changes": []})
+        Registry(f"sqlite:///{path}").create(judge())
+        only_read = Registry(f"sqlite:///file:{path}?mode=ro&uri=true")
+        with pytest.raises(RegistryError, match=r"read-only; nothing was changed"):
+            only_read.align("helpfulness", ROWS, optimizer=MemAlign(reflection_model=model))
+        assert not model.requests
+
+    def test_a_disk_that_is_full(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+        model = ScriptedChatModel(lambda _: {"changes": []})
+        registry = Registry(f"sqlite:///{path}")
+        registry.create(judge())
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_000_000))
+        with pytest.raises(RegistryError, match=r"1\.0 MB left.*make room first"):
+            registry.align("helpfulness", ROWS, optimizer=MemAlign(reflection_model=model))
+        assert not model.requests
+        assert registry.load("helpfulness").memory.episodic == ()
+
+    def test_looking_changes_nothing(self, path: Path):
+        Registry(f"sqlite:///{path}").create(judge())
+        before = path.read_bytes()
+        Database(f"sqlite:///{path}", busy_timeout=5.0).check_writable()
+        assert path.read_bytes() == before

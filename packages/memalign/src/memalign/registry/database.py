@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, insert, inspect, select
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, insert, inspect, select, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -64,6 +65,24 @@ class Database:
             connection = connection.execution_options(**{_WRITE: True})  # noqa: PLW2901  # the same connection
             with connection.begin():
                 yield connection
+
+    def check_writable(self) -> None:
+        """Raise RegistryError where a commit would fail later: no right to write, a lock that stays, a disk that is full.
+
+        Asked before model calls that cost money. Nothing is changed.
+        """
+        with self._errors(), self.engine.connect() as connection:
+            connection = connection.execution_options(**{_WRITE: True})  # noqa: PLW2901  # the same connection
+            with connection.begin() as transaction:
+                # The first changed page opens the journal beside the file.
+                connection.execute(update(schema.meta).values(value=schema.meta.c.value))
+                transaction.rollback()
+        folder = self._file().absolute().parent
+        if (free := shutil.disk_usage(folder).free) < _ROOM:
+            raise RegistryError(
+                f"the disk of the registry {self._file()} has {free / 1e6:.1f} MB left, and a version may take "
+                f"{_ROOM / 1e6:.0f} MB; make room first. Nothing was asked and nothing was changed"
+            )
 
     def compact(self) -> None:
         """Rewrite the file without its free pages, and empty a write-ahead log where somebody switched one on."""
@@ -176,6 +195,8 @@ class Database:
         return f"the registry {path} failed: {problem}; nothing was changed"
 
 
+_ROOM = 8_000_000
+"""Bytes that must be free before an align: a version of some thousand cases."""
 _SCHEME = re.compile(r"[\w+]{2,}:")  # and not the letter of a drive
 
 

@@ -268,8 +268,9 @@ class Registry:
         attempts: int,
         allow_erased: bool = False,
     ) -> AlignResult:
+        # Before anything is paid for. In threads: waiting for a lock must not stop the loop on which judgments run.
+        await asyncio.to_thread(self._database.check_writable)
         for _ in range(attempts):
-            # In a thread: waiting for a lock must not stop the loop on which everybody's judgments run.
             latest, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge)
             number = latest
