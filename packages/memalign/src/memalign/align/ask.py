@@ -48,9 +48,9 @@ async def ask(
     asked; what another judge (model, instructions, parameters) had answered counts as missing, and a case that no check
     is in view of needs nothing. A model that answers each check apart (YesNoModel) is asked the missing ones, and for a
     verdict where there is none; any other answers all in one call. Where no guideline has a check, where too few cases are
-    labelled to fit a weight, and for free text, nothing is asked at all. Unless `thorough`, a case of which half the questions and the verdict are known needs
-    nothing either: one lesson more must not cost the whole pass, and its check counts as its guideline expects.
-    Never raises for a failing model: such a case keeps what it has until the next align.
+    labelled to fit a weight, and for free text, nothing is asked at all. Unless `thorough`, a case of which half the
+    questions and the verdict are known needs nothing either: one lesson more must not cost the whole pass, and its check
+    counts as its guideline expects. Never raises for a failing model: such a case keeps what it has until the next align.
     """
     started = time.perf_counter()
     if not judge.value_type.closed or not questions_of(memory.semantic):

@@ -146,7 +146,10 @@ def deltas_schema(labels: Sequence[str], guideline_ids: Sequence[str]) -> dict[s
 
 
 def deltas_of(reply: ChatReply, labels: dict[str, FeedbackKey], reader: CheckReader) -> tuple[Delta, ...]:
-    """The model's changes with labels turned into keys and their checks read; a label that it invented becomes the key of nothing."""
+    """The model's changes with labels turned into keys and their checks read.
+
+    A label that it invented becomes the key of nothing.
+    """
     deltas = []
     changes = reply.data.get("changes")
     for change in changes if isinstance(changes, list) else ():

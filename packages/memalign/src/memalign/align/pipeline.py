@@ -69,8 +69,8 @@ class MemAlign:
     feedback one distillation call holds (None: what the model can take). `policy` is by what several people's labels are
     weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
     With `careful` the judge is asked about every case before it learns, and what it learned is tried on past cases before it
-    counts, at two to three times the price. `stages` are those that run (None: what suits the model). `seed` is kept for methods that draw; every stage is
-    deterministic.
+    counts, at two to three times the price. `stages` are those that run (None: what suits the model). `seed` is kept for
+    methods that draw; every stage is deterministic.
     """
 
     reflection_model: str | ChatModel | None = None

@@ -30,9 +30,10 @@ async def pre_alignment(
 ) -> tuple[Memory, Usage]:
     """`memory` with a verdict of `judge`, as it was before, on cases with pending feedback; and what that cost.
 
-    These are `all_cases`, or those with pending feedback without words: it has a lesson where the judge was wrong. A verdict that is there is asked for again only when it is stale. One call answers for all cases of identical
-    content, and hides them from the judge, as in leave-one-out. A failed call leaves the feedback pending, with the
-    reason, for the next align.
+    These are `all_cases`, or those with pending feedback without words: it has a lesson where the judge was wrong. A
+    verdict that is there is asked for again only when it is stale. One call answers for all cases of identical content,
+    and hides them from the judge, as in leave-one-out. A failed call leaves the feedback pending, with the reason, for
+    the next align.
     """
     started = time.perf_counter()
     judged_by = judge.base_fingerprint

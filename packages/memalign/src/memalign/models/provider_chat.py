@@ -120,8 +120,9 @@ class ProviderChatModel:
         """The answer to `request`, its usage summed over every call that was answered.
 
         An answer that is cut or does not fit the schema costs one more call, told what was wrong. Raises
-        ConfigurationError when the provider cannot be opened, AccessDenied when it refuses and has answered nothing yet, otherwise a ModelError whose `usage` holds what was spent:
-        ModelUnavailable or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
+        ConfigurationError when the provider cannot be opened, AccessDenied when it refuses the key, the name or the
+        account and has answered nothing yet. Otherwise a ModelError whose `usage` holds what was spent: ModelUnavailable
+        or RateLimited after the last attempt, ModelRejected, ModelRefused, InvalidOutput.
         """
         async with self._limiter:
             model = await self._clients.get()

@@ -28,8 +28,8 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
 
     `value_type` gives numbers their bounds (`"int:1..5"`), which MLflow's types lack. `parameters` are those of
     `memalign.Judge` (`{"samples": 3}`), beside the judge's own inference parameters. `authority` and `policy` say whose label
-    counts where people differ. `careful`, `stages` and `shard_size` are those of `memalign.MemAlign`. With `skip_invalid`, labels that
-    are none of the judge's are set aside with a warning instead of stopping the alignment. `progress` is called with the
+    counts where people differ. `careful`, `stages` and `shard_size` are those of `memalign.MemAlign`. With
+    `skip_invalid`, labels that are none of the judge's are set aside with a warning instead of stopping the alignment. `progress` is called with the
     stage, how much of it is done, and of how much; None shows a line on a terminal or in a notebook. With `log_run` every
     alignment is an MLflow run: settings, counts, and what changed in memory.
 
