@@ -328,12 +328,12 @@ def test_the_public_surface_runs_as_it_is_promised(reader: Any) -> None:
     assert "pending" in str(result) or "learned" in str(result)
     aligned = result.judge
     assert len(aligned.memory.episodic) == 5
-    assert [row.key for row in result.rows] == ["t-1@ana", "t-2@ana", "t-3@ana", "t-17@ana"]
+    assert [row.key for row in result.rows] == ["t-1@ana", "t-2@ana", "t-3@ben", "t-4@ben", "t-17@ana"]
     assert len(result.guidelines) == len(aligned.memory.semantic)
     assert result.usage.calls > 0
-    assert len(aligned.unalign("t-17").judge.memory.episodic) == 3
-    assert len(aligned.unalign("t-17@ana").judge.memory.episodic) == 3
-    assert len(aligned.unalign(source="ana").judge.memory.episodic) == 0
+    assert len(aligned.unalign("t-17").judge.memory.episodic) == 4
+    assert len(aligned.unalign("t-17@ana").judge.memory.episodic) == 4
+    assert len(aligned.unalign(source="ana").judge.memory.episodic) == 2
     examples = [ma.Example(id=f"e{n}", inputs="Hello?", outputs="Hi.") for n in range(3)]
     assert [each.value for each in aligned.judge_many(examples, concurrency=32, out="judged.jsonl")] == [True] * 3
     assert len(Path("judged.jsonl").read_text("utf-8").splitlines()) >= 3

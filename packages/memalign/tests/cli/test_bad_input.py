@@ -163,14 +163,14 @@ def test_a_server_that_is_down_costs_only_the_judgments(
     assert down.err.count("failed: ") == 1  # one reason, told once
 
 
-def test_a_wrong_model_name_leaves_lessons_pending(
+def test_a_wrong_model_name_stops_an_align_at_once_and_commits_nothing(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
     endpoint.answer = bad_request("The model `test` does not exist", "model_not_found", status=404)
     refused = memalign("align", tone, feedback)
-    assert refused.code == 1
-    assert "pending" in refused.out.splitlines()[-1]
-    assert "does not exist" in refused.out
+    assert refused.code == 2
+    assert refused.err.count("does not exist") == 1
+    assert memalign("show", tone, "--json").json["version"] == 1
 
 
 def test_items_that_fail_are_named_and_the_rest_is_judged(

@@ -39,7 +39,7 @@ def test_the_same_content_under_two_ids_is_one_case(memalign: Run, tmp_path: Pat
     found = memalign("check", file, "--value-type", "bool", "--json").json
     assert found["cases"] == 1
     assert found["duplicates"] == [["a", "b"]]
-    assert found["conflicts"] == [{"ids": ["a", "b"], "annotations": {"a@ana": True, "b@ben": False}, "label": False}]
+    assert found["conflicts"] == [{"ids": ["a", "b"], "annotations": {"a@ana": True, "b@ben": False}, "label": None}]
     shown = memalign("check", file).out
     assert "Conflicts" in shown
     assert "a@ana: true, b@ben: false" in shown

@@ -59,11 +59,20 @@ def test_a_run_that_reaches_its_spend_limit_says_how_to_go_on(
     assert [json.loads(line)["id"] for line in lines] == [item["id"] for item in items(30)]
 
 
-def test_a_server_that_is_down_is_not_asked_about_a_whole_file(
+def test_a_key_that_is_wrong_is_one_sentence(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+    endpoint.answer = bad_request("Incorrect API key provided", "invalid_api_key", status=401)
+    many = jsonl(tmp_path / "many.jsonl", items(300))
+    refused = memalign("judge", tone, many, "-o", "out.jsonl", "--concurrency", "2")
+    assert refused.code == 2
+    assert len(endpoint.requests) <= 2
+    assert refused.err.count("Incorrect API key") == 1
+
+
+def test_a_server_that_takes_nothing_is_not_asked_about_a_whole_file(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry.Retry, "wait", lambda *_: 0.0)
-    endpoint.answer = bad_request("no such model", "model_not_found", status=404)
+    endpoint.answer = bad_request("not today")
     many = jsonl(tmp_path / "many.jsonl", items(300))
     down = memalign("judge", tone, many, "-o", "out.jsonl", "--concurrency", "2")
     assert down.code == 1
