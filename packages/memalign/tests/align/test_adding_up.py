@@ -89,11 +89,11 @@ def test_what_was_taught_decides_and_is_named(apart: bool) -> None:
         assert any(each.guideline is None for each in made.findings), "what nobody taught is named as what it is"
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_of_few_remarks_no_check_counts_and_the_model_decides(apart: bool) -> None:
+@pytest.mark.parametrize(("apart", "weighed"), [(True, False), (False, None)])
+def test_of_few_remarks_the_checks_count_as_expected_where_asking_is_free(apart: bool, weighed: bool | None) -> None:
     judge = taught(apart=apart, numbers=range(4))
     made = judged(judge, "It comes quickly.")
-    assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, None, "model")
+    assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, weighed, "model")
     assert made.findings[0].check == DATE
     assert reason(made) == "It answers."
 

@@ -246,8 +246,9 @@ def _findings(before: Sequence[Judgment], after: Sequence[Judgment], rows: Seque
     place = next((each for each in found if after[each].value != before[each].value), found[0])
     judgment = after[place]
     decided = "the model's own verdict stands" if judgment.decided_by == "model" else "their sum decides"
+    weighed = "" if judgment.calibrated_value is None else f"{_word(judgment.calibrated_value)}; "
     return [
-        f"What the checks say of {rows[place].outputs!r} ({_word(judgment.calibrated_value)}; {decided}):",
+        f"What the checks say of {rows[place].outputs!r} ({weighed}{decided}):",
         *(f"  {finding_text(finding)}" for finding in judgment.findings),
     ]
 
