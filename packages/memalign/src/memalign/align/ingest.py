@@ -23,7 +23,9 @@ replace = msgspec.structs.replace
 
 NO_ROWS = FeedbackFile(rows=(), lines=())
 
-NONE_COUNTS = "somebody another one: a tie, in which none counts until somebody settles it (edit NAME --authority WHO)"
+NONE_COUNTS = (
+    "somebody another one: a tie, in which none counts until somebody settles it (memalign edit NAME --authority WHO)"
+)
 
 Refuse = Callable[[Feedback], str | None]
 """Why a row may not be learned, or None."""

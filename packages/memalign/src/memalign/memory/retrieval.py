@@ -77,9 +77,12 @@ def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str 
 
 
 def is_hard(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
-    """Whether the judge of the fingerprint `judge` got the case wrong: before it learned, or since then with it hidden."""
-    if was_misjudged(memory, case, value_type, judge):
-        return True
+    """Whether the judge of the fingerprint `judge` (None: any) got the case wrong.
+
+    Its verdict before it learned says so; where it gave none, the one that it gave since then with the case hidden.
+    """
+    if case.pre_alignment is not None and judge in (None, case.pre_alignment.judge):
+        return was_misjudged(memory, case, value_type, judge)
     label, answers = memory.label(case), case.answers
     if label is None or answers is None or answers.verdict is None or judge not in (None, answers.judge):
         return False
