@@ -13,6 +13,7 @@ import pytest
 
 from memalign import Judge
 from memalign.align.ask import MOST
+from memalign.errors import AccessDenied
 from memalign.judge.calibrator import FEWEST
 from memalign.memory import Answers, Memory
 from memalign.memory.retrieval import Neighbourhood, is_hard
@@ -242,3 +243,37 @@ class TestHardCases:
         memory, kind = judge.memory, judge.value_type
         hard = {case.id for case in memory.cases if is_hard(memory, case, kind, judge.base_fingerprint)}
         assert hard == {f"t-{n}" for n in range(8, 12)}
+
+
+class TestDenied:
+    """A judge whose key is refused: what needs no judge is done, and nothing that was paid for is lost."""
+
+    @staticmethod
+    def taught() -> tuple[Judge, ScriptedChatModel]:
+        judge, model = provider_judge(shard_size=1)
+        return learn(judge, spoken(range(FEWEST + 2))).judge, model
+
+    @staticmethod
+    def denied(judge: Judge) -> Judge:
+        def answer(request: ChatRequest) -> Answer:
+            return AccessDenied("HTTP 401") if request.schema_name == "judgment" else provider(request)  # type: ignore[return-value]
+
+        return judge.replace(model=ScriptedChatModel(answer, limits=Limits(shard_size=1)))
+
+    def test_forgetting_needs_no_judge(self) -> None:
+        judge, _ = self.taught()
+        result = self.denied(judge).unalign("t-3")
+        assert "t-3@ana" not in {str(each.key) for each in result.judge.memory.annotations()}
+        assert "AccessDenied: HTTP 401" in result.notes[0]
+
+    def test_a_lesson_that_was_distilled_is_kept(self) -> None:
+        judge, _ = self.taught()
+        result = learn(self.denied(judge), spoken(["more"]))
+        assert states(result.judge.memory)["t-more@ana"] == "learned"
+        assert "AccessDenied: HTTP 401" in result.notes[0]
+
+    def test_before_anything_is_paid_for_it_stops_the_align(self) -> None:
+        judge, model = self.taught()
+        with pytest.raises(AccessDenied, match="HTTP 401"):
+            learn(self.denied(judge), spoken(["more"], words=False))
+        assert kinds(model)["judgment"] > 0

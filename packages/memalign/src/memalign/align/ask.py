@@ -47,10 +47,10 @@ async def ask(
     The sample is in the order of content hashes, one case a content, and dealt into five folds. Only what is missing is
     asked; what another judge (model, instructions, parameters) had answered counts as missing, and a case that no check
     is in view of needs nothing. A model that answers each check apart (YesNoModel) is asked the missing ones, and for a
-    verdict where there is none; any other answers all in one call. Where no guideline has a check, and for free text, nothing
-    is asked at all; nor of a model that is paid by the call where too few cases are labelled to fit a weight. Unless `thorough`, a case of which half the
-    questions and the verdict are known needs nothing either: one lesson more must not cost the whole pass, and its check
-    counts as its guideline expects. Never raises for a failing model: such a case keeps what it has until the next align.
+    verdict where there is none; any other answers all in one call. Where no guideline has a check, and for free text,
+    nothing is asked at all; nor of a model that is paid by the call where too few cases are labelled to fit a weight.
+    Unless `thorough`, a case of which half the questions and the verdict are known needs nothing either: one lesson more
+    must not cost the whole pass, and its check counts as its guideline expects. Never raises for a failing model: such a case keeps what it has until the next align.
     """
     started = time.perf_counter()
     if not judge.value_type.closed or not questions_of(memory.semantic):
@@ -60,12 +60,15 @@ async def ask(
     except ConfigurationError as error:
         return memory, Usage(), (f"no past case was asked about: {error}",)
     apart, judged_by = isinstance(model, YesNoModel), judge.base_fingerprint
-    if not apart and len(_labelled(judge, memory)) < FEWEST:
+    tidied = _tidied(memory, judged_by)
+    labelled = _labelled(judge, tidied)
+    if not apart and len(labelled) < FEWEST:
         return memory, Usage(), ()
-    memory = _tidied(memory, judged_by)
-    chosen = _labelled(judge, memory)[: MOST[model.limits.brief]]
+    memory = tidied
+    chosen = labelled[: MOST[model.limits.brief]]
     # Answers rank the similar cases that a judgment is shown: what is asked must not hang on what was asked before.
-    asked = judge.replace(memory=replace(memory, cases=tuple(replace(case, answers=None) for case in memory.cases)))
+    blank = tuple(case if case.answers is None else replace(case, answers=None) for case in memory.cases)
+    asked = judge.replace(memory=replace(memory, cases=blank))
     folds = _folds(memory, chosen)
     known = 1.0 if thorough else ENOUGH
     open_ones = [one for fold in folds for one in await _open(asked, fold, judged_by, apart=apart, enough=known)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
-from memalign.errors import InputError, ModelError
+from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.judge.checks import AskedCheck, ask_checks
 from memalign.judge.prepare import items_alone
@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 
     value: Value | None
     rationale: str | None = None
-    error: ModelError | InputError | str | None = None
+    error: ModelError | InputError | AccessDenied | str | None = None
     judgment: Judgment | None = None
 
     @property
@@ -54,11 +54,11 @@ class PastCases:
         self._slots = asyncio.Semaphore(resolve(judge.model).limits.concurrency)
 
     async def ask(self, judge: Judge, case: Case) -> Answer:
-        """What `judge` says of the case."""
+        """What `judge` says of the case. An error is an answer too: what was paid for before must not go with it."""
         async with self._slots:
             try:
                 judgment = await _without_embedding(judge, case).ajudge(case.example)
-            except (ModelError, InputError) as error:
+            except (ModelError, InputError, AccessDenied) as error:
                 if isinstance(error, ModelError):
                     self.usage += error.usage or Usage()
                 return Answer(None, error=error)

@@ -13,7 +13,7 @@ import msgspec
 from memalign import aio
 from memalign.align.past_cases import Answer, PastCases, hiding
 from memalign.align.states import LessonState, with_states
-from memalign.errors import ModelRefused
+from memalign.errors import AccessDenied, ModelRefused
 from memalign.judge import Judge, Progress
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.types import Usage
@@ -33,7 +33,7 @@ async def pre_alignment(
     These are `all_cases`, or those with pending feedback without words: it has a lesson where the judge was wrong. A
     verdict that is there is asked for again only when it is stale. One call answers for all cases of identical content,
     and hides them from the judge, as in leave-one-out. A failed call leaves the feedback pending, with the reason, for
-    the next align.
+    the next align; raises AccessDenied where every call would.
     """
     started = time.perf_counter()
     judged_by = judge.base_fingerprint
@@ -58,6 +58,8 @@ async def pre_alignment(
     async def ask(case: Case) -> Answer:
         unlearned = _unlearned(judge, case)
         answer = await past.ask(unlearned, case)
+        if isinstance(answer.error, AccessDenied):  # the first that is asked: nothing was paid for yet
+            raise answer.error
         return answer._replace(rationale=None) if unlearned.memory else answer
 
     given = dict(zip(new, await aio.together(map(ask, new.values())), strict=True))

@@ -92,7 +92,7 @@ def is_hard(memory: Memory, case: Case, value_type: ValueType, judge: str | None
 class Neighbourhood:
     """The cases of a memory around one item. `vector` is the item's embedding, of shape (d,).
 
-    Only pre-alignment verdicts of the judge of this fingerprint rank them (None: all do).
+    Only verdicts of the judge of this fingerprint rank them (None: all do), see `is_hard`.
 
     Nearest is by embedding; by shared words for a Portuguese or Spanish item where the embedder is English-centred. A
     vector of another width than memory's compares to nothing: only an identical case is found.
