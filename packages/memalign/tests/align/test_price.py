@@ -256,7 +256,7 @@ class TestDenied:
     @staticmethod
     def denied(judge: Judge) -> Judge:
         def answer(request: ChatRequest) -> Answer:
-            return AccessDenied("HTTP 401") if request.schema_name == "judgment" else provider(request)  # type: ignore[return-value]
+            return AccessDenied("HTTP 401") if request.schema_name == "judgment" else provider(request)
 
         return judge.replace(model=ScriptedChatModel(answer, limits=Limits(shard_size=1)))
 
