@@ -50,6 +50,7 @@ __all__ = [
     "RegistryError",
     "RegistryTooNew",
     "RowError",
+    "TemplateTagWarning",
     "UnknownKey",
     "VersionConflict",
 ]
@@ -65,6 +66,10 @@ class InputError(MemalignError, ValueError):
 
 class InvalidInstructions(InputError):
     """A judge's instructions name no field, or one that does not exist."""
+
+
+class TemplateTagWarning(UserWarning):
+    """A judge's instructions hold what looks like a template's tag; they are never rendered."""
 
 
 class InvalidValueType(InputError):

@@ -197,9 +197,7 @@ def _by_reason(waiting: Sequence[tuple[FeedbackKey, str]]) -> str:
     for key, reason in waiting:
         keys.setdefault(reason, []).append(key)
     most = sorted(keys.items(), key=lambda pair: -len(pair[1]))
-    said = [
-        f"{each[0]}{f' and {len(each) - 1} more' if len(each) > 1 else ''}: {reason}" for reason, each in most[:3]
-    ]
+    said = [f"{each[0]}{f' and {len(each) - 1} more' if len(each) > 1 else ''}: {reason}" for reason, each in most[:3]]
     left = sum(len(each) for _, each in most[3:])
     return "; ".join([*said, *([f"and {left} more"] if left else [])])
 

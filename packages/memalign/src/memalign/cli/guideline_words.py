@@ -44,9 +44,7 @@ def guideline_table(
     return table(("id", "status", "guideline", "from"), rows, title=title, **shown)
 
 
-def check_table(
-    guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **shown: Any
-) -> list[Table]:
+def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **shown: Any) -> list[Table]:
     """The checks of guidelines of `judge`, each with what a yes speaks for; no table where there are none."""
     rows = [(each.id, check.question, check_words(check, judge)) for each in guidelines for check in each.checks]
     return [table(("id", "check", "a yes speaks"), rows, title=title, **shown)] if rows else []

@@ -14,7 +14,9 @@ from memalign.errors import InputError
 __all__ = ["Part", "first_lacking", "part_in", "parts_of_sides"]
 
 _PLAIN = re.compile(r"[^\W\d]\w*")
-_STEP = re.compile(r"""\.\s*(?P<name>\w+)|\[\s*(?P<place>-?\d+)\s*\]|\[\s*(?P<quote>["'])(?P<key>[^"'\x00-\x1f]+)(?P=quote)\s*\]""")
+_STEP = re.compile(
+    r"""\s*(?:\.\s*(?P<name>\w+)|\[\s*(?P<place>-?\d+)\s*\]|\[\s*(?P<quote>["'])(?P<key>[^"'\x00-\x1f]+)(?P=quote)\s*\])"""
+)
 
 
 class Part(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 from functools import lru_cache
 
 from memalign.content.parts import Part
-from memalign.errors import InputError, InvalidInstructions
+from memalign.errors import InputError, InvalidInstructions, TemplateTagWarning
 from memalign.types import CONTENT_FIELDS
 
-__all__ = ["checked_instructions", "named_fields", "named_parts", "never_rendered"]
+__all__ = ["checked_instructions", "named_fields", "named_parts", "never_rendered", "warn_of_tags"]
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -65,6 +66,13 @@ def never_rendered(instructions: str) -> str | None:
         f"the instructions hold {shown}: they are never rendered as a template, so the model reads it as it is written. "
         "Say the condition in words, such as: where there is a reference, compare with it"
     )
+
+
+@lru_cache(maxsize=64)  # once a text: a judge is copied for every judgment
+def warn_of_tags(instructions: str) -> None:
+    """Warn whoever makes a judge, where its instructions look like a template."""
+    if tag := never_rendered(instructions):
+        warnings.warn(tag, TemplateTagWarning, stacklevel=4)
 
 
 def checked_instructions(instructions: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from memalign.content import check_fields
 from memalign.content.parts import first_lacking
 from memalign.errors import ConfigurationError, InputError
 from memalign.judge.batch import OnJudgment, Progress, judge_many
-from memalign.judge.instructions import checked_instructions, named_fields, named_parts, never_rendered
+from memalign.judge.instructions import checked_instructions, named_fields, named_parts, warn_of_tags
 from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
 from memalign.judge.prepare import Prepared, budget_of, prepare
 from memalign.judge.retrieve import retrieve
@@ -77,8 +76,7 @@ class Judge:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InputError("a judge's name is 1 to 100 characters of valid Unicode on one line, without slashes")
         checked_instructions(self.instructions)
-        if tag := never_rendered(self.instructions):
-            warnings.warn(tag, stacklevel=3)
+        warn_of_tags(self.instructions)
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")

@@ -59,9 +59,7 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     stable = _stable(judge, limits, budget, checks)
     found = await retrieve(judge, example, limits, guidelines=budget.retrieved > 0)
     retrieved = time.perf_counter()
-    working = assemble(
-        memory, found.cases, found.guidelines, content=example.content, parts=judge.parts, budget=budget
-    )
+    working = assemble(memory, found.cases, found.guidelines, content=example.content, parts=judge.parts, budget=budget)
     samples = judge.parameters.get("samples", 1)
     request = ChatRequest(
         system=stable.system,
