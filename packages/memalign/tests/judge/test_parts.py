@@ -17,7 +17,12 @@ from memalign.testing import HashEmbedding, ScriptedChatModel
 def judge(**changes: Any) -> tuple[Judge, ScriptedChatModel]:
     said = {"rationale": "r", "value": changes.pop("says", True)}
     model = ScriptedChatModel(lambda _: said)
-    settings = {"name": "answers", "feedback_value_type": bool, "model": model, "embedding_model": HashEmbedding()}
+    settings: dict[str, Any] = {
+        "name": "answers",
+        "feedback_value_type": bool,
+        "model": model,
+        "embedding_model": HashEmbedding(),
+    }
     return Judge(**settings | changes), model
 
 
