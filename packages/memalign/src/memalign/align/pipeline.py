@@ -27,6 +27,7 @@ from memalign.align.states import LessonState, with_states
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import Answers, PaidCalls
+from memalign.judge.rehearsal import Rehearsal
 from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
@@ -100,9 +101,12 @@ class MemAlign:
         if self.policy is not None:
             object.__setattr__(self, "policy", checked_policy(self.policy))
 
-    def calls(self, answers: Answers | None = None) -> PaidCalls:
-        """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for."""
-        return PaidCalls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency)
+    def calls(self, answers: Answers | None = None, rehearsal: Rehearsal | None = None) -> PaidCalls:
+        """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for.
+
+        With a `rehearsal` nothing is asked, and it says what would be.
+        """
+        return PaidCalls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, rehearsal=rehearsal)
 
     async def align(
         self,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import msgspec
 
 from memalign.errors import ConfigurationError, InputError, ModelError, SpendLimitReached
+from memalign.judge.rehearsal import Rehearsal, RehearsedEmbedding
 from memalign.judge.spend_limit import SpendLimit, SpendRun
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits, YesNoModel
 from memalign.prompts.encoding import estimate_tokens
@@ -47,17 +48,23 @@ class PaidCalls:
 
     `answers` keeps what was paid for (None: nothing is kept), `max_cost` is in dollars, `concurrency` is how many calls may
     be in flight (None: as many as suit the model). A call that would pass `max_cost` raises SpendLimitReached, and its
-    feedback waits. `stopped` is then the reason. Raises InputError for what is no limit.
+    feedback waits. `stopped` is then the reason. With a `rehearsal` no model is asked at all. Raises InputError for what is no limit.
     """
 
     def __init__(
-        self, *, answers: Answers | None = None, max_cost: float | None = None, concurrency: int | None = None
+        self,
+        *,
+        answers: Answers | None = None,
+        max_cost: float | None = None,
+        concurrency: int | None = None,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
         if concurrency is not None and (
             isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
         ):
             raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
         self.concurrency = concurrency
+        self.rehearsal = rehearsal
         self._answers = answers
         self._limit = None if max_cost is None else SpendLimit(max_cost)
         self._runs: dict[str, SpendRun] = {}
@@ -78,7 +85,11 @@ class PaidCalls:
 
     def embedding(self, model: EmbeddingModel) -> EmbeddingModel:
         """`model`, whose vectors are kept: a provider's differ a little from call to call, and prompts with them."""
-        return model if self._answers is None or isinstance(model, _Embedding) else _Embedding(model, self)
+        if isinstance(model, _Embedding | RehearsedEmbedding):
+            return model
+        if self.rehearsal is not None:
+            return RehearsedEmbedding(model, self.rehearsal.dimensions)
+        return model if self._answers is None else _Embedding(model, self)
 
     # -- kept answers --------------------------------------------------------------------------------------------
 
@@ -162,6 +173,8 @@ class _Asked:
         known = self._calls.find(key, ChatReply)
         if known is not None:
             return msgspec.structs.replace(known, usage=Usage())
+        if self._calls.rehearsal is not None:
+            return self._calls.rehearsal.reply(self._model, request)
         size = estimate_tokens(request.system) + estimate_tokens(request.user)
         reply = await self._calls.pay(
             request.schema_name, size, lambda: self._model.complete(request), lambda answer: answer.usage
@@ -185,7 +198,11 @@ class _AskedApart(_Asked):
         keys = {question: _key(self._model, (system, item, question)) for question in questions}
         known = {q: margin for q, key in keys.items() if (margin := self._calls.find(key, float)) is not None}
         usage = Usage()
-        if new := [question for question in keys if question not in known]:
+        new = [question for question in keys if question not in known]
+        if self._calls.rehearsal is not None:
+            margins = self._calls.rehearsal.margins(self._model, system, item, new)
+            known.update(zip(new, margins, strict=True))
+        elif new:
             model = cast("YesNoModel", self._model)
             size = sum(map(estimate_tokens, (system, item, *new)))
             margins, usage = await self._calls.pay(

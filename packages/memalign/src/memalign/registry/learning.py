@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from memalign.align import AlignResult, MemAlign
-from memalign.errors import VersionConflict
+from memalign.errors import InvalidRows, VersionConflict
 from memalign.io.file_lock import lock_file
-from memalign.judge import Judge
+from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
+from memalign.judge.rehearsal import Rehearsal
 from memalign.registry import versions
 from memalign.registry.database import Database
+from memalign.registry.erased_hashes import ALLOW, ErasedHashes
 from memalign.registry.judge_rows import settings_of
 from memalign.registry.kept_answers import KeptAnswers, forget_kept
-from memalign.types import Usage
+from memalign.types import Feedback, FeedbackKey, Usage
 
-__all__ = ["Step", "conflict", "learn_and_commit"]
+__all__ = ["FeedbackSource", "Step", "aligning", "conflict", "estimate_learning", "learn_and_commit"]
+
+FeedbackSource = str | Path | Iterable[Feedback | Mapping[str, Any]]
 
 Step = Callable[[Judge, PaidCalls], Awaitable[AlignResult]]
 """What is learned or forgotten, of the latest version, with the calls that this takes."""
@@ -73,6 +78,50 @@ async def learn_and_commit(
                 result = replace(result, usage=spent, seconds=time.perf_counter() - started)
                 return replace(result, version=number, parent=latest, taken_up=answers.taken_up)
     raise conflict(name, attempts)
+
+
+async def estimate_learning(
+    database: Database, name: str, step: Step, *, load: Callable[[], tuple[int, Judge]], optimizer: MemAlign
+) -> Usage:
+    """What `step` would ask of models and cost, without what is kept already; nothing is asked and nothing committed."""
+    judge_number = await asyncio.to_thread(_number_of, database, name)
+    with await asyncio.to_thread(KeptAnswers, database.file, judge_number) as answers:
+        _, judge = await asyncio.to_thread(load)
+        vector = next((case.vector for case in judge.memory.cases if case.vector), None)
+        rehearsal = Rehearsal(dimensions=8 if vector is None else len(vector) // 4)
+        await step(judge, optimizer.calls(answers, rehearsal))
+    return rehearsal.usage
+
+
+def aligning(
+    optimizer: MemAlign,
+    feedback: FeedbackSource,
+    *,
+    erased: Callable[[], ErasedHashes] | None,
+    skip_invalid: bool,
+    must_exist: bool,
+    progress: Progress | None = None,
+) -> Step:
+    """The step that learns `feedback`, of which a row that was `erased` here is invalid."""
+    source = feedback if isinstance(feedback, str | Path) else tuple(feedback)
+
+    async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
+        hashes = None if erased is None else await asyncio.to_thread(erased)
+        refused: dict[FeedbackKey, str] = {}
+
+        def refuse(row: Feedback) -> str | None:
+            reason = hashes.row_refusal(row, judge.memory) if hashes else None
+            return refused.setdefault(row.key, reason) if reason else None
+
+        options: dict[str, Any] = {"skip_invalid": skip_invalid, "must_exist": must_exist, "progress": progress}
+        try:
+            return await optimizer.align(judge, source, refuse=refuse, calls=calls, **options)
+        except InvalidRows as error:
+            if refused and not must_exist:  # what was erased cannot be overwritten
+                raise InvalidRows(error.source, error.rows, hint=ALLOW) from None
+            raise
+
+    return learn
 
 
 def conflict(name: str, attempts: int) -> VersionConflict:
