@@ -13,6 +13,7 @@ from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import calibrates, fit_calibrator
 from memalign.judge.open_model import open_model
+from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import Memory
 from memalign.memory.directive_check import directive_in
 from memalign.types import FeedbackKey, Guideline, Usage, guideline_number
@@ -25,6 +26,7 @@ class Run:
     """One run of the pipeline: what it was given, and what its stages have to report so far."""
 
     given: Judge
+    calls: PaidCalls
     progress: Progress | None = None
     file: FeedbackFile = NO_ROWS
     status: Mapping[FeedbackKey, Literal["new", "changed", "unchanged"]] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Run:
             impact=self.impact,
             locks=self.locks,
             notes=(*self.notes, *_directives(new, judge)),
+            stopped=self.calls.stopped,
             usage=self.usage,
             seconds=time.perf_counter() - self.started,
             changed=judge != self.given,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from memalign.errors import ConfigurationError
+from memalign.models.asking import chat_through, embedding_through
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
 from memalign.models.list_prices import Prices
 from memalign.models.providers import DEFAULTS, Target, address_of, parse_name, target_of
@@ -37,7 +38,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
     Raises ConfigurationError for no model, an unknown provider, a missing key or package: with what to set or install.
     """
     if name is not None and not isinstance(name, str):
-        return name
+        return chat_through(name)
     if name is None and (name := default_model_name()) is None:
         raise ConfigurationError(
             "no model: set a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY) or MEMALIGN_MODEL, or "
@@ -45,7 +46,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
         )
     provider, model = parse_name(name)
     if provider == "local":
-        return _once(("chat", provider, model), lambda: _open_local(model))
+        return chat_through(_once(("chat", provider, model), lambda: _open_local(model)))
     return _provider_model(target_of(name))
 
 
@@ -104,7 +105,8 @@ def _provider_model(target: Target, extra: Mapping[str, Any] | None = None, pric
 
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     settings = json.dumps(extra, sort_keys=True, default=str)
-    return _once(("chat", target, limits, look_up_context, most, prices, settings), open_provider)
+    model: ChatModel = _once(("chat", target, limits, look_up_context, most, prices, settings), open_provider)
+    return chat_through(model)
 
 
 def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingModel:
@@ -133,7 +135,7 @@ def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingMode
 
         return ProviderEmbedding(target, dimensions=dimensions, concurrency=concurrency)
 
-    return _once(("embedding", target, dimensions, concurrency), open_provider)
+    return embedding_through(_once(("embedding", target, dimensions, concurrency), open_provider))
 
 
 def default_model_name() -> str | None:
