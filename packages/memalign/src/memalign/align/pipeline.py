@@ -25,6 +25,7 @@ from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
 from memalign.align.states import LessonState, with_states
 from memalign.errors import ConfigurationError, InputError, ModelError
+from memalign.io import Given, checked_columns
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
@@ -68,6 +69,8 @@ class MemAlign:
     `retrieval_k` is how many examples a judgment sees (None: as the judge has it). `shard_size` is how many pieces of
     feedback one distillation call holds (None: what the model can take). `policy` is by what several people's labels are
     weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
+    `columns` says which column of the feedback each field is read from, such as `{"value": "label"}` (None: as the judge
+    has them); the judge remembers them.
     With `careful` the judge is asked about every case before it learns, and what it learned is tried on past cases before it
     counts, at two to three times the price. `stages` are those that run (None: what suits the model). `seed` is kept for
     methods that draw; every stage is deterministic.
@@ -80,6 +83,7 @@ class MemAlign:
     shard_size: int | None = None
     authority: tuple[str, ...] | None = None
     policy: tuple[Rule, ...] | None = None
+    columns: Mapping[str, str] | None = None
     careful: bool = False
     stages: frozenset[str] | None = None
 
@@ -93,6 +97,8 @@ class MemAlign:
             object.__setattr__(self, "authority", checked_authority(self.authority))
         if self.policy is not None:
             object.__setattr__(self, "policy", checked_policy(self.policy))
+        if self.columns is not None:
+            object.__setattr__(self, "columns", checked_columns(self.columns))
 
     async def align(
         self,
@@ -115,7 +121,9 @@ class MemAlign:
         before = judge.memory
 
         # Validate: unchanged rows cost nothing but may have another time; changed ones replace what they said before.
+        feedback = Given.of(feedback, columns=self.columns, remembered=judge.columns)
         run.file = checked_rows(judge, feedback, skip_invalid=skip_invalid, must_exist=must_exist, refuse=refuse)
+        run.notes += run.file.notes
         run.status = sort_rows(before, run.file.rows)
 
         # Annotations: all are kept; the policy says which of them count.
@@ -245,6 +253,8 @@ class MemAlign:
             changes["retrieval_k"] = self.retrieval_k
         if self.embedding_model is not None:
             changes["embedding_model"] = self.embedding_model
+        if self.columns is not None:
+            changes["columns"] = self.columns
         if self.authority is not None or self.policy is not None:
             authority = judge.memory.authority if self.authority is None else self.authority
             policy = judge.memory.policy if self.policy is None else self.policy

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters
-from memalign.io import check_feedback, read_feedback
+from memalign.io import check_feedback
 from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
@@ -48,6 +48,8 @@ class _Judging(Protocol):
     def value_type(self) -> ValueType: ...
     @property
     def memory(self) -> Memory: ...
+    @property
+    def columns(self) -> Mapping[str, str]: ...
     async def ajudge_many(
         self,
         examples: Sequence[Example],
@@ -87,8 +89,7 @@ async def aevaluate(
     whole groups. `out` keeps the judgments and is resumed from; `seed` is the bootstrap's. Raises InvalidRows for bad
     rows, InputError when no case has a label.
     """
-    read = read_feedback if isinstance(labelled, str | Path) else check_feedback
-    rows = read(labelled, value_type=judge.value_type).rows  # type: ignore[arg-type]  # the test above picks the reader
+    rows = check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows
     annotations = _by_case(rows)
     memory = judge.memory
     labels = {name: policy_label(said, memory.authority, memory.policy) for name, said in annotations.items()}

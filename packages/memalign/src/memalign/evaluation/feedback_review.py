@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from memalign.errors import RowError
 from memalign.evaluation.bias_review import Remark, ReviewedCase, remarks
-from memalign.io import check_feedback, read_feedback
+from memalign.io import check_feedback
 from memalign.judge import Judge
 from memalign.memory.label_policy import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
@@ -72,10 +72,10 @@ def review_feedback(
     """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
     known = {case.id: case.example for case in judge.memory.cases} if judge else {}
     hashes = {name: example.content_hash for name, example in known.items()}
-    if isinstance(feedback, list):
-        file = check_feedback(feedback, value_type=value_type, known=hashes, skip_invalid=True, name="stdin")
-    else:
-        file = read_feedback(feedback, value_type=value_type, known=hashes, skip_invalid=True)
+    columns = judge.columns if judge else None
+    file = check_feedback(
+        feedback, value_type=value_type, known=hashes, skip_invalid=True, columns=columns, name="stdin"
+    )
     misfits = {
         line: RowError(line=line, id=row.id, reason=reason)
         for row, line in zip(file.rows, file.lines, strict=True)

@@ -59,7 +59,7 @@ async def judge_many(
     spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
     if spend_limit is not None:
         spend_limit.start_run()
-    source = examples if isinstance(examples, Examples) else Examples.of(examples)
+    source = examples if isinstance(examples, Examples) else Examples.of(examples, columns=judge.columns)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)

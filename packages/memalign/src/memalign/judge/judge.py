@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.content import check_fields
 from memalign.errors import ConfigurationError, InputError
+from memalign.io import checked_columns
 from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.instructions import checked_instructions, named_fields
 from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
@@ -57,6 +58,9 @@ class Judge:
       own cases; the better of the two verdicts stands (on where checks were answered, and for embedded models);
     - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
 
+    `columns` says which column of files and frames a field is read from where it has another name, such as
+    `{"outputs": "answer"}`; it changes no verdict.
+
     Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
     `replace` return a new judge.
     """
@@ -68,6 +72,7 @@ class Judge:
     embedding_model: str | EmbeddingModel | None = None
     retrieval_k: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory, repr=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +84,7 @@ class Judge:
             raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
         parameters = checked_parameters(self.parameters, self.value_type)
         object.__setattr__(self, "parameters", MappingProxyType(parameters))
+        object.__setattr__(self, "columns", MappingProxyType(checked_columns(self.columns)))
         # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
         object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
 
@@ -89,7 +95,7 @@ class Judge:
     def __reduce__(self) -> tuple[Callable[..., Judge], tuple[dict[str, Any]]]:
         """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
         made_of = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _made_of, (made_of | {"parameters": dict(self.parameters)},)
+        return _made_of, (made_of | {"parameters": dict(self.parameters), "columns": dict(self.columns)},)
 
     def __copy__(self) -> Judge:
         return self

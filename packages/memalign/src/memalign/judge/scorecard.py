@@ -12,7 +12,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError
-from memalign.io import Examples
+from memalign.io import Examples, Given
 from memalign.io.atomic import atomic_write
 from memalign.judge.batch import Progress, judge_many
 from memalign.judge.judge import Judge
@@ -150,7 +150,7 @@ async def ascore(
     """
     named = _named(judges)
     limit = None if max_cost is None else SpendLimit(max_cost)
-    source = Examples.of(examples if isinstance(examples, str | Path) else list(examples))  # read once for each judge
+    source = Examples.of(Given.of(examples, name="examples").kept())  # read once for each judge
     ids = [example.id for example in source]  # checks everything before the first call
     folder = None if out is None else _folder(Path(out))
     columns: dict[str, Sequence[Judgment]] = {}

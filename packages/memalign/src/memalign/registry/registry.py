@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
 from memalign.errors import InvalidRows, MemalignError, VersionConflict
+from memalign.io import Given
 from memalign.judge import Judge, Progress
 from memalign.memory import LedgerEntry
 from memalign.models.base import ChatModel, EmbeddingModel
@@ -191,7 +192,7 @@ class Registry:
         times; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
         invalid row, unless `allow_erased`. Raises what `MemAlign.align` raises.
         """
-        source = feedback if isinstance(feedback, str | Path) else tuple(feedback)
+        source = Given.of(feedback).kept()  # every attempt reads it
         learner = optimizer or MemAlign()
 
         async def learn(judge: Judge) -> AlignResult:
