@@ -10,7 +10,7 @@ import msgspec
 from memalign.align.forget import forget_lessons
 from memalign.align.states import LessonState, change_annotations, with_states
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io import FeedbackFile, Given, check_feedback
+from memalign.io import FeedbackFile, FeedbackSource, Given, check_feedback
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example, Feedback, FeedbackKey
@@ -32,7 +32,7 @@ Refuse = Callable[[Feedback], str | None]
 
 def checked_rows(
     judge: Judge,
-    feedback: object,
+    feedback: FeedbackSource,
     *,
     skip_invalid: bool = False,
     must_exist: bool = False,

@@ -6,9 +6,8 @@ verdicts, typed deltas over small shards and exact forgetting added. DESIGN's or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,14 +24,14 @@ from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
 from memalign.align.states import LessonState, with_states
 from memalign.errors import ConfigurationError, InputError, ModelError
-from memalign.io import Given, checked_columns
+from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve, resolve_embedding
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
-from memalign.types import Feedback, FeedbackKey
+from memalign.types import FeedbackKey
 
 __all__ = ["STAGES", "MemAlign", "default_stages"]
 
@@ -103,7 +102,7 @@ class MemAlign:
     async def align(
         self,
         judge: Judge,
-        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]] = (),
+        feedback: FeedbackSource = (),
         *,
         skip_invalid: bool = False,
         must_exist: bool = False,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters
-from memalign.io import check_feedback
+from memalign.io import FeedbackSource, check_feedback
 from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
@@ -32,7 +32,7 @@ from memalign.values import Value, ValueType, value_text
 __all__ = ["aevaluate", "evaluate"]
 
 Progress = Callable[[str, int, int], None]
-Labelled = str | Path | Iterable[Feedback | Mapping[str, Any]]
+Labelled = FeedbackSource
 _Scored = tuple[Value, ScoredCase]
 """A verdict (the judge's, or its calibrated one) and its case."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from memalign.errors import RowError
 from memalign.evaluation.bias_review import Remark, ReviewedCase, remarks
-from memalign.io import check_feedback
+from memalign.io import FeedbackSource, check_feedback
 from memalign.judge import Judge
 from memalign.memory.label_policy import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
@@ -67,7 +66,7 @@ class FeedbackReview:
 
 
 def review_feedback(
-    feedback: str | Path | list[dict[str, Any]], value_type: ValueType | None, judge: Judge | None = None
+    feedback: FeedbackSource, value_type: ValueType | None, judge: Judge | None = None
 ) -> FeedbackReview:
     """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
     known = {case.id: case.example for case in judge.memory.cases} if judge else {}

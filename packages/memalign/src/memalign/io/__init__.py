@@ -3,13 +3,15 @@
 from memalign.io.columns import Columns, checked_columns, parse_columns
 from memalign.io.examples import Examples, check_examples, read_examples
 from memalign.io.feedback import FeedbackFile, check_feedback, read_feedback
-from memalign.io.given import Given
+from memalign.io.given import ExampleSource, FeedbackSource, Given
 from memalign.io.judged import JudgmentFile, JudgmentWriter, read_judgments
 
 __all__ = [
     "Columns",
+    "ExampleSource",
     "Examples",
     "FeedbackFile",
+    "FeedbackSource",
     "Given",
     "JudgmentFile",
     "JudgmentWriter",

@@ -17,9 +17,11 @@ __all__ = ["content_needed", "differing", "given_rows", "shown_id", "split"]
 
 
 def given_rows(items: Iterable[object]) -> Iterator[Row | RowError]:
-    """Python objects as rows; a line is then the 1-based position."""
+    """Python objects as rows; a line is then the 1-based position. What is a row already stays as it is."""
     for position, item in enumerate(items, 1):
-        if isinstance(item, Example | Feedback):
+        if isinstance(item, Row | RowError):
+            yield item
+        elif isinstance(item, Example | Feedback):
             yield Row(line=position, fields=msgspec.structs.asdict(item))
         elif isinstance(item, Mapping):
             yield Row(line=position, fields={str(name): value for name, value in item.items()})

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
@@ -20,7 +20,14 @@ from memalign.io.review_rows import is_review, restored
 from memalign.io.rows import Row, json_rows, never_empty, read_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 
-__all__ = ["JUDGED", "Given"]
+__all__ = ["JUDGED", "ExampleSource", "FeedbackSource", "Frame", "Given"]
+
+
+class Frame(Protocol):
+    """A DataFrame or table of pandas, Polars, Arrow or another library that speaks Arrow's protocol."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
+
 
 JUDGED = frozenset({"judge", "content_hash", "value"})
 """What every line of a judgment file has."""
@@ -149,6 +156,13 @@ class Given:
             isinstance(item, Example | Feedback) or (isinstance(item, Mapping) and self.columns.ids & item.keys())
             for item in self.items
         )
+
+
+FeedbackSource = str | Path | Frame | Given | Iterable[Feedback | Mapping[str, Any]]
+"""Whatever feedback is read from."""
+
+ExampleSource = str | Path | Frame | Given | Iterable[Example | Feedback | Mapping[str, Any]]
+"""Whatever examples are read from."""
 
 
 class _Ids:

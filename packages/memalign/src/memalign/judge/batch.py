@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
-from memalign.io import Examples, JudgmentWriter
+from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.judge.spend_limit import SpendLimit
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.resolve import resolve
@@ -41,7 +41,7 @@ _PATIENCE = 600.0  # seconds after the last answer in which a server may come ba
 
 async def judge_many(
     judge: Judge,
-    examples: Examples | Iterable[Example | Mapping[str, Any]] | str | Path,
+    examples: ExampleSource | Examples,
     *,
     concurrency: int | None,
     out: str | Path | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.content import check_fields
 from memalign.errors import ConfigurationError, InputError
-from memalign.io import checked_columns
+from memalign.io import Examples, ExampleSource, FeedbackSource, checked_columns
 from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.instructions import checked_instructions, named_fields
 from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
@@ -239,7 +239,7 @@ class Judge:
 
     def judge_many(
         self,
-        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        examples: ExampleSource | Examples,
         *,
         concurrency: int | None = None,
         out: str | Path | None = None,
@@ -261,7 +261,7 @@ class Judge:
 
     async def ajudge_many(
         self,
-        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        examples: ExampleSource | Examples,
         *,
         concurrency: int | None = None,
         out: str | Path | None = None,
@@ -271,8 +271,8 @@ class Judge:
     ) -> Sequence[Judgment]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
 
-        `examples` are Examples, mappings with the same fields, or the path of a file of them (JSONL, CSV, Parquet); all
-        are checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
+        `examples` are Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
+        checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
         rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines; an `out`
         that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
         file alone: what comes back reads each when it is asked for.
@@ -296,13 +296,13 @@ class Judge:
 
     def align(
         self,
-        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
+        feedback: FeedbackSource,
         *,
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
         progress: Progress | None = None,
     ) -> AlignResult:
-        """Learn from feedback: a path, Feedback objects or flat mappings. See `MemAlign.align`."""
+        """Learn from feedback: a path, a DataFrame, a data set, Feedback objects or flat mappings. See `MemAlign.align`."""
         return aio.run(self._optimizer(optimizer).align(self, feedback, skip_invalid=skip_invalid, progress=progress))
 
     def unalign(

@@ -12,13 +12,13 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError
-from memalign.io import Examples, Given
+from memalign.io import Examples, ExampleSource, Given
 from memalign.io.atomic import atomic_write
 from memalign.judge.batch import Progress, judge_many
 from memalign.judge.judge import Judge
 from memalign.judge.spend_limit import SpendLimit
 from memalign.models.resolve import resolve
-from memalign.types import Example, Judgment, Usage
+from memalign.types import Judgment, Usage
 from memalign.values import Value, value_text
 
 __all__ = ["Scorecard", "ScorecardRow", "Totals", "ascore", "score"]
@@ -119,7 +119,7 @@ class Scorecard:
 
 def score(
     judges: Iterable[Judge] | Mapping[str, Judge],
-    examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+    examples: ExampleSource,
     *,
     out: str | Path | None = None,
     concurrency: int | None = None,
@@ -132,7 +132,7 @@ def score(
 
 async def ascore(
     judges: Iterable[Judge] | Mapping[str, Judge],
-    examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+    examples: ExampleSource,
     *,
     out: str | Path | None = None,
     concurrency: int | None = None,

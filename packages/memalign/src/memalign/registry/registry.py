@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
 from memalign.errors import InvalidRows, MemalignError, VersionConflict
-from memalign.io import Given
+from memalign.io import FeedbackSource, Given
 from memalign.judge import Judge, Progress
 from memalign.memory import LedgerEntry
 from memalign.models.base import ChatModel, EmbeddingModel
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Registry", "Saved"]
-
-FeedbackSource = str | Path | Iterable[Feedback | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
