@@ -13,6 +13,7 @@ MemalignError
 │   ├── RateLimited             429 after the last retry
 │   ├── ModelRejected           4xx: wrong name, wrong key, prompt too long
 │   ├── ModelRefused            the model declined to answer
+│   ├── SpendLimitReached       the call was not made: it would have cost more than max_cost
 │   └── InvalidOutput           an answer that does not fit the schema
 └── RegistryError
     ├── JudgeNotFound
@@ -50,6 +51,7 @@ __all__ = [
     "RegistryError",
     "RegistryTooNew",
     "RowError",
+    "SpendLimitReached",
     "UnknownKey",
     "VersionConflict",
 ]
@@ -146,6 +148,10 @@ class ModelRejected(ModelError):
 
 class ModelRefused(ModelError):
     """The model declined to answer, or its provider's content filter did."""
+
+
+class SpendLimitReached(ModelError):
+    """The call was not made: with it the run would have cost more than its `max_cost`."""
 
 
 class InvalidOutput(ModelError):

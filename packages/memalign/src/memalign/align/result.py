@@ -123,7 +123,8 @@ class AlignResult:
     `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
     `conflicts` are labels of people that differ on one content; `rule_conflicts` guidelines that contradict each other.
     `impact` is what changed on past cases, None where that was not checked; `locks` what became of each locked case.
-    `notes` say what else waits for the next align. A registry says as which `version` it keeps the judge, made from which
+    `notes` say what else waits for the next align, and `stopped` why calls were not made: a spend limit was reached. `taken_up`
+    counts answers that an earlier, stopped run had paid for; `usage` is without them. A registry says as which `version` it keeps the judge, made from which
     `parent`: the same where nothing was committed, None outside a registry.
     """
 
@@ -137,6 +138,8 @@ class AlignResult:
     impact: Impact | None = None
     locks: tuple[LockCheck, ...] = ()
     notes: tuple[str, ...] = ()
+    stopped: str = ""
+    taken_up: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
     changed: bool = True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.cli.common import DONE, FAILURES, Session, interruptible, latest_of, version_line
 from memalign.cli.guideline_words import by_people, check_table, guideline_table, legend, why_it_counts
-from memalign.cli.output import Output, label_text, listed, table, usage_text
+from memalign.cli.output import Output, counted, label_text, listed, table, usage_text
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, Impact, LockCheck, RuleConflict
@@ -27,6 +27,8 @@ def run_and_report(session: Session, name: str, action: Callable[[Registry, Prog
     before = latest_of(registry, name)
     with interruptible_change(registry, name, before), session.progress() as progress:
         result = action(registry, progress)
+    if result.taken_up:
+        session.say(f"{counted(result.taken_up, 'answer')} taken up that a stopped run had paid for")
     return report(result, session)
 
 
@@ -36,7 +38,9 @@ def interruptible_change(registry: Registry, name: str, before: int) -> Any:
     def left() -> str:
         now = latest_of(registry, name)
         if now == before:
-            return f"nothing was committed, {name} is still version {now}"
+            kept = registry.kept_answers(name)
+            paid = f"; {counted(kept, 'answer')} paid for and kept: the same command takes them up" if kept else ""
+            return f"nothing was committed, {name} is still version {now}{paid}"
         return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
 
     return interruptible(left)
@@ -45,11 +49,11 @@ def interruptible_change(registry: Registry, name: str, before: int) -> Any:
 def report(result: AlignResult, out: Output) -> int:
     """Print what an align or unalign did, `str(result)` last.
 
-    Returns 1 when something is pending or was left out, or a locked case is not kept.
+    Returns 1 when something is pending or was left out, a spend limit was reached, or a locked case is not kept.
     """
     name, memory = result.judge.name, result.judge.memory
     parts: list[Any] = _rows(result)
-    if not result.rows and not result.removed and not result.usage.calls:
+    if not (result.rows or result.removed or result.usage.calls or result.taken_up or result.stopped):
         parts.append("there was nothing to learn: no file was given, and nothing is pending")
     if result.removed:
         parts.append(f"withdrawn: {listed(result.removed)}")
@@ -75,10 +79,12 @@ def report(result: AlignResult, out: Output) -> int:
     for rules in result.rule_conflicts:
         parts += _rule_conflict(result, rules)
     parts += [f"note: {note}" for note in result.notes]
+    if result.stopped:
+        parts.append(f"stopped: {result.stopped}; what waits is tried again by: memalign align {name}")
     parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
     settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
     out.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
-    failed = result.pending or any(row.status == "invalid" for row in result.rows)
+    failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
     return FAILURES if failed or not all(check.kept for check in result.locks) else DONE
 
 
