@@ -52,6 +52,7 @@ __all__ = [
     "RegistryTooNew",
     "RowError",
     "SpendLimitReached",
+    "TemplateTagWarning",
     "UnknownKey",
     "VersionConflict",
 ]
@@ -67,6 +68,10 @@ class InputError(MemalignError, ValueError):
 
 class InvalidInstructions(InputError):
     """A judge's instructions name no field, or one that does not exist."""
+
+
+class TemplateTagWarning(UserWarning):
+    """A judge's instructions hold what looks like a template's tag; they are never rendered."""
 
 
 class InvalidValueType(InputError):
@@ -99,6 +104,9 @@ class RowError:
         return f"{where}{f', column {self.column}' if self.column else ''}{name}: {self.reason}"
 
 
+_EACH = 3  # rows of one reason that are named each
+
+
 class InvalidRows(InputError):
     """Rows that cannot be used. Nothing of their file was learned; `rows` has each line and reason."""
 
@@ -107,11 +115,21 @@ class InvalidRows(InputError):
     def __init__(self, source: str, rows: Sequence[RowError], hint: str = "") -> None:
         self.source = source
         self.rows = tuple(rows)
-        shown = [f"  {row}" for row in self.rows[: self.SHOWN]]
-        if len(self.rows) > self.SHOWN:
-            shown.append(f"  … and {len(self.rows) - self.SHOWN} more")
+        alike: dict[str, list[RowError]] = {}
+        for row in self.rows:
+            alike.setdefault(row.reason, []).append(row)
+        shown = [line for same in list(alike.values())[: self.SHOWN] for line in _told_once(same)]
+        if left := sum(map(len, list(alike.values())[self.SHOWN :])):
+            shown.append(f"  … and {left} more")
         count = f"{len(self.rows)} invalid row{'s' if len(self.rows) != 1 else ''}"
         super().__init__("\n".join([f"{source}: {count}, nothing was done", *shown, *([hint] if hint else [])]))
+
+
+def _told_once(rows: Sequence[RowError]) -> list[str]:
+    """A line for each row of one reason; of many rows the first, and how many more there are."""
+    if len(rows) <= _EACH:
+        return [f"  {row}" for row in rows]
+    return [f"  {rows[0]}; the same on {len(rows) - 1} more, the last on line {rows[-1].line}"]
 
 
 class ConfigurationError(MemalignError):

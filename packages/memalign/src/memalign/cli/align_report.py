@@ -11,14 +11,15 @@ from memalign.cli.guideline_words import by_people, check_table, guideline_table
 from memalign.cli.output import Output, counted, label_text, listed, table, usage_text
 
 if TYPE_CHECKING:
-    from memalign.align import AlignResult, Impact, LockCheck, RuleConflict
+    from memalign.align import AlignResult, Conflict, Impact, LockCheck, RuleConflict
     from memalign.registry import Registry
 
 __all__ = ["interruptible_change", "report", "run_and_report"]
 
 Progress = Callable[[str, int, int], None]
 
-_LIMIT = 30  # rows of a table
+_LIMIT = 20  # rows of a table
+_LINES = 10  # of one kind
 
 
 def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
@@ -58,27 +59,27 @@ def report(result: AlignResult, out: Output) -> int:
     if result.removed:
         parts.append(f"withdrawn: {listed(result.removed)}")
     if result.forgotten:
-        parts.append(guideline_table(result.forgotten, title="Forgotten guidelines"))
+        parts.append(guideline_table(result.forgotten, title="Forgotten guidelines", limit=_LIMIT))
     settings_lost = [(each.id, by) for each in result.forgotten if (by := by_people(each))]
-    for gid, by in settings_lost:
-        parts.append(f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines")
+    parts += _first(
+        [
+            f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines"
+            for gid, by in settings_lost
+        ]
+    )
     if result.guidelines:
-        parts.append(guideline_table(result.guidelines, memory, title="New guidelines"))
-        parts += check_table(result.guidelines, result.judge, title="Their checks")
+        in_force_first = sorted(result.guidelines, key=lambda g: g.status != "active")
+        rest = f"memalign guideline {name} has all"
+        parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
+        parts += check_table(in_force_first, result.judge, title="Their checks", limit=_LIMIT, rest=rest)
         parts += legend(name, result.guidelines, memory)
     parts += _impact(name, result.impact, learned=bool(result.guidelines and result.rows))
-    parts += [line for check in result.locks if (line := _lock(name, check))]
+    parts += _first([line for check in result.locks if (line := _lock(name, check))])
     if kept := [check.id for check in result.locks if check.kept and not check.guideline_ids]:
         parts.append(f"locked and judged right: {listed(kept)}")
-    for conflict in result.conflicts:
-        said = ", ".join(f"{key}: {label_text(value)}" for key, value in conflict.annotations.items())
-        counts = conflict.reason
-        if conflict.label is not None:
-            counts = f"{label_text(conflict.label)} counts, {conflict.reason}"
-        parts.append(f"conflict on {listed(conflict.ids)}: {said}; {counts}")
-    for rules in result.rule_conflicts:
-        parts += _rule_conflict(result, rules)
-    parts += [f"note: {note}" for note in result.notes]
+    parts += _first([_conflict(each) for each in result.conflicts])
+    parts += _first(["\n".join(_rule_conflict(result, rules)) for rules in result.rule_conflicts])
+    parts += _first([f"note: {note}" for note in result.notes])
     if result.stopped:
         parts.append(f"stopped: {result.stopped}; what waits is tried again by: memalign align {name}")
     parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
@@ -94,9 +95,28 @@ def _rows(result: AlignResult) -> list[Any]:
         counts = Counter((row.status, row.state or "-") for row in result.rows)
         parts.append(table(("row", "state", "count"), [(*kind, count) for kind, count in sorted(counts.items())]))
     if changed := [row for row in result.rows if row.status != "unchanged"]:
+        if len(changed) > _LIMIT:  # what a person may have to do something about stands first
+            changed.sort(key=lambda row: row.state in ("learned", "merged"))
         rows = [(row.line, row.key, row.status, row.state, row.reason) for row in changed]
-        parts.append(table(("line", "feedback", "row", "state", "reason"), rows, title="Feedback", limit=_LIMIT))
+        columns = ("line", "feedback", "row", "state", "reason")
+        rest = f"memalign ledger {result.judge.name} has all"
+        parts.append(table(columns, rows, title="Feedback", limit=_LIMIT, rest=rest))
     return parts
+
+
+def _first(lines: list[str]) -> list[str]:
+    """As many of them as a screen holds, and how many more there are."""
+    if len(lines) <= _LINES:
+        return lines
+    return [*lines[:_LINES], f"… and {len(lines) - _LINES:,} more of these; --json has all"]
+
+
+def _conflict(conflict: Conflict) -> str:
+    said = listed([f"{key}: {label_text(value)}" for key, value in conflict.annotations.items()])
+    counts = conflict.reason
+    if conflict.label is not None:
+        counts = f"{label_text(conflict.label)} counts, {conflict.reason}"
+    return f"conflict on {listed(conflict.ids)}: {said}; {counts}"
 
 
 def _impact(name: str, impact: Impact | None, *, learned: bool) -> list[Any]:
