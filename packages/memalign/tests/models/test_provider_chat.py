@@ -207,7 +207,7 @@ async def test_a_prompt_that_is_too_long_gets_advice_that_holds_everywhere():
 
 
 async def test_the_retry_says_what_was_wrong_with_the_answer():
-    with Endpoint(ANSWER, faults=[says('{"rationale": "A secret.", "value": "yes"}')]) as endpoint:
+    with Endpoint(ANSWER, faults=[says('{"rationale": "A secret.", "value": "perhaps"}')]) as endpoint:
         reply = await model_at(endpoint).complete(REQUEST)
     assert reply.usage.calls == 2
     assert "answer.value must be boolean, not string" in user_of(endpoint.requests[1])

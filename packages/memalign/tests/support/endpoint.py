@@ -35,7 +35,9 @@ class Fault:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: object = None
+    """What is sent instead of an answer, with any status; a text is sent as it is."""
     content: str | None = None
+    reasoning: str | None = None
     finish_reason: str = "stop"
     refusal: str | None = None
     hang: bool = False
@@ -71,6 +73,16 @@ def says(text: str) -> Fault:
     return Fault(content=text)
 
 
+def thinks(text: str, *, finish_reason: str = "stop") -> Fault:
+    """A reasoning model that never comes to its answer."""
+    return Fault(content="", reasoning=text, finish_reason=finish_reason)
+
+
+def error_in_answer(error: object) -> Fault:
+    """An error with HTTP 200, as LM Studio and OpenRouter send them."""
+    return Fault(body={"error": error})
+
+
 def refusal() -> Fault:
     return Fault(refusal="I can't help with that.")
 
@@ -89,7 +101,8 @@ Answer = dict[str, Any] | str | Fault
 class Endpoint:
     """The server; a context manager. `latency` is in seconds for each answer.
 
-    `logprobs` gives of an answer's text the field of that name, for requests that ask for it.
+    `logprobs` gives of an answer's text the field of that name, for requests that ask for it. `models` are listed at
+    /v1/models. `elsewhere` is the answer to a POST whose path is not under /v1; None serves any path.
     """
 
     def __init__(
@@ -100,7 +113,14 @@ class Endpoint:
         refuses: Iterable[str] = (),
         latency: float = 0.0,
         logprobs: Callable[[str], Any] | None = None,
+        models: Iterable[str] | None = None,
+        elsewhere: Fault | None = None,
+        port: int = 0,
     ) -> None:
+        self.models = None if models is None else list(models)
+        self.elsewhere = elsewhere
+        self.looked: list[str] = []
+        """Paths of the GET requests."""
         self.logprobs = logprobs
         self.answer = answer if answer is not None else {"rationale": "Because.", "value": True}
         self.faults = list(faults)
@@ -118,7 +138,7 @@ class Endpoint:
         self._prompts: list[str] = []
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.endpoint = self
         self.base_url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
@@ -196,6 +216,17 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
         pass
 
+    def do_GET(self) -> None:
+        endpoint = self.server.endpoint
+        endpoint.looked.append(self.path)
+        if endpoint.models is not None and self.path == "/v1/models":
+            listed = [{"id": name, "object": "model", "created": 0, "owned_by": "x"} for name in endpoint.models]
+            self._send(200, {}, {"object": "list", "data": listed})
+        elif endpoint.elsewhere is not None:
+            self._send(endpoint.elsewhere.status, {}, endpoint.elsewhere.body)
+        else:
+            self._send(404, {}, {"detail": "Not Found"})
+
     def do_POST(self) -> None:
         endpoint = self.server.endpoint
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -207,12 +238,13 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
             (endpoint.embedding_requests if embedding else endpoint.requests).append(body)
         try:
-            answer = endpoint._take(body)
+            astray = endpoint.elsewhere is not None and not self.path.startswith("/v1/")
+            answer = endpoint.elsewhere if astray and endpoint.elsewhere else endpoint._take(body)
             endpoint._stopped.wait(endpoint.latency)
             if isinstance(answer, Fault) and (answer.hang or answer.close):
                 self._vanish(answer)
                 return
-            if isinstance(answer, Fault) and answer.status >= 400:
+            if isinstance(answer, Fault) and (answer.status >= 400 or answer.body is not None):
                 status, headers, reply = answer.status, answer.headers, answer.body
             else:
                 status, headers = 200, {}
@@ -220,7 +252,10 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             with endpoint._lock:  # before the answer goes out: its reader may send the next request at once
                 endpoint._in_flight -= 1
-        data = json.dumps(reply).encode()
+        self._send(status, headers, reply)
+
+    def _send(self, status: int, headers: dict[str, str], reply: object) -> None:
+        data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **headers, "Content-Length": len(data)}.items():
             self.send_header(name, str(value))
@@ -239,6 +274,8 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
     fault = answer if isinstance(answer, Fault) else Fault()
     content = json.dumps(answer) if isinstance(answer, dict) else answer if isinstance(answer, str) else fault.content
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": fault.refusal}
+    if fault.reasoning is not None:
+        message["reasoning_content"] = fault.reasoning
     if body.get("tools") and content is not None and fault.refusal is None and isinstance(answer, dict):
         name = body["tools"][0]["function"]["name"]
         call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": content}}

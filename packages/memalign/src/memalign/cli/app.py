@@ -67,6 +67,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "import": (history.import_, "memalign import tone.json --name tone-copy"),
     },
 }
+_VERBOSE = ("judge", "scorecard", "evaluate", "align", "overwrite")  # what may be told the raw answers that failed
 _NAME_WIDTH, _SUMMARY_WIDTH = 9, 95  # of the overview: all groups line up
 _NOT_INSTALLED = {"bench": ("benchmark (package memalign-bench)", "memalign-bench")}
 """Commands of this repository's other packages: what the help says, and the package to install."""
@@ -192,5 +193,5 @@ def memalign_(
 
 for _commands in _GROUPS.values():
     for _name, (_function, _example) in _commands.items():
-        app.command(_name, epilog=f"Example: {_example}")(with_session(_function))
+        app.command(_name, epilog=f"Example: {_example}")(with_session(_function, asks_models=_name in _VERBOSE))
 app.add_typer(embedded.app, name="models")

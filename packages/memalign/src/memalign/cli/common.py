@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from memalign.cli.output import Output
+from memalign.cli.verbose import Verbose, showing_raw_answers
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, RowError
 
 if TYPE_CHECKING:
@@ -110,17 +111,23 @@ class Session(Output):
         return number, registry.load(name, number)
 
 
-def with_session(function: Callable[Concatenate[Session, P], int]) -> Callable[..., int]:
-    """`function` as a command: its first parameter becomes --registry and --json, which every command takes."""
+def with_session(function: Callable[Concatenate[Session, P], int], *, asks_models: bool = False) -> Callable[..., int]:
+    """`function` as a command: its first parameter becomes --registry and --json, which every command takes.
 
-    def run(*, registry: str, json_output: bool, **given: Any) -> int:
-        return function(Session(json=json_output, url=registry), **given)  # type: ignore[call-arg]  # Typer calls by name
+    One that `asks_models` takes --verbose too.
+    """
+
+    def run(*, registry: str, json_output: bool, verbose: bool = False, **given: Any) -> int:
+        with showing_raw_answers(verbose):
+            return function(Session(json=json_output, url=registry), **given)  # type: ignore[call-arg]  # Typer calls by name
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     common = [
         inspect.Parameter("registry", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT_REGISTRY, annotation=RegistryUrl),
         inspect.Parameter("json_output", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOutput),
     ]
+    if asks_models:
+        common.append(inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Verbose))
     run.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]  # what Typer reads
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *common]}
     run.__doc__ = function.__doc__

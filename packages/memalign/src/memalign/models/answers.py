@@ -1,6 +1,6 @@
 """From what a model wrote to an object that fits the schema it was given.
 
-What a model wrote is never repeated in an error: errors are kept in ledgers and judgments, and an erased text must not
+An answer that means one thing is taken though it is spelt otherwise: see `understood`. What a model wrote is never repeated in an error: errors are kept in ledgers and judgments, and an erased text must not
 live on in them.
 """
 
@@ -13,9 +13,11 @@ from typing import Any
 
 from memalign.errors import InvalidOutput
 
-__all__ = ["find_object", "misfit", "parse_answer"]
+__all__ = ["find_object", "fitted", "misfit", "parse_answer", "understood"]
 
 _BRACE = re.compile(r"[{}]")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 _TYPE_NAMES: dict[type, str] = {
     dict: "object",
@@ -29,13 +31,81 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 def parse_answer(text: str, schema: dict[str, Any], *, optional: Collection[str] = ()) -> dict[str, Any]:
-    """The JSON object in `text`, which fits `schema` (see `misfit`). Raises InvalidOutput with what is wrong."""
+    """The JSON object in `text`, which fits `schema` (see `fitted`). Raises InvalidOutput with what is wrong."""
     found = find_object(text)
     if found is None:
         raise InvalidOutput("the answer holds no JSON object")
-    if reason := misfit(found, schema, optional=optional):
+    data, reason = fitted(found, schema, optional=optional)
+    if reason:
         raise InvalidOutput(f"the answer does not fit its schema: {reason}")
-    return found
+    return data
+
+
+def fitted(
+    found: dict[str, Any], schema: dict[str, Any], *, optional: Collection[str] = ()
+) -> tuple[dict[str, Any], str | None]:
+    """What the object means by `schema`, and why that does not fit (see `misfit`); None when it does."""
+    if misfit(found, schema, optional=optional) is None:
+        return found, None
+    data = understood(found, schema)
+    return data, misfit(data, schema, optional=optional)
+
+
+def understood(value: Any, schema: dict[str, Any]) -> Any:
+    """`value` as `schema` spells it, where it can mean one thing only; what else there is stays as it is.
+
+    - Keys and labels may be written in other capitals or with spaces around them.
+    - Keys that the schema does not have are left out.
+    - Numbers may be texts ("4"), truth values "True", "yes", "false" or "No", and labels numbers or truth values.
+
+    Meaning is never guessed. A key that is there twice in other capitals counts as missing. 1 is no truth value, "4/5" and
+    "four" are no numbers, 3.5 is no whole number, null is no empty text, and an object inside another is not looked for.
+    """
+    if "anyOf" in schema:
+        if misfit(value, schema) is None:
+            return value
+        meant = [each for option in schema["anyOf"] if misfit(each := understood(value, option), option) is None]
+        return meant[0] if len(meant) == 1 else value
+    if isinstance(value, dict):
+        return _object_understood(value, schema)
+    if isinstance(value, list):
+        return [understood(each, schema["items"]) for each in value] if "items" in schema else value
+    return _scalar_understood(value, schema)
+
+
+def _object_understood(value: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties")
+    if properties is None:
+        return value
+    found = {}
+    for key, inner in properties.items():
+        alike = [key] if key in value else [each for each in value if _plain(each) == _plain(key)]
+        if len(alike) == 1:
+            found[key] = understood(value[alike[0]], inner)
+    if schema.get("additionalProperties", True) is False:
+        return found
+    return {**{key: part for key, part in value.items() if key not in found}, **found}
+
+
+def _scalar_understood(value: Any, schema: dict[str, Any]) -> Any:
+    kind, labels = schema.get("type"), schema.get("enum")
+    if kind == "boolean" and isinstance(value, str):
+        return _TRUTH.get(_plain(value), value)
+    if kind in ("integer", "number") and isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        number = float(value)
+        return int(number) if number.is_integer() else number
+    if kind == "string" and labels and value not in labels:
+        if isinstance(value, bool):
+            meant = [label for label in labels if _TRUTH.get(_plain(label)) is value]
+        else:
+            said = _plain(str(value)) if isinstance(value, str | int) else None
+            meant = [label for label in labels if _plain(label) == said]
+        return meant[0] if len(meant) == 1 else value
+    return value
+
+
+def _plain(text: str) -> str:
+    return text.strip().casefold()
 
 
 def find_object(text: str) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from memalign.models.probabilities import ALTERNATIVES, FEWER
 
-__all__ = ["Capabilities", "Mode", "learn", "learn_of_logprobs", "refuses_mode"]
+__all__ = ["Capabilities", "Mode", "learn", "learn_of_logprobs", "learn_of_system", "refuses_mode"]
 
 Mode = Literal["native", "tool", "prompted"]
 MODES: tuple[Mode, ...] = ("native", "tool", "prompted")
@@ -28,6 +28,13 @@ _MODE_REFUSED = {
     "tool": re.compile(r"\btools?\b|tool_choice|function.call|grammar|requested parameters", re.IGNORECASE),
 }
 _LOGPROBS = re.compile(r"log.?prob", re.IGNORECASE)
+# How chat templates and gateways word that they have no system role: Gemma's and Mistral's templates, vLLM, llama.cpp.
+_SYSTEM = re.compile(
+    r"system[ _-]?(role|message|prompt|instruction)s?\b.{0,80}?(not|n't|un|only|no longer)"
+    r"|(not|n't|un)\s*(support|allow|accept|enabl)\w*.{0,60}?\bsystem\b|(unknown|invalid|unexpected) role.{0,20}system"
+    r"|developer instruction is not enabled|roles must alternate user",
+    re.IGNORECASE | re.DOTALL,
+)
 _UNKNOWN = re.compile(r"unsupported|not supported|unrecogni|unknown|not permitted|extra", re.IGNORECASE)
 # How they word that they know a setting and take none, or another value than ours.
 _UNWANTED = re.compile(
@@ -42,7 +49,8 @@ class Capabilities(msgspec.Struct):
     `refused` are the output modes that it does not take or ignores, `heeded` those that it was seen to follow when asked
     without judged text. `unwanted` are settings that it rejects, `alternatives` how many likeliest tokens it tells,
     `old_max_tokens` whether it wants `max_tokens` instead of `max_completion_tokens`. `changed` names what a trial does
-    otherwise: an endpoint that takes neither way is left to refuse.
+    otherwise: an endpoint that takes neither way is left to refuse. `no_system` says that it has no system role: its
+    text then stands before the user's.
     """
 
     refused: set[Mode] = set()
@@ -50,6 +58,7 @@ class Capabilities(msgspec.Struct):
     unwanted: set[str] = set()
     alternatives: int = ALTERNATIVES
     old_max_tokens: bool = False
+    no_system: bool = False
     changed: set[str] = set()
 
     def modes(self, profile: Mapping[str, Any]) -> list[Mode]:
@@ -64,13 +73,17 @@ class Capabilities(msgspec.Struct):
     def trial(self) -> Capabilities:
         """A copy for one request."""
         return Capabilities(
-            unwanted=set(self.unwanted), alternatives=self.alternatives, old_max_tokens=self.old_max_tokens
+            unwanted=set(self.unwanted),
+            alternatives=self.alternatives,
+            old_max_tokens=self.old_max_tokens,
+            no_system=self.no_system,
         )
 
     def keep(self, trial: Capabilities) -> None:
         """Remember what an answered request did otherwise."""
         self.refused |= trial.refused
         self.unwanted |= trial.unwanted
+        self.no_system = self.no_system or trial.no_system
         if "logprobs" in trial.changed:
             self.alternatives = trial.alternatives
         if "length" in trial.changed:
@@ -99,10 +112,19 @@ def learn_of_logprobs(trial: Capabilities, text: str, settings: Mapping[str, Any
     return True
 
 
+def learn_of_system(trial: Capabilities, text: str, status: int | None) -> bool:
+    """Whether a failure is about the system role, which `trial` then does without. Some templates crash over it: 500."""
+    if trial.no_system or status not in (400, 404, 422, 500, 501) or not _SYSTEM.search(text):
+        return False
+    trial.no_system = True
+    return True
+
+
 def learn(trial: Capabilities, text: str, settings: Mapping[str, Any]) -> bool:
     """Whether the refusal `text` is about one of `settings` that `trial` can then do without."""
-    for name in ("temperature", "seed"):
-        named = name in settings and name not in trial.changed and re.search(rf"\b{name}\b", text)
+    for name in ("temperature", "seed", "reasoning_effort"):
+        asked = name in settings or f"openai_{name}" in settings
+        named = asked and name not in trial.changed and re.search(rf"\b{name}\b", text)
         if named and _UNWANTED.search(text):
             trial.unwanted.add(name)
             trial.changed.add(name)

@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused
-from memalign.models.answers import find_object, misfit
+from memalign.models.answers import find_object, fitted
 from memalign.models.base import ChatReply, ChatRequest, Limits
-from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, refuses_mode
+from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
 from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.list_prices import context_window, list_price
 from memalign.models.probabilities import label_probabilities, read_tokens
+from memalign.models.provider_address import what_it_serves
 from memalign.models.provider_client import LoopClients, open_chat
-from memalign.models.provider_errors import PromptTooLong, Subject, failure_of, status_of, told
+from memalign.models.provider_errors import PromptTooLong, Subject, failure_of, raw_of, status_of, told
 from memalign.models.providers import Target
+from memalign.models.raw_answers import show_raw
 from memalign.models.retry import Retry
 from memalign.types import Usage
 
@@ -97,6 +99,7 @@ class ProviderChatModel:
         self._asking = ConcurrencyLimiter(1)
         self._clients = LoopClients(lambda: open_chat(target))
         self._has_answered = False
+        self._served: str | None = None  # what the server said of itself; None: not asked yet
         # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
         self._known = Capabilities(old_max_tokens=target.provider == "openai" and target.base_url is not None)
 
@@ -137,7 +140,7 @@ class ProviderChatModel:
 
     async def _complete(self, model: Model, request: ChatRequest, spent: list[Usage]) -> ChatReply:
         trial = self._known.trial()
-        problem, was_cut = "", False
+        problem, was_cut, only_thought = "", False, False
         for mode in self._known.modes(model.profile):
             answered_json, problem = False, ""
             try:
@@ -147,25 +150,29 @@ class ProviderChatModel:
                     if response.finish_reason == "content_filter":
                         raise ModelRefused(f"{self.name} declined to answer")
                     text = _text(response)
-                    data = find_object(text)
-                    found = (
-                        "it held no JSON object"
-                        if data is None
-                        else misfit(data, request.schema, optional=request.optional)
-                    )
+                    data, found = _read(text, request)
                     if data is not None and found is None:
                         chances = _probabilities(response, request.labels)
                         return ChatReply(data=data, text=text, usage=sum(spent, Usage()), probabilities=chances)
                     was_cut = response.finish_reason == "length"
-                    problem = f"it was cut after {request.max_tokens * attempt} tokens" if was_cut else str(found)
-                    answered_json = answered_json or data is not None or was_cut
+                    only_thought = not text.strip() and bool(_thought(response))
+                    cut = f"was cut after {request.max_tokens * attempt} tokens"
+                    problem = f"it {cut}" if was_cut else str(found)
+                    if only_thought:
+                        problem = "it held only reasoning and no answer" + (f", and {cut}" if was_cut else "")
+                    show_raw(f"{self._subject()}, {mode} output, attempt {attempt}", problem, _raw(response))
+                    answered_json = answered_json or data is not None or was_cut or only_thought
             except _ModeRefused as refused:
                 logger.info("%s takes no %s output: %s", self.name, mode, refused)
                 trial.refused.add(mode)
                 continue
             if answered_json or await self._heeds(model, mode, spent):
                 break  # the mode works and the model does not: a laxer mode would not help
-        remedy = ". Models that think first need room: memalign edit NAME --param max_tokens=N" if was_cut else ""
+        remedy = ""
+        if was_cut or only_thought:
+            remedy = ". Models that think first need room: memalign edit NAME --param max_tokens=N"
+        if only_thought:
+            remedy += ", or less thought: --param reasoning_effort=low"
         raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {problem}{remedy}")
 
     async def _heeds(self, model: Model, mode: Mode, spent: list[Usage]) -> bool:
@@ -191,9 +198,7 @@ class ProviderChatModel:
         self, model: Model, request: ChatRequest, mode: Mode, trial: Capabilities, correction: str
     ) -> ModelResponse:
         timeout = request.timeout or self._timeout
-        subject = Subject(
-            model=self.name, base_url=self._target.base_url, key_name=self._target.key_name, timeout=timeout
-        )
+        subject = self._subject(timeout)
         system, user = request.system, request.user
         if mode == "prompted":
             system = f"{system}\n\n{_PROMPTED}\n{json.dumps(request.schema, ensure_ascii=False)}"
@@ -207,10 +212,13 @@ class ProviderChatModel:
             from pydantic_ai.direct import model_request
             from pydantic_ai.messages import ModelRequest, UserPromptPart
 
-            message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
             began = time.monotonic()
             while True:
                 settings = self._settings(model, request, trial, longer=bool(correction))
+                if trial.no_system:
+                    message = ModelRequest(parts=[UserPromptPart(content=f"{system}\n\n{user}")])
+                else:
+                    message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
                 try:
                     async with asyncio.timeout(timeout):
                         response = await model_request(
@@ -226,16 +234,37 @@ class ProviderChatModel:
                     if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in _OVERLOAD):
                         refused_at = self._limiter.overloaded(began=began, refused_at=refused_at)
                     text = told(error)
+                    show_raw(str(subject), failed.reason, raw_of(error))
                     if learn_of_logprobs(trial, text, settings, status_of(error)):
+                        continue
+                    if learn_of_system(trial, text, status_of(error)):
                         continue
                     if status_of(error) in (400, 404, 422, 501) and failed.error is not PromptTooLong:
                         if learn(trial, text, settings):
                             continue
                         if refuses_mode(mode, text):
                             raise _ModeRefused(failed.reason) from error
+                    if status_of(error) == 404 and not self._has_answered:
+                        failed.advice = await self._what_is_there(model) or failed.advice
                     raise failed from error
 
         return await self._retry.run(attempt, subject=str(subject))
+
+    def _subject(self, timeout: float | None = None) -> Subject:
+        target = self._target
+        return Subject(
+            model=self.name, base_url=target.base_url, key_name=target.key_name, timeout=timeout or self._timeout
+        )
+
+    async def _what_is_there(self, model: Model) -> str | None:
+        """What the user's own server says of its address and models: asked once, for all calls that failed alike."""
+        if self._target.base_url is None:
+            return None
+        async with self._asking:
+            if self._served is None:
+                headers = self._extra.get("extra_headers", {})
+                self._served = await what_it_serves(model, self._target.base_url, self._target.model, headers) or ""
+        return self._served
 
     def _settings(self, model: Model, request: ChatRequest, trial: Capabilities, *, longer: bool) -> ModelSettings:
         reasons = _reasons(model)
@@ -289,6 +318,28 @@ def _text(response: ModelResponse) -> str:
 
     calls = [part.args_as_json_str() for part in response.parts if isinstance(part, ToolCallPart)]
     return calls[-1] if calls else "".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+
+def _read(text: str, request: ChatRequest) -> tuple[dict[str, Any] | None, str | None]:
+    """The object that was answered, if there is one, and why it does not do."""
+    found = find_object(text)
+    return (
+        (None, "it held no JSON object") if found is None else fitted(found, request.schema, optional=request.optional)
+    )
+
+
+def _thought(response: ModelResponse) -> str:
+    """What the model thought before it answered, where the endpoint tells."""
+    from pydantic_ai.messages import ThinkingPart
+
+    return "\n".join(part.content for part in response.parts if isinstance(part, ThinkingPart) and part.content)
+
+
+def _raw(response: ModelResponse) -> str:
+    """All that was answered, for a person who looks for what went wrong."""
+    thought = _thought(response)
+    parts = [f"(reasoning) {thought}" if thought else "", _text(response) or "(no text)"]
+    return "\n".join([*filter(None, parts), f"(finish reason: {response.finish_reason})"])
 
 
 def _probabilities(response: ModelResponse, labels: tuple[str, ...]) -> dict[str, float] | None:

@@ -82,9 +82,20 @@ def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
     def build(provider_of: Callable[[str], Provider[Any]]) -> Model:
         from pydantic_ai.models import infer_model
 
+        opened: list[Provider[Any]] = []
+
+        def opening(name: str) -> Provider[Any]:
+            opened.append(provider_of(name))
+            return opened[-1]
+
         # Chat completions, which every compatible server speaks; a bare "openai:" means the Responses API by now.
         kind = "openai-chat" if target.provider == "openai" else target.provider
-        return infer_model(f"{kind}:{target.model}", provider_of)
+        model = infer_model(f"{kind}:{target.model}", opening)
+        if type(model).__name__ != "OpenAIChatModel":  # by name: other providers need not import OpenAI's library
+            return model
+        from memalign.models.provider_openai import CheckedChatModel
+
+        return CheckedChatModel(model.model_name, provider=opened[-1])
 
     return _open(target, build)
 

@@ -10,6 +10,7 @@
 | prompt too long; every other 4xx                         | ModelRejected      | no      |
 | the provider's content filter                            | ModelRefused       | no      |
 | an answer over which the provider's library stumbles     | InvalidOutput      | no      |
+| an error inside an answer of HTTP 200                    | as its code or words say     |
 
 Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead: the
 whole run stops. Later they cost single calls, so that what was paid for is kept.
@@ -30,7 +31,7 @@ import msgspec
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.retry import AttemptFailed, retry_after
 
-__all__ = ["PromptTooLong", "Subject", "failure_of", "status_of", "told"]
+__all__ = ["ErrorInAnswer", "PromptTooLong", "Subject", "failure_of", "raw_of", "status_of", "told"]
 
 _QUOTA = re.compile(r"insufficient_quota|quota|billing|credit", re.IGNORECASE)
 _TOO_LONG = re.compile(
@@ -39,6 +40,14 @@ _TOO_LONG = re.compile(
 )
 _FILTERED = re.compile(r"content_filter|content_policy|content management policy|responsible.?ai", re.IGNORECASE)
 _KEY = re.compile(r"api.?key", re.IGNORECASE)
+
+# Words of an error that came without a status, and the status that it stands for.
+_WORDS = (
+    (429, re.compile(r"rate.?limit|too many requests|quota", re.IGNORECASE)),
+    (404, re.compile(r"unexpected endpoint|no models? (is )?loaded|model\b.*\bnot (found|exist|valid)", re.IGNORECASE)),
+    (401, re.compile(r"unauthori[sz]ed|authentication|invalid (api )?(key|token)", re.IGNORECASE)),
+    (503, re.compile(r"overloaded|try again|temporarily|unavailable|crashed|time(d )?.?out|unloaded", re.IGNORECASE)),
+)
 
 # The categories that pydantic-ai gives errors that came without an HTTP status (gRPC, inside a stream). By name:
 # the oldest pydantic-ai that we allow does not have these classes.
@@ -65,6 +74,24 @@ class PromptTooLong(ModelRejected):
     """The prompt is longer than the model's context; a shorter one may do."""
 
 
+class ErrorInAnswer(Exception):
+    """An error that came as the body of an answer of HTTP 200: `error`, an object or a text."""
+
+    def __init__(self, error: object) -> None:
+        super().__init__("an error inside an answer of HTTP 200")
+        body = error if isinstance(error, dict) else {"message": str(error)}
+        self.body = {"error": body}
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status that it stands for, by its code, else by its words; 400 where neither says more."""
+        for name in ("code", "status", "status_code"):
+            if (said := str(_field(self, name))).isdecimal() and 400 <= int(said) < 600:
+                return int(said)
+        text = told(self)
+        return next((status for status, words in _WORDS if words.search(text)), 400)
+
+
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """Whom we talk to, for messages: the model, its address (None: the provider's own) and the key's variable."""
 
@@ -82,6 +109,12 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         if self.base_url:
             return f"check that a server listens at {self.base_url}, or set OPENAI_BASE_URL to where it does"
         return "check the network and the provider's status page, or set another model with --model"
+
+    @property
+    def failed(self) -> str:
+        """What to do about a server that answers and fails."""
+        why = "its log says why" if self.base_url else "its status page may say why"
+        return f"The server failed, not your request: {why}. Try later, or ask for less at once (--concurrency)."
 
 
 def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
@@ -129,9 +162,16 @@ def told(error: BaseException) -> str:
     return " ".join([message, *(str(each) for name in ("type", "param", "code") if (each := _field(error, name)))])
 
 
+def raw_of(error: BaseException) -> object:
+    """All that was answered, where something was; for eyes alone, see `raw_answers`."""
+    text = getattr(getattr(error.__cause__, "response", None), "text", None)
+    return text or getattr(error, "body", None) or str(error)
+
+
 def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed:
     said = _message(error)
-    reason = ", ".join(filter(None, [f"HTTP {status}", said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"]))
+    kind = str(error) if isinstance(error, ErrorInAnswer) else f"HTTP {status}"
+    reason = ", ".join(filter(None, [kind, said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"]))
     text = told(error)
     key = subject.key_name or "the provider's key"
     if status == 429:
@@ -141,9 +181,8 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
         return AttemptFailed(RateLimited, reason, advice=advice, retry=True, retry_after=_asked(error))
     if status in (408, 409, 425) or status >= 500:
-        return AttemptFailed(
-            ModelUnavailable, reason, advice=_sentence(subject.where), retry=True, retry_after=_asked(error)
-        )
+        advice = subject.failed if status >= 500 else _sentence(subject.where)
+        return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_asked(error))
     if status in (401, 403) or (status == 400 and _KEY.search(said)):
         advice = f"Check {key}: missing, wrong, or without this model."
         return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -19,6 +21,12 @@ __all__ = ["AttemptFailed", "Retry", "retry_after"]
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+LONG_WAIT = 10.0
+"""Seconds from which on a wait is a warning, which Python shows on stderr where no log is set up."""
+
+_lock = threading.Lock()
+_said_until: dict[str, float] = {}  # by model and address, when the wait that was said last ends
 
 
 class AttemptFailed(Exception):
@@ -86,9 +94,22 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
                     said = f"{subject}: {failed.reason}{spent}{advice}"
                     raise failed.error(said, denied=failed.denied) from failed.__cause__
                 seconds = self.wait(number, failed.retry_after)
-                logger.info("%s: %s; attempt %d in %.1f s", subject, failed.reason, number + 1, seconds)
+                aloud = seconds >= LONG_WAIT and _says(subject, seconds)
+                level = logging.WARNING if aloud else logging.INFO
+                what = "%s: %s; waiting %.0f s, then attempt %d of %d"
+                logger.log(level, what, subject, failed.reason, seconds, number + 1, self.attempts)
             await asyncio.sleep(seconds)
             number += 1
+
+
+def _says(subject: str, seconds: float) -> bool:
+    """Whether a wait is said aloud: once for all calls that wait for the same model side by side."""
+    now = time.monotonic()
+    with _lock:
+        if _said_until.get(subject, 0.0) > now:
+            return False
+        _said_until[subject] = now + seconds
+        return True
 
 
 def retry_after(headers: Mapping[str, str] | None, *, now: datetime | None = None) -> float | None:

@@ -1,0 +1,50 @@
+"""What a person reads when the endpoint is the trouble."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import FEEDBACK, Run, jsonl
+from tests.support.endpoint import Endpoint, Fault, error_in_answer, says
+
+
+def test_verbose_shows_the_raw_answer_that_failed(memalign: Run, tone: str, held_out: Path, endpoint: Endpoint) -> None:
+    endpoint.answer = says("It is \x1b[31mkind\x1b[0m, I think.")
+    quiet = memalign("judge", tone, held_out)
+    assert "I think" not in quiet.out + quiet.err
+    told = memalign("judge", tone, held_out, "--verbose", "--json")
+    assert told.code == 1
+    assert (
+        f"raw answer: openai:test at {endpoint.base_url}, prompted output, attempt 1: it held no JSON object"
+        in told.err
+    )
+    assert "  | It is \N{REPLACEMENT CHARACTER}[31mkind\N{REPLACEMENT CHARACTER}[0m, I think." in told.err
+    assert "I think" not in told.out, "judgments are kept, and what is kept repeats no answer"
+    assert "I think" not in memalign("judge", tone, held_out).err, "the next command is quiet again"
+
+
+@pytest.mark.parametrize("command", ["align", "evaluate", "overwrite", "scorecard"])
+def test_verbose_is_there_wherever_a_model_answers(memalign: Run, command: str) -> None:
+    assert "--verbose" in memalign(command, "--help").out
+
+
+def test_verbose_shows_the_body_of_a_refusal(memalign: Run, tone: str, feedback: Path, endpoint: Endpoint) -> None:
+    endpoint.answer = Fault(status=400, body={"error": {"message": "No."}, "detail": "line 3 of the template"})
+    assert "line 3 of the template" not in memalign("align", tone, feedback).err
+    told = memalign("align", tone, jsonl(feedback, FEEDBACK), "--verbose")
+    assert "HTTP 400, No." in told.err
+    assert "line 3 of the template" in told.err
+
+
+def test_an_address_without_v1_is_mended_by_what_it_says(
+    memalign: Run, tone: str, held_out: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.elsewhere, endpoint.models = error_in_answer("Unexpected endpoint or method."), ["test"]
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url.removesuffix("/v1"))
+    failed = memalign("judge", tone, held_out)
+    assert failed.code == 2
+    assert failed.err.count(f"A server answers at {endpoint.base_url}: use this address.") == 1
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+    assert memalign("judge", tone, held_out).code == 0

@@ -1,0 +1,170 @@
+"""Each way in which an endpoint fails has a sentence of its own: what happened, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from memalign.errors import AccessDenied, InvalidOutput, ModelRejected, ModelUnavailable, RateLimited
+from memalign.models import ChatRequest
+from memalign.models.provider_chat import ProviderChatModel
+from memalign.models.providers import Target
+from memalign.models.retry import Retry
+from tests.support.endpoint import Endpoint, Fault, bad_request, error_in_answer, rate_limited, server_error, thinks
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"rationale": {"type": "string"}, "value": {"type": "boolean"}},
+    "required": ["rationale", "value"],
+    "additionalProperties": False,
+}
+REQUEST = ChatRequest(system="You judge replies.", user="Reply: hello", schema=SCHEMA)
+QUICK = Retry(attempts=3, base_seconds=0.001, max_wait=0.01)
+NOT_FOUND = Fault(status=404, body={"detail": "Not Found"})
+UNEXPECTED = error_in_answer("Unexpected endpoint or method. (POST /chat/completions)")
+
+
+def model_at(url: str, *, name: str = "small", retry: Retry = QUICK) -> ProviderChatModel:
+    return ProviderChatModel(Target(provider="openai", model=name, base_url=url), retry=retry)
+
+
+@pytest.mark.parametrize(
+    "elsewhere", [NOT_FOUND, Fault(status=404, body="404 page not found"), UNEXPECTED], ids=["vllm", "ollama", "lms"]
+)
+@pytest.mark.parametrize("path", ["", "/", "/v1/chat/completions", "/api"])
+async def test_an_address_without_its_path_names_the_one_that_answers(elsewhere: Fault, path: str) -> None:
+    with Endpoint(elsewhere=elsewhere, models=["small"]) as endpoint:
+        if path == "/v1/chat/completions":
+            endpoint.answer = NOT_FOUND
+        model = model_at(endpoint.base_url.removesuffix("/v1") + path)
+        failures = await asyncio.gather(*(model.complete(REQUEST) for _ in range(8)), return_exceptions=True)
+    assert {type(each) for each in failures} == {AccessDenied}
+    assert f"A server answers at {endpoint.base_url}: use this address." in str(failures[0])
+    assert endpoint.looked.count("/v1/models") == 1, "eight calls failed alike, and one looked"
+
+
+async def test_an_address_where_nothing_answers_makes_no_promise() -> None:
+    with Endpoint(elsewhere=NOT_FOUND) as endpoint, pytest.raises(AccessDenied) as caught:
+        await model_at(endpoint.base_url.removesuffix("/v1")).complete(REQUEST)
+    assert "use this address" not in str(caught.value)
+    assert "Check the model's name against what" in str(caught.value)
+
+
+MANY = [f"model-{n}" for n in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("served", "said"),
+    [
+        (["big", "medium"], "It serves big, medium."),
+        ([], "It serves no model: load one there."),
+        ([*MANY, "smal"], "It serves 301 models, among them smal."),
+        (MANY, "It serves 300 models, none like small."),
+    ],
+)
+async def test_a_wrong_name_lists_what_is_served(served: list[str], said: str) -> None:
+    missing = bad_request("The model `small` does not exist.", status=404)
+    with Endpoint(missing, models=served) as endpoint, pytest.raises(AccessDenied) as caught:
+        await model_at(endpoint.base_url).complete(REQUEST)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 529])
+async def test_a_server_that_fails_is_said_to_be_at_fault(status: int) -> None:
+    with Endpoint(server_error(status)) as endpoint, pytest.raises(ModelUnavailable) as caught:
+        await model_at(endpoint.base_url).complete(REQUEST)
+    said = str(caught.value)
+    assert f"HTTP {status}, The server had an error (3 attempts)" in said
+    assert "The server failed, not your request: its log says why." in said
+    assert "Try later, or ask for less at once (--concurrency)." in said
+    assert "check that a server listens" not in said
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "calls"),
+    [
+        ("Unexpected endpoint or method. (POST /v1/chat)", AccessDenied, 1),
+        ({"message": "No models loaded. Please load a model."}, AccessDenied, 1),
+        ({"message": "No auth credentials found", "code": 401}, AccessDenied, 1),
+        ({"message": "Upstream is down", "code": 502}, ModelUnavailable, 3),
+        ({"message": "Provider is overloaded"}, ModelUnavailable, 3),
+        ({"message": "Rate limit exceeded: free-models-per-min"}, RateLimited, 3),
+        ({"message": "something else"}, ModelRejected, 1),
+        ("a text alone", ModelRejected, 1),
+    ],
+)
+async def test_an_error_inside_an_answer_is_shown_and_classified(
+    error: object, expected: type[Exception], calls: int
+) -> None:
+    with Endpoint(error_in_answer(error)) as endpoint, pytest.raises(expected) as caught:
+        await model_at(endpoint.base_url).complete(REQUEST)
+    words = error["message"] if isinstance(error, dict) else error
+    assert f"an error inside an answer of HTTP 200, {words}" in str(caught.value)
+    assert len(endpoint.requests) == calls
+
+
+async def test_an_error_inside_a_choice_is_shown_too() -> None:
+    choice = {
+        "index": 0,
+        "finish_reason": "error",
+        "message": {"role": "assistant", "content": ""},
+        "error": {"code": 502, "message": "The upstream model broke off"},
+    }
+    body = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    with Endpoint(Fault(body=body)) as endpoint, pytest.raises(ModelUnavailable, match="The upstream model broke off"):
+        await model_at(endpoint.base_url).complete(REQUEST)
+
+
+async def test_a_mode_that_is_refused_inside_an_answer_is_left_too() -> None:
+    refused = error_in_answer("'response_format.type' must be 'json_schema' or 'text'")
+    good = {"rationale": "Because.", "value": True}
+    with Endpoint(lambda body: refused if "response_format" in body else good) as endpoint:
+        assert (await model_at(endpoint.base_url).complete(REQUEST)).data == good
+
+
+@pytest.mark.parametrize("finish_reason", ["stop", "length"])
+async def test_reasoning_without_an_answer_names_the_limit_and_the_effort(finish_reason: str) -> None:
+    with (
+        Endpoint(thinks("Let me see. The secret is", finish_reason=finish_reason)) as endpoint,
+        pytest.raises(InvalidOutput) as caught,
+    ):
+        await model_at(endpoint.base_url).complete(REQUEST)
+    said = str(caught.value)
+    assert "it held only reasoning and no answer" in said
+    assert ("was cut after 2048 tokens" in said) == (finish_reason == "length")
+    assert "--param max_tokens=N" in said
+    assert "--param reasoning_effort=low" in said
+    assert "secret" not in said
+    assert len(endpoint.requests) == 2
+
+
+async def test_a_long_wait_is_said_aloud_once(caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
+    monkeypatch.setattr("memalign.models.retry.LONG_WAIT", 0.3)
+    patient = Retry(attempts=3, base_seconds=0.001, max_wait=0.4)
+    with Endpoint(faults=[rate_limited(20)] * 4, latency=0.05) as endpoint, caplog.at_level(logging.WARNING):
+        model = model_at(endpoint.base_url, retry=patient)
+        await asyncio.gather(*(model.complete(REQUEST) for _ in range(4)))
+    (record,) = [each for each in caplog.records if each.name == "memalign.models.retry"]
+    assert f"small at {endpoint.base_url}: HTTP 429, Rate limit reached; waiting" in record.getMessage()
+    assert "then attempt 2 of 3" in record.getMessage()
+
+
+async def test_a_short_wait_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    with Endpoint(faults=[rate_limited(0.01)]) as endpoint, caplog.at_level(logging.WARNING):
+        await model_at(endpoint.base_url).complete(REQUEST)
+    assert not caplog.records
+
+
+async def test_the_raw_answer_is_logged_for_whoever_asks(caplog: pytest.LogCaptureFixture) -> None:
+    odd = Fault(content='{"rationale": "Kind of.", "value": "perhaps"}')
+    with Endpoint(odd) as endpoint, caplog.at_level(logging.DEBUG, logger="memalign.raw_answers"):
+        model = model_at(endpoint.base_url)
+        with pytest.raises(InvalidOutput) as caught:
+            await model.complete(REQUEST)
+    first, _ = [each.getMessage() for each in caplog.records if each.name == "memalign.raw_answers"]
+    assert "Kind of." not in str(caught.value)
+    assert f"at {endpoint.base_url}, native output, attempt 1: answer.value must be boolean, not string" in first
+    assert '{"rationale": "Kind of.", "value": "perhaps"}' in first

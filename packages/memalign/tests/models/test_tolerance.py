@@ -1,0 +1,163 @@
+"""What a model means is understood however it spells it; what it may mean in two ways is not guessed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Judge
+from memalign.errors import InvalidOutput
+from memalign.models import ChatRequest
+from memalign.models.answers import fitted, parse_answer, understood
+from memalign.models.provider_chat import ProviderChatModel
+from memalign.models.providers import Target
+from memalign.models.retry import Retry
+from tests.support.endpoint import Endpoint, Fault, bad_request, says, system_of, user_of
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "rationale": {"type": "string"},
+        "value": {"type": "boolean"},
+        "score": {"type": "integer", "enum": [1, 2, 3]},
+        "share": {"type": "number", "minimum": 0, "maximum": 1},
+        "label": {"type": "string", "enum": ["good", "bad"]},
+        "grade": {"type": "string", "enum": ["1", "2"]},
+        "checks": {"type": "array", "items": {"type": "string", "enum": ["yes", "no", "n/a"]}},
+        "rule": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    },
+    "required": ["rationale", "value"],
+    "additionalProperties": False,
+}
+PLAIN: dict[str, Any] = {"rationale": "Kind.", "value": True}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"confidence": 0.9, "secret": {"a": 1}}, {}),
+        ({"value": "True"}, {"value": True}),
+        ({"value": " yes "}, {"value": True}),
+        ({"value": "FALSE"}, {"value": False}),
+        ({"value": "No"}, {"value": False}),
+        ({"score": "3"}, {"score": 3}),
+        ({"score": "2.0"}, {"score": 2}),
+        ({"share": "0.25"}, {"share": 0.25}),
+        ({"label": "GOOD"}, {"label": "good"}),
+        ({"label": " Bad\n"}, {"label": "bad"}),
+        ({"grade": 2}, {"grade": "2"}),
+        ({"checks": ["Yes", True, False, "N/A"]}, {"checks": ["yes", "yes", "no", "n/a"]}),
+        ({"rule": "3"}, {"rule": 3}),
+    ],
+)
+def test_another_spelling_of_the_same_is_understood(written: dict[str, Any], meant: dict[str, Any]) -> None:
+    assert parse_answer(json.dumps(PLAIN | written), SCHEMA) == PLAIN | meant
+
+
+def test_capitalised_keys_are_understood() -> None:
+    assert parse_answer('{"Rationale": "Kind.", "VALUE ": "Yes", "Score": "1"}', SCHEMA) == {**PLAIN, "score": 1}
+
+
+def test_a_key_as_the_schema_has_it_goes_before_another_spelling() -> None:
+    assert parse_answer('{"rationale": "Kind.", "Value": false, "value": true}', SCHEMA) == PLAIN
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"value": 1},
+        {"value": "1"},
+        {"value": "probably"},
+        {"value": "yes, mostly"},
+        {"value": None},
+        {"score": "3/3"},
+        {"score": "three"},
+        {"score": "4"},
+        {"score": True},
+        {"score": "2.5"},
+        {"share": "25 %"},
+        {"share": "1e400"},
+        {"label": "goo"},
+        {"label": True},
+        {"grade": True},
+        {"rationale": None},
+        {"rationale": 3},
+    ],
+)
+def test_a_meaning_is_not_guessed(odd: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOutput):
+        parse_answer(json.dumps(PLAIN | odd), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"rationale": "Kind.", "Value": true, "VALUE": false}',
+        '{"verdict": {"rationale": "Kind.", "value": true}}',
+        '{"rationale": "Kind."}',
+    ],
+)
+def test_a_key_that_is_ambiguous_or_elsewhere_is_missing(text: str) -> None:
+    with pytest.raises(InvalidOutput, match="lacks"):
+        parse_answer(text, SCHEMA)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*SCHEMA["properties"], "Value", "x"]), JSON, max_size=6))
+def test_what_is_understood_stays_as_it_is(answer: dict[str, Any]) -> None:
+    once, reason = fitted(answer, SCHEMA)
+    assert understood(once, SCHEMA) == once
+    if reason is None:
+        assert fitted(once, SCHEMA) == (once, None)
+
+
+def at(endpoint: Endpoint) -> ProviderChatModel:
+    target = Target(provider="openai", model="small", base_url=endpoint.base_url)
+    return ProviderChatModel(target, retry=Retry(attempts=2, base_seconds=0.001))
+
+
+def test_a_judgment_is_made_from_one_call_however_it_is_spelt() -> None:
+    with Endpoint(says('{"Rationale": "Kind.", "Value": "True", "confidence": "high"}')) as endpoint:
+        judge = Judge(name="kind", instructions="Kind? {{ outputs }}", feedback_value_type=bool, model=at(endpoint))
+        assert judge(outputs="Hello!").value is True
+    assert len(endpoint.requests) == 1
+
+
+REQUEST = ChatRequest(system="You judge replies.", user="Reply: hello", schema=SCHEMA)
+REFUSALS = [
+    bad_request("System role not supported"),
+    bad_request("Conversation roles must alternate user/assistant/user/assistant/..."),
+    bad_request("Developer instruction is not enabled for models/gemma-3-27b-it"),
+    bad_request("This model does not support system messages."),
+    bad_request("Only user, assistant and tool roles are supported, unknown role: system", status=422),
+    Fault(status=500, body={"error": {"message": "Jinja Exception: System role not supported"}}),
+]
+
+
+@pytest.mark.parametrize("refused", REFUSALS, ids=lambda fault: fault.body["error"]["message"][:24])
+async def test_an_endpoint_without_a_system_role_gets_it_in_the_users_message(refused: Any) -> None:
+    with Endpoint(lambda body: refused if system_of(body) else PLAIN) as endpoint:
+        model = at(endpoint)
+        assert (await model.complete(REQUEST)).data == PLAIN
+        assert (await model.complete(REQUEST)).data == PLAIN
+    assert [bool(system_of(body)) for body in endpoint.requests] == [True, False, False], "it is learned once"
+    assert user_of(endpoint.requests[-1]) == "You judge replies.\n\nReply: hello"
+
+
+async def test_an_endpoint_that_fails_all_the_same_keeps_its_system_role() -> None:
+    with Endpoint(PLAIN, faults=[REFUSALS[0], bad_request("No.")]) as endpoint:
+        model = at(endpoint)
+        with pytest.raises(Exception, match=r"No\."):
+            await model.complete(REQUEST)
+        await model.complete(REQUEST)
+    assert system_of(endpoint.requests[-1]) == REQUEST.system
