@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run, jsonl
-from tests.support.endpoint import Endpoint, server_error
+from tests.support.endpoint import Endpoint, bad_request
 
 INSTRUCTIONS = "Is the reply warm?\nReply: {{ outputs }}"
 
@@ -67,12 +67,11 @@ def test_evidence_is_kept_and_needs_no_server(memalign: Run, tone: str, endpoint
     assert "is stale: the instructions changed" in stale.err
 
 
-def test_a_server_that_is_down_is_missing_evidence(
-    memalign: Run, tone: str, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_answers_nothing_is_missing_evidence(
+    memalign: Run, tone: str, endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("MEMALIGN_RETRIES", "0")
     cases = jsonl(tmp_path / "cases.jsonl", rows(3, 0))
-    endpoint.faults = iter([server_error()] * 50)
+    endpoint.faults = [bad_request("no such thing")] * 20
     ran = memalign("gate", tone, cases, "--min-kappa", "0.6")
     assert ran.code == 2
     assert "cases have no verdict" in ran.err
@@ -102,10 +101,10 @@ def test_the_builds_page_and_its_test_report_are_written(memalign: Run, tone: st
     ],
 )
 def test_wrong_use_is_said_before_a_model_is_asked(
-    memalign: Run, tone: str, endpoint: Endpoint, tmp_path: Path, options: tuple[str, ...], message: str
+    memalign: Run, tone: str, endpoint: Endpoint, options: tuple[str, ...], message: str
 ) -> None:
     asked = len(endpoint.requests)
-    ran = memalign("gate", tone, jsonl(tmp_path / "cases.jsonl", rows(9, 3)), *options)
+    ran = memalign("gate", tone, jsonl(Path("cases.jsonl"), rows(9, 3)), *options)
     assert ran.code == 2
     assert message in ran.err
     assert len(endpoint.requests) == asked

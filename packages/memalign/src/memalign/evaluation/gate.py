@@ -17,7 +17,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.agreement import Labelled, Progress, aevaluate
+from memalign.evaluation.agreement import Labelled, Progress, aevaluate, metrics_of
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Evaluation
 from memalign.evaluation.evidence import MeasuredJudge, MissingEvidence, labels_hash
@@ -137,6 +137,13 @@ async def agate(
         raise InputError("a baseline and the points that the judge may lose (--not-worse-than) belong together")
     if not_worse_than is not None and not 0 <= not_worse_than < 100:
         raise InputError(f"--not-worse-than takes points from 0 to below 100, not {not_worse_than:g}")
+    for metric, least in (minimum or {}).items():
+        if metric not in (known := metrics_of(judge.value_type)):
+            raise InputError(f"{judge.value_type.spec} has no {metric!r}; it has {', '.join(known)}")
+        if not math.isfinite(least):
+            raise InputError(f"the minimum of {metric} is no number: {least}")
+    if offline and evidence is None:
+        raise InputError("offline needs a folder of evidence (--evidence DIR)")
     unseen, taught = _unseen(judge, baseline, labelled)
     labels = _labels_hash(judge, unseen)
 
@@ -222,10 +229,6 @@ def _locked(judge: Judge) -> list[Feedback]:
 
 
 def _reaches(evaluation: Evaluation, metric: str, least: float) -> Criterion:
-    if metric not in evaluation.metrics:
-        raise InputError(f"{evaluation.value_type} has no {metric!r}; it has {', '.join(evaluation.metrics)}")
-    if not math.isfinite(least):
-        raise InputError(f"the minimum of {metric} is no number: {least}")
     found, less_is_better = evaluation.metrics[metric], metric in _ERRORS
     word = "at most" if less_is_better else "at least"
     outcome = _outcome(found, least, less_is_better=less_is_better)
