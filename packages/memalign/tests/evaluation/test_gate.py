@@ -18,7 +18,7 @@ from memalign import Judge
 from memalign.align.edit import lock
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import GateResult, MissingEvidence, ScoredCase, compare, gate, junit_xml, markdown
-from memalign.evaluation.gate import _keeps_up
+from memalign.evaluation.gate_criteria import _keeps_up
 from memalign.metrics import paired_share_interval
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel

@@ -94,8 +94,8 @@ def gate(
         if junit is not None:
             junit.write_bytes(junit_xml(found, inconclusive=_JUNIT[inconclusive]))
         if summary is not None:
-            with summary.open("a", encoding="utf-8") as file:
-                file.write(markdown(found))
+            with summary.open("a", encoding="utf-8") as page:
+                page.write(markdown(found))
     except OSError as error:
         raise InputError(f"{error.filename} cannot be written: {error.strerror}") from None
     session.give({"version": number, "baseline": other} | found.to_dict(), *_drawn(found, name, number, other))

@@ -6,7 +6,7 @@ from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, same_value
 from memalign.evaluation.evidence import MissingEvidence
 from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackReview, review_feedback
-from memalign.evaluation.gate import Criterion, GateResult, agate, gate
+from memalign.evaluation.gate_criteria import Criterion, GateResult, agate, gate
 from memalign.evaluation.gate_report import junit_xml, markdown
 from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
 

@@ -53,7 +53,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         """That of a judge and a set of labels."""
         return cls(
             judge=judge.name,
-            model=judge.model_name,
+            model=judge.model_name or "",
             instructions=_hash(judge.instructions),
             settings=_hash(canonical_json([judge.value_type.spec, dict(judge.parameters), judge.retrieval_k])),
             memory=judge.memory.hash,

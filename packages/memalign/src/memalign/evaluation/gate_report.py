@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 if TYPE_CHECKING:
-    from memalign.evaluation.gate import Criterion, GateResult
+    from memalign.evaluation.gate_criteria import Criterion, GateResult
 
 __all__ = ["junit_xml", "markdown"]
 
@@ -22,7 +22,7 @@ def junit_xml(found: GateResult, *, inconclusive: str = "skipped") -> bytes:
     skipped = [each for each in found.criteria if each.outcome == "inconclusive" and inconclusive == "skipped"]
     counts = {"tests": len(found.criteria), "failures": len(failed), "errors": 0, "skipped": len(skipped)}
     named = {key: str(count) for key, count in counts.items()}
-    suite = ET.Element("testsuite", name=f"memalign gate {found.judge}", **named)
+    suite = ET.Element("testsuite", {"name": f"memalign gate {found.judge}", **named})
     for each in found.criteria:
         case = ET.SubElement(suite, "testcase", classname=f"memalign.gate.{found.judge}", name=_plain(each.demand))
         if each in failed:
@@ -33,7 +33,8 @@ def junit_xml(found: GateResult, *, inconclusive: str = "skipped") -> bytes:
     root = ET.Element("testsuites")
     root.append(suite)
     ET.indent(root)
-    return b'<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="utf-8") + b"\n"
+    written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written + b"\n"
 
 
 def _fails(criterion: Criterion, inconclusive: str) -> bool:
