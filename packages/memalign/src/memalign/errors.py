@@ -13,6 +13,7 @@ MemalignError
 │   ├── RateLimited             429 after the last retry
 │   ├── ModelRejected           4xx: wrong name, wrong key, prompt too long
 │   ├── ModelRefused            the model declined to answer
+│   ├── SpendLimitReached       the call was not made: it would have cost more than max_cost
 │   └── InvalidOutput           an answer that does not fit the schema
 └── RegistryError
     ├── JudgeNotFound
@@ -50,6 +51,8 @@ __all__ = [
     "RegistryError",
     "RegistryTooNew",
     "RowError",
+    "SpendLimitReached",
+    "TemplateTagWarning",
     "UnknownKey",
     "VersionConflict",
 ]
@@ -65,6 +68,10 @@ class InputError(MemalignError, ValueError):
 
 class InvalidInstructions(InputError):
     """A judge's instructions name no field, or one that does not exist."""
+
+
+class TemplateTagWarning(UserWarning):
+    """A judge's instructions hold what looks like a template's tag; they are never rendered."""
 
 
 class InvalidValueType(InputError):
@@ -92,6 +99,9 @@ class RowError:
         return f"line {self.line}{name}: {self.reason}"
 
 
+_EACH = 3  # rows of one reason that are named each
+
+
 class InvalidRows(InputError):
     """Rows that cannot be used. Nothing of their file was learned; `rows` has each line and reason."""
 
@@ -100,11 +110,21 @@ class InvalidRows(InputError):
     def __init__(self, source: str, rows: Sequence[RowError], hint: str = "") -> None:
         self.source = source
         self.rows = tuple(rows)
-        shown = [f"  {row}" for row in self.rows[: self.SHOWN]]
-        if len(self.rows) > self.SHOWN:
-            shown.append(f"  … and {len(self.rows) - self.SHOWN} more")
+        alike: dict[str, list[RowError]] = {}
+        for row in self.rows:
+            alike.setdefault(row.reason, []).append(row)
+        shown = [line for same in list(alike.values())[: self.SHOWN] for line in _told_once(same)]
+        if left := sum(map(len, list(alike.values())[self.SHOWN :])):
+            shown.append(f"  … and {left} more")
         count = f"{len(self.rows)} invalid row{'s' if len(self.rows) != 1 else ''}"
         super().__init__("\n".join([f"{source}: {count}, nothing was done", *shown, *([hint] if hint else [])]))
+
+
+def _told_once(rows: Sequence[RowError]) -> list[str]:
+    """A line for each row of one reason; of many rows the first, and how many more there are."""
+    if len(rows) <= _EACH:
+        return [f"  {row}" for row in rows]
+    return [f"  {rows[0]}; the same on {len(rows) - 1} more, the last on line {rows[-1].line}"]
 
 
 class ConfigurationError(MemalignError):
@@ -141,6 +161,10 @@ class ModelRejected(ModelError):
 
 class ModelRefused(ModelError):
     """The model declined to answer, or its provider's content filter did."""
+
+
+class SpendLimitReached(ModelError):
+    """The call was not made: with it the run would have cost more than its `max_cost`."""
 
 
 class InvalidOutput(ModelError):

@@ -49,11 +49,15 @@ _CELLS = 4_000_000  # weights held at once; 32 MB, whatever the number of cases
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """A figure and its interval; `low` and `high` are None where the data give no interval, `value` where no figure."""
+    """A figure and its interval; `low` and `high` are None where the data give no interval, `value` where no figure.
+
+    `no_interval` says why there is none, where that is worth saying.
+    """
 
     value: float | None
     low: float | None = None
     high: float | None = None
+    no_interval: str | None = None
 
     def __str__(self) -> str:
         if self.value is None:

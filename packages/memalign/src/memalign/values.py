@@ -108,11 +108,11 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def _parse(cls, spec: str) -> ValueType:
-        if spec in ("bool", "str"):
-            return cls(kind=spec)  # type: ignore[arg-type]  # narrowed to the two literals by the test above
         if "|" in spec:
             return cls._choice(tuple(choice.strip() for choice in spec.split("|")))
-        kind, colon, bounds = spec.partition(":")
+        kind, colon, bounds = spec.lower().partition(":")
+        if kind in ("bool", "str") and not colon:
+            return cls(kind=kind)  # type: ignore[arg-type]  # narrowed to the two literals by the test above
         if kind in ("int", "float") and colon:
             low, dots, high = bounds.partition("..")
             if not dots:  # `int:1-5` is how data sets often write it
@@ -269,5 +269,5 @@ def _plain(bound: float | None) -> str:
 
 
 def _shorten(raw: object, limit: int = 60) -> str:
-    shown = repr(raw)
+    shown = value_text(raw) if isinstance(raw, bool) else repr(raw)
     return shown if len(shown) <= limit else f"{shown[:limit]}… ({len(shown)} characters)"

@@ -502,7 +502,7 @@ class TestWhatGoesWrong:
         result = learn(judge, rows)
         assert states(result.judge) == {"t-1@ana": "pending", "t-2@ben": "pending"}, "one shard, one call"
         assert reason(result.judge, "t-1@ana") == "RateLimited: busy: HTTP 429"
-        assert "2 pending (t-1@ana: RateLimited: busy: HTTP 429" in str(result)
+        assert "2 pending (t-1@ana and 1 more: RateLimited: busy: HTTP 429" in str(result)
         judgment = result.judge(inputs=rows[0]["inputs"], outputs=rows[0]["outputs"])
         assert judgment.example_ids[-1] == "t-1", "its example is usable at once"
 

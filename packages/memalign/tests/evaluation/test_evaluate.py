@@ -231,6 +231,20 @@ def test_cases_of_one_group_are_resampled_together():
     assert "10 groups" in str(wide)
 
 
+def test_two_groups_are_too_few_for_an_interval():
+    pairs = [(i % 4 != 0, True) for i in range(40)]
+    verdicts = {f"t-{i}": value for i, (value, _) in enumerate(pairs)}
+    found = evaluate(
+        judge_of("bool", verdicts), [said(f"t-{i}", True, meta={"group": f"g-{i % 2}"}) for i in range(40)]
+    )
+    figure = found.metrics["exact_match"]
+    why = "too few groups for an interval: 2, and 10 are needed"
+    assert (figure.value, figure.low, figure.high, figure.no_interval) == (0.75, None, None, why)
+    assert why in str(found)
+    assert "0.75  no interval" in str(found)
+    assert found.to_dict()["metrics"]["exact_match"]["no_interval"] == why
+
+
 def test_a_disagreement_shows_the_reasons_of_both():
     annotations = [said("t-1", False, "ana", rationale="cold"), said("t-1", rationale="rude", source="ben")]
     (found,) = evaluate(judge_of("bool", {"t-1": True}), annotations).disagreements
@@ -311,7 +325,7 @@ def test_only_cases_that_both_scored_count():
 
 
 def test_evaluations_of_different_labels_are_not_compared():
-    with pytest.raises(InputError, match="'t-0' has label True in the first and False in the second"):
+    with pytest.raises(InputError, match="'t-0' has label true in the first and false in the second"):
         compare(cases((True, True)), cases((True, False)))
     with pytest.raises(InputError, match="comes twice"):
         compare([*cases((True, True)), *cases((True, True))], cases((True, True)))
@@ -346,8 +360,18 @@ def test_grouped_cases_are_compared_by_group():
     before = cases(*[(False, True)] * 8, *[(True, True)] * 24)
     after = cases(*[(True, True)] * 32)
     assert compare(before, after).verdict == "ahead"
+    before, after = cases(*[(i < 72, True) for i in range(80)]), cases(*[(True, True)] * 80)
     one_document = [ScoredCase(id=c.id, value=c.value, label=c.label, group=f"g{i // 8}") for i, c in enumerate(before)]
-    assert compare(one_document, after).verdict == "tied"  # all that was fixed is in one document of four
+    assert compare(before, after).verdict == "ahead"
+    assert compare(one_document, after).verdict == "tied"  # all that was fixed is in one document of ten
+
+
+def test_few_groups_tell_no_two_judges_apart():
+    before, after = cases(*[(False, True)] * 32), cases(*[(True, True)] * 32)
+    three = [ScoredCase(id=c.id, value=c.value, label=c.label, group=f"g{i % 3}") for i, c in enumerate(before)]
+    found = compare(three, after)
+    assert (found.verdict, found.differences["exact_match"].value) == ("tied", 1.0)
+    assert "too few groups for an interval: 3, and 10 are needed" in str(found)
 
 
 def test_an_evaluation_is_a_value():

@@ -111,7 +111,8 @@ class TestInstructions:
             ("{{ outputs }}", ("outputs",)),
             ("{{outputs}} {{inputs}}", ("inputs", "outputs")),
             ("{{\noutputs\n}} and {{ outputs }}", ("outputs",)),
-            ("{% raw %}{{ trace }}{% endraw %} {# note #}", ("trace",)),
+            ("{{ trace }} { % raw % } { # note # }", ("trace",)),
+            ("{{ inputs.question }} and {{ outputs[0].text }}", ("inputs", "outputs")),
             ('Answer like {"a": {"b": 1}} about {{ outputs }}', ("outputs",)),
             ("{{ outputs }} }} { {", ("outputs",)),
             (" ".join(f"{{{{ {name} }}}}" for name in reversed(CONTENT_FIELDS)), CONTENT_FIELDS),
@@ -123,7 +124,8 @@ class TestInstructions:
         one, model = judge(instructions=instructions)
         assert one.fields == fields
         assert one.instructions == instructions
-        one(**dict.fromkeys(fields, "x"))
+        whole = {"inputs": {"question": "x"}, "outputs": [{"text": "x"}]}
+        one(**{name: whole.get(name, "x") for name in fields})
         assert instructions in model.requests[0].system
 
     @pytest.mark.parametrize(
@@ -134,8 +136,11 @@ class TestInstructions:
             ("Is { outputs } good?", "name no field"),
             ("Is {{ outputs good?", "name no field"),
             ("Is {{ output }} good?", "unknown field {{ output }}"),
-            ("{{ outputs }} of {{ inputs.question }}", "unknown field {{ inputs.question }}"),
-            ("{{ outputs | upper }}", "unknown field"),
+            ("{{ outputs }} of {{ question.inputs }}", "unknown field {{ question.inputs }}"),
+            ("{{ outputs | upper }}", "instructions are no template"),
+            ("{{ inputs.question() }}", "such as {{ inputs.question }} or {{ outputs[0].text }}"),
+            ("{{ outputs[x] }}", "unknown field"),
+            ("{{ outputs. }}", "unknown field"),
             ("{{ Outputs }}", "unknown field"),
             ("{{}} {{ outputs }}", "unknown field"),
             ("{{{ outputs }}}", "unknown field"),

@@ -106,7 +106,7 @@ def _labelled(judge: Judge, memory: Memory) -> tuple[Case, ...]:
     """The cases that may be asked about, by hash: as good as drawn, and the same whatever came first."""
     labelled: dict[str, Case] = {}
     for case in memory.cases:
-        if memory.label(case) is not None and case.example.content.keys() >= set(judge.fields):
+        if memory.label(case) is not None and judge.lacks(case.example.content, "the case") is None:
             labelled.setdefault(case.example.content_hash, case)
     return tuple(labelled[content] for content in sorted(labelled))
 

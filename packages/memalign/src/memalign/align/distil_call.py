@@ -12,6 +12,7 @@ from msgspec.structs import replace as replace_struct
 from memalign.align.deltas import ONE_RULE, Delta, Outcome, deltas_of, deltas_schema, refused_rules, rule_of
 from memalign.align.distil_checks import ONLY_CHECKS, CheckReader, ReadChecks
 from memalign.content import judged_texts
+from memalign.content.parts import part_in
 from memalign.errors import ModelError, ModelRefused
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory, Shard
@@ -147,7 +148,7 @@ class DistilCall:
 
     @property
     def _most(self) -> int:
-        return CASE_TOKENS[self.model.limits.brief] // max(len(self.judge.fields), 1)
+        return CASE_TOKENS[self.model.limits.brief] // max(len(self.judge.parts), 1)
 
     @property
     def _max_tokens(self) -> int:
@@ -162,10 +163,10 @@ class DistilCall:
     def _record(self, label: str, key: FeedbackKey) -> FeedbackRecord:
         annotation, case = self._annotation(key)
         before = case.pre_alignment if self.contrast or not annotation.rationale else None
-        content = case.example.content
+        seen = ((name, part_in(case.example.content, name)) for name in self.judge.parts)
         return FeedbackRecord(
             label=label,
-            content=tuple((name, content[name]) for name in self.judge.fields if name in content),
+            content=tuple((name, value) for name, value in seen if value is not None),
             value=annotation.value,
             rationale=annotation.rationale,
             judge=None if before is None else before.value,

@@ -20,6 +20,7 @@ from memalign.align.distil import distil
 from memalign.align.forget import forget
 from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, settle, sort_rows
 from memalign.align.locked_cases import keep_locks
+from memalign.align.paid_calls import Answers, PaidCalls
 from memalign.align.pre_alignment import pre_alignment
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
@@ -30,6 +31,7 @@ from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve, resolve_embedding
+from memalign.models.asking import asked_through
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
 from memalign.types import Feedback, FeedbackKey
 
@@ -69,8 +71,9 @@ class MemAlign:
     feedback one distillation call holds (None: what the model can take). `policy` is by what several people's labels are
     weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
     With `careful` the judge is asked about every case before it learns, and what it learned is tried on past cases before it
-    counts, at two to three times the price. `stages` are those that run (None: what suits the model). `seed` is kept for
-    methods that draw; every stage is deterministic.
+    counts, at two to three times the price. `max_cost` is what one align may spend, in dollars: what it stops stays pending.
+    `concurrency` is how many calls are in flight at most (None: as many as suit the model). `stages` are those that run
+    (None: what suits the model). `seed` is kept for methods that draw; every stage is deterministic.
     """
 
     reflection_model: str | ChatModel | None = None
@@ -82,6 +85,8 @@ class MemAlign:
     policy: tuple[Rule, ...] | None = None
     careful: bool = False
     stages: frozenset[str] | None = None
+    max_cost: float | None = None
+    concurrency: int | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.stages or ()) - STAGES)
@@ -89,10 +94,15 @@ class MemAlign:
             raise InputError(f"unknown stage {unknown[0]!r}; stages: {', '.join(sorted(STAGES))}")
         if self.shard_size is not None and self.shard_size < 1:
             raise InputError("shard_size must be 1 or more")
+        self.calls()
         if self.authority is not None:
             object.__setattr__(self, "authority", checked_authority(self.authority))
         if self.policy is not None:
             object.__setattr__(self, "policy", checked_policy(self.policy))
+
+    def calls(self, answers: Answers | None = None) -> PaidCalls:
+        """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for."""
+        return PaidCalls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency)
 
     async def align(
         self,
@@ -103,19 +113,27 @@ class MemAlign:
         must_exist: bool = False,
         refuse: Refuse | None = None,
         progress: Progress | None = None,
+        calls: PaidCalls | None = None,
     ) -> AlignResult:
         """Learn from `feedback` (none: only what is pending) and return a complete new judge, or raise and change nothing.
 
         Raises InvalidRows when a row cannot be used, unless `skip_invalid`; with `must_exist`, a row whose key is not
         in memory is such a row, and so is one that `refuse` gives a reason for. A model call that fails leaves named
-        feedback pending instead.
+        feedback pending instead. `calls` may have been those of an align before, on another version of the judge.
         """
-        run = Run(given=judge, progress=progress)
+        calls = calls or self.calls()
+        with asked_through(calls):
+            options = {"skip_invalid": skip_invalid, "must_exist": must_exist, "refuse": refuse}
+            return await self._align(judge, feedback, Run(given=judge, progress=progress, calls=calls), **options)
+
+    async def _align(
+        self, judge: Judge, feedback: str | Path | Iterable[Feedback | Mapping[str, Any]], run: Run, **options: Any
+    ) -> AlignResult:
         judge = self._configured(judge)
         before = judge.memory
 
         # Validate: unchanged rows cost nothing but may have another time; changed ones replace what they said before.
-        run.file = checked_rows(judge, feedback, skip_invalid=skip_invalid, must_exist=must_exist, refuse=refuse)
+        run.file = checked_rows(judge, feedback, **options)
         run.status = sort_rows(before, run.file.rows)
 
         # Annotations: all are kept; the policy says which of them count.
@@ -139,16 +157,26 @@ class MemAlign:
         return run.result(learned)
 
     async def unalign(
-        self, judge: Judge, *selectors: str | FeedbackKey, source: str | None = None, progress: Progress | None = None
+        self,
+        judge: Judge,
+        *selectors: str | FeedbackKey,
+        source: str | None = None,
+        progress: Progress | None = None,
+        calls: PaidCalls | None = None,
     ) -> AlignResult:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
         `selectors` are ids (all annotations on a case) or keys (one); `source` all feedback of one person. Raises UnknownKey. The
         forgetting needs no model: when none answers, the survivors' lessons are pending.
         """
-        run = Run(given=judge, progress=progress)
+        calls = calls or self.calls()
+        with asked_through(calls):
+            run = Run(given=judge, progress=progress, calls=calls)
+            run.removed = judge.memory.keys(*selectors, source=source)
+            return await self._unalign(judge, run)
+
+    async def _unalign(self, judge: Judge, run: Run) -> AlignResult:
         judge = self._configured(judge)
-        run.removed = judge.memory.keys(*selectors, source=source)
         # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
         judge = judge.replace(memory=_without(judge.memory, run.removed))
         try:

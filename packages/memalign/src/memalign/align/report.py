@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memalign.align.ingest import NO_ROWS
+from memalign.align.paid_calls import PaidCalls
 from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
@@ -25,6 +26,7 @@ class Run:
     """One run of the pipeline: what it was given, and what its stages have to report so far."""
 
     given: Judge
+    calls: PaidCalls
     progress: Progress | None = None
     file: FeedbackFile = NO_ROWS
     status: Mapping[FeedbackKey, Literal["new", "changed", "unchanged"]] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Run:
             impact=self.impact,
             locks=self.locks,
             notes=(*self.notes, *_directives(new, judge)),
+            stopped=self.calls.stopped,
             usage=self.usage,
             seconds=time.perf_counter() - self.started,
             changed=judge != self.given,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -123,7 +124,8 @@ class AlignResult:
     `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
     `conflicts` are labels of people that differ on one content; `rule_conflicts` guidelines that contradict each other.
     `impact` is what changed on past cases, None where that was not checked; `locks` what became of each locked case.
-    `notes` say what else waits for the next align. A registry says as which `version` it keeps the judge, made from which
+    `notes` say what else waits for the next align, and `stopped` why calls were not made: a spend limit was reached. `taken_up`
+    counts answers that an earlier, stopped run had paid for; `usage` is without them. A registry says as which `version` it keeps the judge, made from which
     `parent`: the same where nothing was committed, None outside a registry.
     """
 
@@ -137,6 +139,8 @@ class AlignResult:
     impact: Impact | None = None
     locks: tuple[LockCheck, ...] = ()
     notes: tuple[str, ...] = ()
+    stopped: str = ""
+    taken_up: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
     changed: bool = True
@@ -159,9 +163,7 @@ class AlignResult:
         if invalid := sum(row.status == "invalid" for row in self.rows):
             parts.append(f"{invalid} invalid")
         if waiting := self.pending:
-            shown = "; ".join(f"{key}: {reason}" for key, reason in waiting[:3])
-            more = f"; and {len(waiting) - 3} more" if len(waiting) > 3 else ""
-            parts.append(f"{len(waiting)} pending ({shown}{more})")
+            parts.append(f"{len(waiting)} pending ({_by_reason(waiting)})")
         if self.forgotten:
             parts.append(f"forgot {_span(self.forgotten)}")
         if self.guidelines:
@@ -190,6 +192,17 @@ class AlignResult:
         pending = [{"key": str(key), "reason": reason} for key, reason in self.pending]
         named = {"judge": self.judge.name, "memory_hash": self.judge.memory.hash}
         return {**named, **plain, "pending": pending}
+
+
+def _by_reason(waiting: Sequence[tuple[FeedbackKey, str]]) -> str:
+    """`t-7@ana and 12 more: timed out; t-9@ana: no answer`; of the three reasons that most wait for."""
+    keys: dict[str, list[FeedbackKey]] = {}
+    for key, reason in waiting:
+        keys.setdefault(reason, []).append(key)
+    most = sorted(keys.items(), key=lambda pair: -len(pair[1]))
+    said = [f"{each[0]}{f' and {len(each) - 1} more' if len(each) > 1 else ''}: {reason}" for reason, each in most[:3]]
+    left = sum(len(each) for _, each in most[3:])
+    return "; ".join([*said, *([f"and {left} more"] if left else [])])
 
 
 def _span(guidelines: tuple[Guideline, ...]) -> str:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.cli.common import DONE, FAILURES, Session, interruptible, latest_of, version_line
 from memalign.cli.guideline_words import by_people, check_table, guideline_table, legend, why_it_counts
-from memalign.cli.output import Output, label_text, listed, table, usage_text
+from memalign.cli.output import Output, counted, label_text, listed, table, usage_text
 
 if TYPE_CHECKING:
-    from memalign.align import AlignResult, Impact, LockCheck, RuleConflict
+    from memalign.align import AlignResult, Conflict, Impact, LockCheck, RuleConflict
     from memalign.registry import Registry
 
 __all__ = ["interruptible_change", "report", "run_and_report"]
 
 Progress = Callable[[str, int, int], None]
 
-_LIMIT = 30  # rows of a table
+_LIMIT = 20  # rows of a table
+_LINES = 10  # of one kind
 
 
 def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
@@ -27,6 +28,8 @@ def run_and_report(session: Session, name: str, action: Callable[[Registry, Prog
     before = latest_of(registry, name)
     with interruptible_change(registry, name, before), session.progress() as progress:
         result = action(registry, progress)
+    if result.taken_up:
+        session.say(f"{counted(result.taken_up, 'answer')} taken up that a stopped run had paid for")
     return report(result, session)
 
 
@@ -36,7 +39,9 @@ def interruptible_change(registry: Registry, name: str, before: int) -> Any:
     def left() -> str:
         now = latest_of(registry, name)
         if now == before:
-            return f"nothing was committed, {name} is still version {now}"
+            kept = registry.kept_answers(name)
+            paid = f"; {counted(kept, 'answer')} paid for and kept: the same command takes them up" if kept else ""
+            return f"nothing was committed, {name} is still version {now}{paid}"
         return f"{name} is version {now} now: `memalign diff {name} {before} {now}` shows what was committed"
 
     return interruptible(left)
@@ -45,40 +50,42 @@ def interruptible_change(registry: Registry, name: str, before: int) -> Any:
 def report(result: AlignResult, out: Output) -> int:
     """Print what an align or unalign did, `str(result)` last.
 
-    Returns 1 when something is pending or was left out, or a locked case is not kept.
+    Returns 1 when something is pending or was left out, a spend limit was reached, or a locked case is not kept.
     """
     name, memory = result.judge.name, result.judge.memory
     parts: list[Any] = _rows(result)
-    if not result.rows and not result.removed and not result.usage.calls:
+    if not (result.rows or result.removed or result.usage.calls or result.taken_up or result.stopped):
         parts.append("there was nothing to learn: no file was given, and nothing is pending")
     if result.removed:
         parts.append(f"withdrawn: {listed(result.removed)}")
     if result.forgotten:
-        parts.append(guideline_table(result.forgotten, title="Forgotten guidelines"))
+        parts.append(guideline_table(result.forgotten, title="Forgotten guidelines", limit=_LIMIT))
     settings_lost = [(each.id, by) for each in result.forgotten if (by := by_people(each))]
-    for gid, by in settings_lost:
-        parts.append(f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines")
+    parts += _first(
+        [
+            f"{gid} ({by}) was forgotten with its feedback, and so was that setting: check the new guidelines"
+            for gid, by in settings_lost
+        ]
+    )
     if result.guidelines:
-        parts.append(guideline_table(result.guidelines, memory, title="New guidelines"))
-        parts += check_table(result.guidelines, result.judge, title="Their checks")
+        in_force_first = sorted(result.guidelines, key=lambda g: g.status != "active")
+        rest = f"memalign guideline {name} has all"
+        parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
+        parts += check_table(in_force_first, result.judge, title="Their checks", limit=_LIMIT, rest=rest)
         parts += legend(name, result.guidelines, memory)
     parts += _impact(name, result.impact, learned=bool(result.guidelines and result.rows))
-    parts += [line for check in result.locks if (line := _lock(name, check))]
+    parts += _first([line for check in result.locks if (line := _lock(name, check))])
     if kept := [check.id for check in result.locks if check.kept and not check.guideline_ids]:
         parts.append(f"locked and judged right: {listed(kept)}")
-    for conflict in result.conflicts:
-        said = ", ".join(f"{key}: {label_text(value)}" for key, value in conflict.annotations.items())
-        counts = conflict.reason
-        if conflict.label is not None:
-            counts = f"{label_text(conflict.label)} counts, {conflict.reason}"
-        parts.append(f"conflict on {listed(conflict.ids)}: {said}; {counts}")
-    for rules in result.rule_conflicts:
-        parts += _rule_conflict(result, rules)
-    parts += [f"note: {note}" for note in result.notes]
+    parts += _first([_conflict(each) for each in result.conflicts])
+    parts += _first(["\n".join(_rule_conflict(result, rules)) for rules in result.rule_conflicts])
+    parts += _first([f"note: {note}" for note in result.notes])
+    if result.stopped:
+        parts.append(f"stopped: {result.stopped}; what waits is tried again by: memalign align {name}")
     parts += [usage_text(result.usage, result.seconds), version_line(name, result), str(result)]
     settings = [{"id": gid, "settings": by} for gid, by in settings_lost]
     out.give({"version": result.version, **result.to_dict(), "settings_lost": settings}, *parts)
-    failed = result.pending or any(row.status == "invalid" for row in result.rows)
+    failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
     return FAILURES if failed or not all(check.kept for check in result.locks) else DONE
 
 
@@ -88,9 +95,28 @@ def _rows(result: AlignResult) -> list[Any]:
         counts = Counter((row.status, row.state or "-") for row in result.rows)
         parts.append(table(("row", "state", "count"), [(*kind, count) for kind, count in sorted(counts.items())]))
     if changed := [row for row in result.rows if row.status != "unchanged"]:
+        if len(changed) > _LIMIT:  # what a person may have to do something about stands first
+            changed.sort(key=lambda row: row.state in ("learned", "merged"))
         rows = [(row.line, row.key, row.status, row.state, row.reason) for row in changed]
-        parts.append(table(("line", "feedback", "row", "state", "reason"), rows, title="Feedback", limit=_LIMIT))
+        columns = ("line", "feedback", "row", "state", "reason")
+        rest = f"memalign ledger {result.judge.name} has all"
+        parts.append(table(columns, rows, title="Feedback", limit=_LIMIT, rest=rest))
     return parts
+
+
+def _first(lines: list[str]) -> list[str]:
+    """As many of them as a screen holds, and how many more there are."""
+    if len(lines) <= _LINES:
+        return lines
+    return [*lines[:_LINES], f"… and {len(lines) - _LINES:,} more of these; --json has all"]
+
+
+def _conflict(conflict: Conflict) -> str:
+    said = listed([f"{key}: {label_text(value)}" for key, value in conflict.annotations.items()])
+    counts = conflict.reason
+    if conflict.label is not None:
+        counts = f"{label_text(conflict.label)} counts, {conflict.reason}"
+    return f"conflict on {listed(conflict.ids)}: {said}; {counts}"
 
 
 def _impact(name: str, impact: Impact | None, *, learned: bool) -> list[Any]:

@@ -246,12 +246,12 @@ def _checks(
     if none:
         raise InputError("--no-checks takes all checks away: give no --check with it")
     says: dict[str, Literal["yes", "no"]] = {"yes": "yes", "no": "no"}
-    if odd := [answer for answer in answers or () if answer not in says]:
+    if odd := [answer for answer in answers or () if answer.lower() not in says]:
         raise InputError(f"--answer {odd[0]}: yes or no")
     told = _each(answers or ["yes"], len(questions), "--answer")
     spoken_for = _each(labels or [None], len(questions), "--label")
     return [
-        Check(question=question, answer=says[answer], value=label)
+        Check(question=question, answer=says[answer.lower()], value=label)
         for question, answer, label in zip(questions, told, spoken_for, strict=True)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
@@ -26,7 +27,7 @@ from memalign.cli import (
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
-from memalign.errors import ConfigurationError, InvalidRows, MemalignError
+from memalign.errors import ConfigurationError, InvalidRows, MemalignError, TemplateTagWarning
 
 __all__ = ["app"]
 
@@ -83,7 +84,9 @@ class Commands(TyperGroup):
         """Run the command that was named."""
         as_json = "--json" in [*getattr(ctx, "_protected_args", ()), *ctx.args]
         try:
-            code = super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TemplateTagWarning)  # `create` and `edit` say it, once
+                code = super().invoke(ctx)
         except MemalignError as error:
             if as_json:
                 print_json({"error": _described(error)})

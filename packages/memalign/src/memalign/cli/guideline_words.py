@@ -28,9 +28,9 @@ __all__ = [
 
 
 def guideline_table(
-    guidelines: Iterable[Guideline], memory: Memory | None = None, *, title: str | None = None
+    guidelines: Iterable[Guideline], memory: Memory | None = None, *, title: str | None = None, **shown: Any
 ) -> Table:
-    """Id, status, text and origin of guidelines; of `memory`, where they are still in one."""
+    """Id, status, text and origin of guidelines; of `memory`, where they are still in one. `shown` as for `table`."""
     rows = []
     for guideline in guidelines:
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
@@ -39,14 +39,15 @@ def guideline_table(
         status = ", ".join(filter(None, (in_force, precedence_words(guideline, memory))))
         rows.append((guideline.id, status, guideline.text, source))
     if not any(status for _, status, _, _ in rows):
-        return table(("id", "guideline", "from"), [(name, text, source) for name, _, text, source in rows], title=title)
-    return table(("id", "status", "guideline", "from"), rows, title=title)
+        plain = [(name, text, source) for name, _, text, source in rows]
+        return table(("id", "guideline", "from"), plain, title=title, **shown)
+    return table(("id", "status", "guideline", "from"), rows, title=title, **shown)
 
 
-def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks") -> list[Table]:
+def check_table(guidelines: Iterable[Guideline], judge: Judge, *, title: str = "Checks", **shown: Any) -> list[Table]:
     """The checks of guidelines of `judge`, each with what a yes speaks for; no table where there are none."""
     rows = [(each.id, check.question, check_words(check, judge)) for each in guidelines for check in each.checks]
-    return [table(("id", "check", "a yes speaks"), rows, title=title)] if rows else []
+    return [table(("id", "check", "a yes speaks"), rows, title=title, **shown)] if rows else []
 
 
 def check_words(check: Check, judge: Judge) -> str:

@@ -59,6 +59,7 @@ def create(
     session.registry(create=True).create(made)
     line = f"created {name} ({made.value_type.spec}) on {made.model_name}, version 1"
     session.give(described(made, version=1), line)
+    _say_tags(session, made)
     return DONE
 
 
@@ -157,6 +158,8 @@ def edit(
         lines = [*lines, _stale_line(stale)]
     data = {**described(saved.judge, version=saved.version), "consequences": others}
     session.give(data, *lines, version_line(name, saved))
+    if instructions is not None:
+        _say_tags(session, saved.judge)
     return DONE
 
 
@@ -261,6 +264,13 @@ def _parameter(text: str) -> tuple[str, int | float | bool | str]:
             continue
     words: dict[str, bool | str] = {"true": True, "false": False}
     return key.strip(), words.get(raw.strip().lower(), raw.strip())
+
+
+def _say_tags(session: Session, judge: Judge) -> None:
+    from memalign.judge.instructions import never_rendered
+
+    if tag := never_rendered(judge.instructions):
+        session.say(f"note: {tag}")
 
 
 def _text_of(given: str) -> str:

@@ -23,6 +23,7 @@ from memalign.cli.common import (
     interruptible,
     read_input,
 )
+from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
 from memalign.errors import InputError
 
@@ -34,11 +35,21 @@ if TYPE_CHECKING:
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
 _CHECKED = 5_000  # rows after which checking them says that it goes on
+_SHOWN = 40  # judgments on a screen
 _CASES = 50  # of a scorecard on a screen
 
 Out = Annotated[
     Path | None,
     typer.Option("-o", "--out", metavar="OUT.jsonl", help="Write one judgment per line; an existing file is resumed."),
+]
+JudgedOut = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--out",
+        metavar="OUT",
+        help="Write one judgment per line; an existing file is resumed. OUT.csv: a sheet as well; - is stdout.",
+    ),
 ]
 
 
@@ -47,7 +58,7 @@ def judge(
     name: Name,
     examples: Examples,
     *,
-    out: Out = None,
+    out: JudgedOut = None,
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
@@ -55,16 +66,20 @@ def judge(
     """Judge every example of a file.
 
     A failed example is named and does not stop the rest (exit 1). With -o the file may have any size, and the same
-    command resumes a stopped run.
+    command resumes a stopped run. -o - prints the lines in the order of the examples, and cannot be resumed.
     """
     from memalign.cli.progress import RunProgress
     from memalign.io import Examples as ExampleSource
+    from memalign.judge import signature_of
 
+    to = Destination.of(out)
+    if to.stdout and session.json:
+        raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = session.judge(name, version)
     source = ExampleSource.of_lines(sys.stdin.buffer, name="stdin") if examples == "-" else ExampleSource.of(examples)
     run = RunProgress()
     started = time.perf_counter()
-    with interruptible(lambda: kept_in(out, "OUT.jsonl")), session.progress(detail=run.text) as progress:
+    with interruptible(lambda: kept_in(to.lines, "OUT.jsonl")), session.progress(detail=run.text) as progress:
         for read, _ in enumerate(source.checking()):
             if read % _CHECKED == _CHECKED - 1:
                 progress("check", read + 1, 0)
@@ -74,15 +89,26 @@ def judge(
                 "the same command can resume, or give --json"
             )
         done = 0
+        printed = LinesOnStdout(source, signature_of(chosen)) if to.stdout else None
 
         def update(phase: str, finished: int, total: int) -> None:
             nonlocal done
             done = finished
             progress(phase, finished, total)
 
-        judgments = chosen.judge_many(
-            source, concurrency=concurrency, out=out, progress=update, max_cost=max_cost, on_judgment=run.note
-        )
+        def note(example_id: str, judgment: Judgment) -> None:
+            run.note(example_id, judgment)
+            if printed is not None:
+                printed.add(example_id, judgment)
+
+        try:
+            judgments = chosen.judge_many(
+                source, concurrency=concurrency, out=to.lines, progress=update, max_cost=max_cost, on_judgment=note
+            )
+        finally:
+            if printed is not None:
+                printed.finish()
+            to.write_sheet()
     n, resumed = len(source), done - run.judged
     left = _not_judged(judgments) if done < n else []
     data: dict[str, Any] = {
@@ -102,19 +128,19 @@ def judge(
         parts = [_judgment_table(ids, judgments)]
     else:
         data["out"] = str(out)
-    counts = [f"{run.judged - run.failed} judged" + (f" into {out}" if out else "")]
+    counts = [f"{run.judged - run.failed} judged" + (f" into {to}" if out else "")]
     counts += [f"{resumed} there already"] if resumed else []
     counts += [f"{run.failed} failed"] if run.failed else []
     counts += [f"{len(left)} not judged"] if left else []
-    session.give(data, *parts, ", ".join([*counts, usage_text(run.usage, time.perf_counter() - started)]))
-    for reason in run.reasons.lines():
+    summary = ", ".join([*counts, usage_text(run.usage, time.perf_counter() - started)])
+    if to.stdout:
+        session.say(summary)
+    else:
+        session.give(data, *parts, summary)
+    for reason in (*run.reasons.lines(), *run.notes.lines()):
         session.say(reason)
     if left:
         session.say(f"{len(left)} not judged: {left[0]}")
-    for key, note in run.notes:
-        session.say(f"note: {key}: {note}")
-    if run.noted > len(run.notes):
-        session.say(f"note: … and {run.noted - len(run.notes)} more; --json and -o have all")
     return FAILURES if run.failed or left else DONE
 
 
@@ -159,13 +185,6 @@ def scorecard(
     return _say_failures(session, card)
 
 
-def kept_in(out: Path | None, metavar: str) -> str:
-    """What an interrupted run leaves."""
-    if out is None:
-        return f"no judgment was kept (-o {metavar} keeps them as they come)"
-    return f"finished judgments are in {out}, and the same command resumes there"
-
-
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     rows = [
         (
@@ -175,7 +194,10 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
         )
         for key, made in zip(ids, judgments, strict=True)
     ]
-    return table(("id", "value", "rationale"), rows)
+    # Those that need a person stand first, where not all are shown.
+    first = sorted(rows, key=lambda row: row[1] != "error") if len(rows) > _SHOWN else rows
+    title = "Judgments" if len(rows) > _SHOWN else None
+    return table(("id", "value", "rationale"), first, title=title, limit=_SHOWN, rest="-o OUT.jsonl keeps all")
 
 
 def _not_judged(judgments: Iterable[Judgment]) -> list[str]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible, read_input
-from memalign.cli.judging import Out, kept_in
+from memalign.cli.judged_out import kept_in
+from memalign.cli.judging import Out
 from memalign.cli.output import counted, label_text, listed, shorten, table, usage_text
 from memalign.errors import InputError
 

@@ -33,6 +33,9 @@ __all__ = [
 ]
 
 
+_TITLE = 100  # characters
+
+
 @dataclass(frozen=True)
 class Output:
     """Results on stdout, for people or as one JSON document; everything else on stderr."""
@@ -112,16 +115,21 @@ def table(
     *,
     title: str | None = None,
     limit: int | None = None,
+    rest: str = "--json has all",
 ) -> Table:
-    """A table whose cells are plain text; long cells are folded. With `limit` the title says how many rows there are."""
+    """A table whose cells are plain text; long cells are folded.
+
+    With `limit` the title says how many rows there are, and where the `rest` of them is.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     rows = list(rows)
     if limit is not None and len(rows) > limit:
-        title = f"{title or ''} ({limit} of {len(rows):,}; --json has all)".strip()
+        title = f"{title or ''} ({limit} of {len(rows):,}; {rest})".strip()
     made = Table(box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="bold")
+    made.min_width = min(len(title or ""), _TITLE)  # Rich folds a title that is wider than its table
     last = len(columns) - 1
     for place, column in enumerate(columns):
         made.add_column(column, overflow="fold", ratio=1 if place == last else None)

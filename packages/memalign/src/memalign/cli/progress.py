@@ -33,7 +33,6 @@ _PHASES = {
 _FRAME, _MINUTE = 0.1, 60.0  # seconds
 _NAMED = 5  # ids of a reason for failures
 _REASONS = 20
-_NOTES = 20
 _KEPT = 1_000  # failures that --json lists
 
 
@@ -88,9 +87,10 @@ def lines(say: Callable[[str], None], *, size: bool, detail: Detail) -> Update:
 
 
 class FailureReasons:
-    """Failures by their reason: a server that is down gives every item the same one."""
+    """Failures (or what `word` says) by their reason: a server that is down gives every item the same one."""
 
-    def __init__(self) -> None:
+    def __init__(self, word: str = "failed") -> None:
+        self._word = word
         self._ids: dict[str, tuple[int, list[str]]] = {}
 
     def add(self, example_id: str, error: str) -> None:
@@ -103,7 +103,7 @@ class FailureReasons:
         """A line for each reason, the most frequent first."""
         found = sorted(self._ids.items(), key=lambda pair: -pair[1][0])
         return [
-            f"failed: {', '.join(ids)}{f' and {count - _NAMED} more' if count > _NAMED else ''}: {reason}"
+            f"{self._word}: {', '.join(ids)}{f' and {count - _NAMED} more' if count > _NAMED else ''}: {reason}"
             for reason, (count, ids) in found
         ]
 
@@ -120,17 +120,15 @@ class RunProgress:
         self.failures: list[tuple[str, str]] = []
         """Id and reason of the first failures."""
         self.reasons = FailureReasons()
-        self.notes: list[tuple[str, str]] = []
-        """Id and text of the first notes."""
-        self.noted = 0
+        self.notes = FailureReasons("note")
 
     def note(self, example_id: str, judgment: Judgment) -> None:
         """Count a judgment of this run."""
         self._first = self._first if self.judged else self._clock()
         self.judged += 1
         self.usage += judgment.usage
-        self.noted += len(judgment.notes)
-        self.notes += [(example_id, text) for text in judgment.notes][: _NOTES - len(self.notes)]
+        for text in judgment.notes:
+            self.notes.add(example_id, text)
         if judgment.error is not None:
             self.failed += 1
             self.reasons.add(example_id, judgment.error)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters
+from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters, too_few_groups
 from memalign.io import check_feedback, read_feedback
 from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
@@ -84,7 +84,7 @@ async def aevaluate(
 
     `labelled` is a feedback file, or Feedback objects or mappings. Cases with comments only are counted and not
     judged; cases whose judging fails are counted and not wrong. Where rows have a `group` column, intervals resample
-    whole groups. `out` keeps the judgments and is resumed from; `seed` is the bootstrap's. Raises InvalidRows for bad
+    whole groups; fewer than ten groups give none. `out` keeps the judgments and is resumed from; `seed` is the bootstrap's. Raises InvalidRows for bad
     rows, InputError when no case has a label.
     """
     read = read_feedback if isinstance(labelled, str | Path) else check_feedback
@@ -199,8 +199,12 @@ def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> 
     if value_type.kind == "str":
         values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
     found: dict[str, Estimate] = {}
+    few = too_few_groups(groups)
     for name, statistic in metrics_of(value_type).items():
         value = statistic(values, truth)
+        if few and value is not None:
+            found[name] = Estimate(value=value, no_interval=few)
+            continue
         interval = bootstrap_interval(statistic, values, truth, seed=seed, groups=groups) if value is not None else None
         if interval is None and name == "exact_match" and value in (0.0, 1.0):
             # Every resample of an all-right sample is all right; five of five is still no proof of perfection.

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import msgspec
 
 from memalign.errors import InputError
-from memalign.evaluation.evaluated import Evaluation, ScoredCase, clusters, same_value
+from memalign.evaluation.evaluated import Evaluation, ScoredCase, clusters, same_value, too_few_groups
 from memalign.metrics import Estimate, Statistic, ccc, exact_match, mcnemar_exact, paired_bootstrap
-from memalign.values import Value
+from memalign.values import Value, value_text
 
 __all__ = ["Comparison", "compare"]
 
@@ -62,6 +62,8 @@ class Comparison:
                 shown.append(f"difference {difference.value:+.2f}")
             if difference.low is not None and difference.high is not None:
                 shown.append(f"[{difference.low:+.2f}, {difference.high:+.2f}]")
+            if difference.no_interval:
+                shown.append(difference.no_interval)
             lines.append("  ".join(shown))
         if self.mcnemar_p is not None:
             lines.append(
@@ -79,7 +81,7 @@ def compare(
 ) -> Comparison:
     """Compare two judges on the cases that both scored, paired by id; `seed` is the bootstrap's.
 
-    Where cases have a group, intervals resample whole groups. Raises InputError when no case was scored by both, or a
+    Where cases have a group, intervals resample whole groups; fewer than ten give none, and the two are tied. Raises InputError when no case was scored by both, or a
     case has two different labels, because then the two were not measured against the same thing.
     """
     before, after = _by_id(first), _by_id(second)
@@ -91,7 +93,7 @@ def compare(
             continue
         if not same_value(one.label, other.label):
             raise InputError(
-                f"{example_id!r} has label {one.label!r} in the first and {other.label!r} in the second; evaluate both "
+                f"{example_id!r} has label {value_text(one.label)} in the first and {value_text(other.label)} in the second; evaluate both "
                 "judges on the same labelled file"
             )
         pairs.append(one)
@@ -106,8 +108,11 @@ def compare(
 
     statistics: dict[str, Statistic] = {} if continuous else {"exact_match": exact_match}
     statistics |= {"ccc": ccc} if numeric else {}
+    few = too_few_groups(groups)
     differences = {
-        name: paired_bootstrap(statistic, old, new, truth, seed=seed, groups=groups)
+        name: _without_interval(statistic, old, new, truth, why=few)
+        if few
+        else paired_bootstrap(statistic, old, new, truth, seed=seed, groups=groups)
         for name, statistic in statistics.items()
     }
     right = [(case.id, a == label, b == label) for case, label, a, b in zip(pairs, truth, old, new, strict=True)]
@@ -132,7 +137,16 @@ def compare(
     )
 
 
+def _without_interval(
+    statistic: Statistic, old: Sequence[Value], new: Sequence[Value], truth: Sequence[Value], *, why: str
+) -> Estimate:
+    before, after = statistic(old, truth), statistic(new, truth)
+    return Estimate(value=None if before is None or after is None else after - before, no_interval=why)
+
+
 def _verdict(difference: Estimate, p: float | None) -> Literal["ahead", "behind", "tied"]:
+    if difference.no_interval:
+        return "tied"  # McNemar's test takes cases for independent, and those of a group are not
     if difference.value is None or (p is not None and p >= _ALPHA):
         return "tied"
     if difference.low is None or difference.high is None:

@@ -12,7 +12,13 @@ from memalign.metrics import Estimate
 from memalign.types import Usage
 from memalign.values import Value, value_text
 
-__all__ = ["Disagreement", "Evaluation", "ScoredCase", "clusters", "same_value"]
+__all__ = ["Disagreement", "Evaluation", "ScoredCase", "clusters", "same_value", "too_few_groups"]
+
+FEWEST_GROUPS = 10
+"""Groups from which on a 95 % interval that resamples them holds the truth nine times in ten.
+
+Of five groups it does so eight times in ten, of two five or six times (simulated: groups of eight cases).
+"""
 
 _TABLE_LABELS = 10  # more rows and columns than that are no table; to_dict has them all
 
@@ -54,6 +60,13 @@ def clusters(cases: Sequence[ScoredCase]) -> list[str] | None:
     return [f"group {case.group}" if case.group else f"case {case.id}" for case in cases]
 
 
+def too_few_groups(groups: Sequence[str] | None) -> str | None:
+    """Why these groups, one name a case, give no interval; None where they do, and without groups."""
+    if groups is None or (count := len(set(groups))) >= FEWEST_GROUPS:
+        return None
+    return f"too few groups for an interval: {count}, and {FEWEST_GROUPS} are needed"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Disagreement:
     """A case on which judge and people differ, with the reasons of both; `people` has the words by source."""
@@ -77,7 +90,7 @@ class Evaluation:
     weighted_kappa (quadratic), ccc, mae; float: ccc, mae; str: exact_match. Where the judge abstained on some of the n,
     `abstained` counts them and exact_match_decided is over the rest; where it calibrates, exact_match_calibrated is that
     of the calibrated values and exact_match_own that of the model's own verdicts. Intervals are at 95 %, from whole groups
-    where cases have a group. `confusion` counts labels (rows: people, columns: judge) in the order of `labels`; both
+    where cases have a group; from fewer than ten groups there is none, and `no_interval` of the figure says so. `confusion` counts labels (rows: people, columns: judge) in the order of `labels`; both
     are empty for float and str. Shares are keyed by the label as files write it. `disagreements` are in the order of
     the cases, for numbers the furthest apart first.
     """
@@ -117,7 +130,7 @@ class Evaluation:
             lines.append(f"the judge abstained on {self.abstained} of the {self.n}: not sure enough of its verdict")
         groups = clusters([case for case in self.cases if case.value is not None])
         if groups is not None:
-            lines.append(f"intervals resample {len(set(groups))} groups of cases")
+            lines.append(too_few_groups(groups) or f"intervals resample {len(set(groups))} groups of cases")
         lines += ["", *_table([[name.replace("_", " "), *_figures(found)] for name, found in self.metrics.items()])]
         if self.people_shares and len(self.people_shares) <= _TABLE_LABELS:
             shares = [[name, f"{share:.0%}", f"{self.judge_shares[name]:.0%}"]
@@ -133,6 +146,8 @@ class Evaluation:
 def _figures(found: Estimate) -> list[str]:
     if found.value is None:
         return ["n/a", ""]
+    if found.no_interval:
+        return [f"{found.value:.2f}", "no interval"]
     interval = "" if found.low is None or found.high is None else f"[{found.low:.2f}, {found.high:.2f}]"
     return [f"{found.value:.2f}", interval]
 

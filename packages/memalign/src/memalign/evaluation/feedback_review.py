@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from memalign.errors import RowError
 from memalign.evaluation.bias_review import Remark, ReviewedCase, remarks
 from memalign.io import check_feedback, read_feedback
@@ -82,6 +84,8 @@ def review_feedback(
         if judge is not None and (reason := judge.misfit(row))
     }
     rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
+    if value_type is None:
+        rows = [_one_spelling(row) for row in rows]
     by_content: dict[str, list[Feedback]] = defaultdict(list)
     for row in rows:
         # A row without content is on a case that the judge knows.
@@ -113,6 +117,12 @@ def review_feedback(
         status=_status(judge, rows) if judge else None,
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
     )
+
+
+def _one_spelling(row: Feedback) -> Feedback:
+    """True, TRUE and true are one label, where no judge says what its labels are."""
+    written = row.value.strip().lower() if isinstance(row.value, str) else ""
+    return msgspec.structs.replace(row, value=written == "true") if written in ("true", "false") else row
 
 
 def _conflicts(cases: Sequence[ReviewedCase]) -> tuple[ConflictingLabels, ...]:

@@ -280,7 +280,7 @@ def _why(found: Estimate, threshold: float, n: int, outcome: Outcome) -> str:
         return f"the {n} cases give no figure: it needs two labels, and verdicts that vary"
     figure = f"{found.value:.2f}"
     if found.low is None or found.high is None:
-        return f"{figure}, and {n} cases give no interval"
+        return f"{figure}, and no interval: {found.no_interval or f'{n} cases give none'}"
     said = f"{figure} [{found.low:.2f}, {found.high:.2f}], n = {n}"
     if outcome != "inconclusive":
         return said

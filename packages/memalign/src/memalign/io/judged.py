@@ -23,9 +23,11 @@ from memalign.io.examples import Index
 from memalign.io.file_lock import lock_file
 from memalign.types import Example, Judgment, json_line
 
-__all__ = ["JudgmentFile", "JudgmentWriter", "Judgments", "read_judgments"]
+__all__ = ["JudgmentFile", "JudgmentWriter", "Judgments", "judgment_line", "judgment_lines", "read_judgments"]
 
 _START = b'{"id":'  # how every line of ours begins; by it a cut line is told from somebody else's text
+
+_OTHER = frozenset((".csv", ".tsv", ".xlsx", ".xls", ".parquet"))  # names that promise another format
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +54,19 @@ def read_judgments(path: str | Path) -> JudgmentFile:
     A last line that a crash cut off is left out. Raises InputError when the file is missing, empty or something else.
     """
     judge, judgments, contents = "", {}, {}
-    for line in _read(Path(path)):
+    for line in judgment_lines(Path(path)):
         judge = line.head.judge
         judgments[line.head.id] = line.judgment
         contents[line.head.id] = line.head.content_hash
     if not judgments:
         raise InputError(f"{path} has no judgment")
     return JudgmentFile(judge=judge, judgments=judgments, contents=contents)
+
+
+def judgment_line(example_id: str, judgment: Judgment, *, judge: str, content_hash: str) -> bytes:
+    """A line of a judgment file."""
+    head = {"id": example_id, "judge": judge, "content_hash": content_hash}
+    return json_line(head | msgspec.structs.asdict(judgment))
 
 
 class JudgmentWriter:
@@ -75,6 +83,11 @@ class JudgmentWriter:
 
     def __init__(self, path: str | Path, *, judge: str, examples: Index | Iterable[Example] = ()) -> None:
         """Open `path` for writing, and find what an earlier run left there."""
+        if str(path) == "-" or Path(path).suffix.lower() in _OTHER:
+            raise InputError(
+                f"{path}: judgments are kept as JSON lines, in a .jsonl file; `memalign judge` alone also writes .csv, "
+                "and - for stdout"
+            )
         self._path = target_of(Path(path))
         if is_device(self._path):
             raise InputError(f"{path} is no file, and judgments are read again from theirs; name a file")
@@ -118,8 +131,7 @@ class JudgmentWriter:
             raise InputError(f"{example_id!r} has its judgment in {self._path} already")
         place = self._index.place(example_id)
         content_hash = "" if place is None else self._index.content_hash(place)
-        head = {"id": example_id, "judge": self._judge, "content_hash": content_hash}
-        line = json_line(head | msgspec.structs.asdict(judgment))
+        line = judgment_line(example_id, judgment, judge=self._judge, content_hash=content_hash)
         try:
             self._file.write(line)
             self._file.flush()
@@ -169,7 +181,7 @@ class JudgmentWriter:
 
     def _take_up(self) -> None:
         clean, end = True, 0  # whether every line stays, as it is
-        for line in _read(self._path):
+        for line in judgment_lines(self._path):
             if line.head.judge != self._judge:
                 raise InputError(
                     f"{self._path} holds judgments of judge {line.head.judge}, this one is {self._judge}; name another "
@@ -284,8 +296,8 @@ class _Line(NamedTuple):
     whole: bool
 
 
-def _read(path: Path) -> Iterator[_Line]:
-    """The lines of a judgment file; a cut last line is left out."""
+def judgment_lines(path: Path) -> Iterator[_Line]:
+    """The lines of a judgment file, in its order; a cut last line is left out. Raises InputError for another file."""
     begin = 0
     try:
         with path.open("rb") as file:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
 from memalign.io import Examples, JudgmentWriter
-from memalign.judge.spend_limit import SpendLimit
+from memalign.judge.spend_limit import SpendLimit, SpendRun
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.resolve import resolve
 from memalign.prompts import prompts_hash
@@ -57,8 +57,6 @@ async def judge_many(
     if isinstance(examples, Example | Mapping) or not isinstance(examples, Examples | Iterable | str | Path):
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
     spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
-    if spend_limit is not None:
-        spend_limit.start_run()
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
@@ -68,7 +66,7 @@ async def judge_many(
         judge=judge,
         source=source,
         limit=concurrency or model.limits.concurrency,
-        spend_limit=spend_limit,
+        spending=None if spend_limit is None else spend_limit.start_run(),
         progress=progress,
         on_judgment=on_judgment,
     )
@@ -103,7 +101,7 @@ class _Run:
     judge: Judge
     source: Examples
     limit: int
-    spend_limit: SpendLimit | None
+    spending: SpendRun | None
     progress: Progress | None
     on_judgment: OnJudgment | None
     finished: int = 0
@@ -113,7 +111,7 @@ class _Run:
 
     def not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
-        spent = "" if self.spend_limit is None else f" (${self.spend_limit.spent:.4g} spent)"
+        spent = "" if self.spending is None else f" (${self.spending.limit.spent:.4g} spent)"
         hint = "run it again with the same `out` (-o) to go on from there"
         return Judgment(
             error=f"NotJudged: {self.stopped}{spent}; {hint}", memory_hash=self.judge.memory.hash, not_judged=True
@@ -152,7 +150,7 @@ class _Run:
 
         async def work(number: int) -> None:
             # Under a spend limit one item follows the other until it is known what one costs.
-            if number > 0 and self.spend_limit is not None:
+            if number > 0 and self.spending is not None:
                 await price_is_known.wait()
             while number == 0 and not self._price_known and await step():
                 pass
@@ -164,16 +162,16 @@ class _Run:
 
     @property
     def _price_known(self) -> bool:
-        return self.spend_limit is None or self.spend_limit.price_known
+        return self.spending is None or self.spending.price_known
 
     def _may_go_on(self) -> bool:
-        if self.spend_limit is not None and not self.spend_limit.room():
-            self.stopped = self.stopped or f"one more would pass the limit of ${self.spend_limit.most:g}"
+        if self.spending is not None and not self.spending.room():
+            self.stopped = self.stopped or f"one more would pass the limit of ${self.spending.limit.most:g}"
         return not self.stopped
 
     async def _judged(self, example: Example, *, again: bool) -> Judgment:
-        if self.spend_limit is not None:
-            self.spend_limit.begin()
+        if self.spending is not None:
+            self.spending.begin()
         try:
             judgment = await self.judge.ajudge(example)
         except (ModelError, InputError) as error:
@@ -196,10 +194,10 @@ class _Run:
 
     def _check(self, judgment: Judgment) -> None:
         """Count the cost of a judgment that is kept. Raises ConfigurationError when the limit cannot hold."""
-        if self.spend_limit is None:
+        if self.spending is None:
             return
         cost = judgment.usage.cost
-        self.spend_limit.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
+        self.spending.end(cost or 0.0, answered=judgment.error is None or judgment.usage.calls > 0)
         if cost is None:
             raise ConfigurationError(
                 f"max_cost cannot hold: what a call of {judgment.model or self.judge.model_name} costs is not known (the "

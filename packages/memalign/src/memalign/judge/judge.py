@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.content import check_fields
+from memalign.content.parts import first_lacking
 from memalign.errors import ConfigurationError, InputError
 from memalign.judge.batch import OnJudgment, Progress, judge_many
-from memalign.judge.instructions import checked_instructions, named_fields
+from memalign.judge.instructions import checked_instructions, named_fields, named_parts, warn_of_tags
 from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
 from memalign.judge.prepare import Prepared, budget_of, prepare
 from memalign.judge.retrieve import retrieve
@@ -41,7 +42,8 @@ class Judge:
     """An LLM judge: says of an item what the experts who taught it would say.
 
     `instructions` is the author's text; `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
-    `{{ trace }}` in it name fields of the item and stay as written. `feedback_value_type` is bool, a Literal of strings,
+    `{{ trace }}` in it name fields of the item, `{{ inputs.question }}` and `{{ outputs[0].text }}` parts of them. They
+    stay as written. Nothing is rendered: a warning says so where the text holds a template's tags. `feedback_value_type` is bool, a Literal of strings,
     a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). `model` is a name
     such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
     at the first call. `retrieval_k` is how many similar past cases a judgment sees: None means as
@@ -74,6 +76,7 @@ class Judge:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InputError("a judge's name is 1 to 100 characters of valid Unicode on one line, without slashes")
         checked_instructions(self.instructions)
+        warn_of_tags(self.instructions)
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
@@ -106,8 +109,20 @@ class Judge:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of an item that the instructions name; others are not shown to the model."""
+        """The fields of an item that the instructions name, whole or in part; others are not shown to the model."""
         return named_fields(self.instructions)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What the model is shown of an item: fields, or the parts of them that the instructions name."""
+        return named_parts(self.instructions)
+
+    def lacks(self, content: Mapping[str, Any], what: str) -> str | None:
+        """Why `what` has not all that the instructions name, such as "the item"; None where it has."""
+        if (found := first_lacking(content, self.parts)) is None:
+            return None
+        name, how = found
+        return f"the instructions name {{{{ {name} }}}}, and {what} has {how}"
 
     @property
     def model_name(self) -> str | None:
@@ -168,8 +183,8 @@ class Judge:
         """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""
         case = self.memory.case(row.id)
         content = row.content or (case.example.content if case else {})
-        missing = next((name for name in self.fields if name not in content), None)
-        return f"the judge's instructions name {{{{ {missing} }}}}, and the row has none" if missing else None
+        found = self.lacks(content, "the row")
+        return found.replace("the instructions", "the judge's instructions", 1) if found else None
 
     def stale_pre_alignment(self) -> tuple[str, ...]:
         """Ids of cases whose pre-alignment verdict was made with other instructions, another model or other parameters."""
@@ -204,9 +219,8 @@ class Judge:
         return await decide(self, example)
 
     def _check(self, example: Example) -> None:
-        missing = [name for name in self.fields if name not in example.content]
-        if missing:
-            raise InputError(f"{example.id}: the instructions name {{{{ {missing[0]} }}}}, and the item has none")
+        if lacking := self.lacks(example.content, "the item"):
+            raise InputError(f"{example.id}: {lacking}")
         check_fields(example.id, example.content)  # an image, or a conversation that is none
         _ = example.content_hash  # raises InputError for what is no JSON value
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from memalign.cache import kept
+from memalign.content.parts import part_in, parts_of_sides
 from memalign.judge.checks import AskedCheck, checks_schema, each_side, which_checks
 from memalign.judge.parameters import SAMPLING_TEMPERATURE
 from memalign.judge.retrieve import retrieve
@@ -58,9 +59,7 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     stable = _stable(judge, limits, budget, checks)
     found = await retrieve(judge, example, limits, guidelines=budget.retrieved > 0)
     retrieved = time.perf_counter()
-    working = assemble(
-        memory, found.cases, found.guidelines, content=example.content, fields=judge.fields, budget=budget
-    )
+    working = assemble(memory, found.cases, found.guidelines, content=example.content, parts=judge.parts, budget=budget)
     samples = judge.parameters.get("samples", 1)
     request = ChatRequest(
         system=stable.system,
@@ -87,11 +86,11 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
 
 def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
     """The texts that checks are asked about, as prompts show items: the item, or each of its two sides alone."""
-    content = {name: example.content[name] for name in judge.fields}
-    tokens = budget_of(judge, limits).item
-    return tuple(
-        render_item(fit_fields(each, tokens).fields, ()) for each in each_side(content, judge.value_type.choices)
-    )
+    tokens, choices = budget_of(judge, limits).item, judge.value_type.choices
+    shown: Sequence[Mapping[str, Any]] | None = parts_of_sides(example.content, judge.parts, choices)
+    if shown is None:
+        shown = each_side({name: part_in(example.content, name) for name in judge.parts}, choices)
+    return tuple(render_item(fit_fields(each, tokens).fields, ()) for each in shown)
 
 
 class _Stable(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +112,7 @@ def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedChe
         reason: Literal["brief", "full"] = "brief" if limits.brief else "full"
         system = render_judge_system(
             instructions=judge.instructions,
-            fields=judge.fields,
+            fields=judge.parts,
             value_type=value_type,
             guidelines=guidelines,
             style=reason if _reasoned(judge) else "none",

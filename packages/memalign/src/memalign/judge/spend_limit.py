@@ -6,14 +6,13 @@ import math
 
 from memalign.errors import InputError
 
-__all__ = ["SpendLimit"]
+__all__ = ["SpendLimit", "SpendRun"]
 
 
 class SpendLimit:
     """Dollars that one or several runs may spend together. Raises InputError where `most` is no amount above 0.
 
-    `reached` says that one more call would have passed it. A call in flight is expected to cost the mean of its run; the
-    first of a run, as much as a call of the dearest run before it.
+    `reached` says that one more call would have passed it.
     """
 
     def __init__(self, most: float) -> None:
@@ -22,13 +21,34 @@ class SpendLimit:
         self.most = most
         self.spent = 0.0
         self.reached = False
-        self._expected = self._spent_before = 0.0
-        self._answered = self._in_flight = 0
+        self._runs: list[SpendRun] = []
 
-    def start_run(self) -> None:
-        """Calls of another judge follow, which may cost more or less."""
-        self._expected, self._spent_before = max(self._expected, self._mean), self.spent
-        self._answered = self._in_flight = 0
+    def start_run(self) -> SpendRun:
+        """Calls of another kind or judge, which may cost more or less."""
+        self._runs.append(SpendRun(self))
+        return self._runs[-1]
+
+    @property
+    def dearest(self) -> float:
+        """What a call costs in the dearest run so far; 0.0 before the first answer."""
+        return max((run.price for run in self._runs if run.price_known), default=0.0)
+
+    @property
+    def reserved(self) -> float:
+        """What the calls in flight are expected to cost."""
+        return sum(run.in_flight * run.price for run in self._runs if run.in_flight)
+
+
+class SpendRun:
+    """The calls of one run. A call is expected to cost the mean of its run; the first, as much as in the dearest run.
+
+    Where calls differ in length, each has a `size` and the mean is that of a unit of it.
+    """
+
+    def __init__(self, limit: SpendLimit) -> None:
+        self.limit = limit
+        self.in_flight = 0.0
+        self._answered = self._cost = 0.0
 
     @property
     def price_known(self) -> bool:
@@ -36,21 +56,23 @@ class SpendLimit:
         return self._answered > 0
 
     @property
-    def _mean(self) -> float:
-        return (self.spent - self._spent_before) / max(self._answered, 1)
+    def price(self) -> float:
+        """What a call, or a unit of its size, is expected to cost."""
+        return self._cost / self._answered if self.price_known else self.limit.dearest
 
-    def room(self) -> bool:
+    def room(self, size: float = 1.0) -> bool:
         """Whether one more call may be made."""
-        price = self._mean if self.price_known else self._expected
-        self.reached = self.reached or self.spent + (self._in_flight + 1) * price > self.most
-        return not self.reached
+        limit = self.limit
+        limit.reached = limit.reached or limit.spent + limit.reserved + size * self.price > limit.most
+        return not limit.reached
 
-    def begin(self) -> None:
+    def begin(self, size: float = 1.0) -> None:
         """A call goes out."""
-        self._in_flight += 1
+        self.in_flight += size
 
-    def end(self, cost: float, *, answered: bool) -> None:
+    def end(self, cost: float, *, answered: bool, size: float = 1.0) -> None:
         """A call came back, `answered` by a model, or failed for free, which says nothing of what the next one costs."""
-        self._in_flight -= 1
-        self._answered += answered
-        self.spent += cost
+        self.in_flight -= size
+        self._answered += size * answered
+        self._cost += cost
+        self.limit.spent += cost

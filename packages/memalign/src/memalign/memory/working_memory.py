@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from memalign.cache import kept
+from memalign.content.parts import part_in
 from memalign.memory.budget import Budget
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import Retrieved
@@ -42,10 +43,10 @@ def assemble(
     retrieved: Sequence[Guideline] = (),
     *,
     content: Mapping[str, object],
-    fields: Sequence[str],
+    parts: Sequence[str],
     budget: Budget,
 ) -> WorkingMemory:
-    """Encode the item's `fields` and the retrieved cases, each cut to its budget; the most useful example comes last.
+    """Encode the `parts` of the item's content that the judge is shown, and of the retrieved cases, each cut to its budget; the most useful example comes last.
 
     Of the `retrieved` guidelines, the most useful first, as many as fit are shown.
 
@@ -55,7 +56,7 @@ def assemble(
     shown: list[tuple[str, RenderedExample]] = []
     used = 0
     for hit in hits:
-        example, cost, missing = _kept_case(memory, hit.case, tuple(fields), budget.example)
+        example, cost, missing = _kept_case(memory, hit.case, tuple(parts), budget.example)
         if used + cost > budget.examples and not hit.identical:  # what people said of this very item is always shown
             notes.append(f"example {hit.case.id} left out: over the budget of {budget.examples} tokens")
             continue
@@ -63,9 +64,10 @@ def assemble(
         shown.append((hit.case.id, example))
         notes.extend(f"example {hit.case.id}: {note}" for note in missing)
     shown.reverse()
-    item = fit_fields({name: content[name] for name in fields}, budget.item)
+    seen = {name: part_in(content, name) for name in parts}
+    item = fit_fields(seen, budget.item)
     used = sum(estimate_tokens(text) for text in item.fields.values())
-    repaired = (note for name in fields for note in left_out(name, content[name]))
+    repaired = (note for name, value in seen.items() for note in left_out(name, value))
     return WorkingMemory(
         examples=tuple(example for _, example in shown),
         example_ids=tuple(example_id for example_id, _ in shown),
@@ -88,26 +90,26 @@ def _affordable(retrieved: Sequence[Guideline], tokens: int) -> tuple[Guideline,
 
 
 def shown_case(
-    memory: Memory, case: Case, fields: Sequence[str], tokens: int
+    memory: Memory, case: Case, parts: Sequence[str], tokens: int
 ) -> tuple[RenderedExample, tuple[str, ...]]:
-    """The case as a judge sees it, with the words of all who gave the effective label, and notes on what was cut."""
+    """The `parts` of the case that a judge sees, with the words of all who gave the effective label, and notes on what was cut."""
     label = memory.label(case)
     agreeing = [v.rationale for v in memory.annotations_on(case) if v.rationale and v.value in (None, label)]
-    content = {name: value for name in fields if (value := case.example.content.get(name)) is not None}
+    content = {name: value for name in parts if (value := part_in(case.example.content, name)) is not None}
     return fit_example(content, " ".join(agreeing), label, tokens)
 
 
 def _kept_case(
-    memory: Memory, case: Case, fields: tuple[str, ...], tokens: int
+    memory: Memory, case: Case, parts: tuple[str, ...], tokens: int
 ) -> tuple[RenderedExample, int, tuple[str, ...]]:
     """The same, with what the case takes of the budget. The same cases are near to item after item."""
 
     def make() -> tuple[RenderedExample, int, tuple[str, ...]]:
-        example, notes = shown_case(memory, case, fields, tokens)
+        example, notes = shown_case(memory, case, parts, tokens)
         cost = sum(estimate_tokens(text) for text in (*dict(example.fields).values(), example.answer))
         return example, cost, notes
 
-    return kept(kept(memory, "shown cases", _ShownCases), (case.id, fields, tokens), make, most=MOST_KEPT)
+    return kept(kept(memory, "shown cases", _ShownCases), (case.id, parts, tokens), make, most=MOST_KEPT)
 
 
 class _ShownCases:

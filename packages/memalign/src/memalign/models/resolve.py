@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from memalign.errors import ConfigurationError
+from memalign.models.asking import chat_through, embedding_through
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
 from memalign.models.providers import DEFAULTS, Target, parse_name, target_of
 
@@ -35,7 +36,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
     Raises ConfigurationError for no model, an unknown provider, a missing key or package: with what to set or install.
     """
     if name is not None and not isinstance(name, str):
-        return name
+        return chat_through(name)
     if name is None and (name := default_model_name()) is None:
         raise ConfigurationError(
             "no model: set a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY) or MEMALIGN_MODEL, or "
@@ -43,8 +44,8 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
         )
     provider, model = parse_name(name)
     if provider == "local":
-        return _once(("chat", provider, model), lambda: _open_local(model))
-    return _provider_model(target_of(name))
+        return chat_through(_once(("chat", provider, model), lambda: _open_local(model)))
+    return chat_through(_provider_model(target_of(name)))
 
 
 def configured(
@@ -129,7 +130,7 @@ def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingMode
 
         return ProviderEmbedding(target, dimensions=dimensions, concurrency=concurrency)
 
-    return _once(("embedding", target, dimensions, concurrency), open_provider)
+    return embedding_through(_once(("embedding", target, dimensions, concurrency), open_provider))
 
 
 def default_model_name() -> str | None:

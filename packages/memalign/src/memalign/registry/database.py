@@ -102,6 +102,11 @@ class Database:
         return tuple(str(sql).encode() for (sql,) in connection.exec_driver_sql("SELECT sql FROM sqlite_master"))
 
     @property
+    def file(self) -> Path:
+        """The database's main file."""
+        return self._file()
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """The database's files that exist now: itself, and a journal or log beside it."""
         name = self._file()

@@ -22,6 +22,7 @@ from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import Codec, Contents, RowKey
+from memalign.registry.kept_answers import forget_kept
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.residue import Residue
 from memalign.registry.row_words import reason_of, row_names, words_of
@@ -68,7 +69,9 @@ def erase_feedback(
         outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
         if dry_run:
             connection.rollback()
-            outcome = replace(outcome, receipt=replace(outcome.receipt, latest=None, dry_run=True))
+            return replace(outcome, receipt=replace(outcome.receipt, latest=None, dry_run=True))
+        forget_kept(database.file, judge)  # what aligns that are under way were answered may quote what is to go
+    forget_kept(database.file, judge)  # of an align that read the old version in between
     return outcome
 
 

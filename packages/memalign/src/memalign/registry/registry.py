@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
+from memalign.align.paid_calls import PaidCalls
 from memalign.errors import InvalidRows, MemalignError, VersionConflict
 from memalign.judge import Judge, Progress
 from memalign.memory import LedgerEntry
@@ -21,7 +22,9 @@ from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ALLOW, ErasedHashes
-from memalign.registry.judge_rows import judge_of, memory_of, models_by_name, settings_of
+from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
+from memalign.registry.kept_answers import count_kept, forget_kept
+from memalign.registry.learning import Step, conflict, learn_and_commit
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
 from memalign.registry.search import matching
@@ -111,6 +114,7 @@ class Registry:
             judge, _ = versions.find(connection, name)
             (gone,) = versions.summaries(connection, judge)
             versions.remove(connection, judge)
+            forget_kept(self._database.file, judge)
         return gone
 
     def history(self, name: str) -> tuple[VersionInfo, ...]:
@@ -190,11 +194,14 @@ class Registry:
         When somebody else committed first, the newer one is loaded and learns the same feedback again, up to `attempts`
         times; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
         invalid row, unless `allow_erased`. Raises what `MemAlign.align` raises.
+
+        Every answer that a model was paid for is kept beside the registry until the commit. An align that was stopped, by
+        Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
         """
         source = feedback if isinstance(feedback, str | Path) else tuple(feedback)
         learner = optimizer or MemAlign()
 
-        async def learn(judge: Judge) -> AlignResult:
+        async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
             erased = None if allow_erased else await asyncio.to_thread(self._erased, name)
             refused: dict[FeedbackKey, str] = {}
 
@@ -204,13 +211,13 @@ class Registry:
 
             options: dict[str, Any] = {"skip_invalid": skip_invalid, "must_exist": must_exist, "progress": progress}
             try:
-                return await learner.align(judge, source, refuse=refuse, **options)
+                return await learner.align(judge, source, refuse=refuse, calls=calls, **options)
             except InvalidRows as error:
                 if refused and not must_exist:  # what was erased cannot be overwritten
                     raise InvalidRows(error.source, error.rows, hint=ALLOW) from None
                 raise
 
-        return await self._optimistic(name, learn, action="align", attempts=attempts, allow_erased=allow_erased)
+        return await self._learned(name, learn, learner, attempts, action="align", allow_erased=allow_erased)
 
     def unalign(
         self, name: str, *selectors: str | FeedbackKey, source: str | None = None, **options: Any
@@ -230,10 +237,10 @@ class Registry:
         """Forget feedback by id, key or source and commit the next version, as `aalign` does. Raises UnknownKey."""
         learner = optimizer or MemAlign()
 
-        async def unlearn(judge: Judge) -> AlignResult:
-            return await learner.unalign(judge, *selectors, source=source, progress=progress)
+        async def unlearn(judge: Judge, calls: PaidCalls) -> AlignResult:
+            return await learner.unalign(judge, *selectors, source=source, progress=progress, calls=calls)
 
-        return await self._optimistic(name, unlearn, action="unalign", attempts=attempts)
+        return await self._learned(name, unlearn, learner, attempts, action="unalign")
 
     def update(
         self,
@@ -253,36 +260,36 @@ class Registry:
             except VersionConflict:
                 continue
             return Saved(judge=changed, version=number, parent=latest, before=judge)
-        raise _conflict(name, attempts)
+        raise conflict(name, attempts)
 
     def lock(self, name: str, *ids: str, unlock: bool = False) -> Saved:
         """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
-    async def _optimistic(
-        self,
-        name: str,
-        step: Callable[[Judge], Awaitable[AlignResult]],
-        *,
-        action: str,
-        attempts: int,
-        allow_erased: bool = False,
+    async def _learned(
+        self, name: str, step: Step, optimizer: MemAlign, attempts: int, *, action: str, allow_erased: bool = False
     ) -> AlignResult:
-        # Before anything is paid for. In threads: waiting for a lock must not stop the loop on which judgments run.
-        await asyncio.to_thread(self._database.check_writable)
-        for _ in range(attempts):
-            latest, judge = await asyncio.to_thread(self._load, name, None)
-            result = await step(judge)
-            number = latest
-            if result.changed or settings_of(result.judge) != settings_of(judge):
-                try:
-                    number = await asyncio.to_thread(
-                        self._commit, result.judge, action=action, parent=latest, allow_erased=allow_erased
-                    )
-                except VersionConflict:
-                    continue
-            return replace(result, version=number, parent=latest)
-        raise _conflict(name, attempts)
+        def committed(judge: Judge, parent: int) -> int:
+            return self._commit(judge, action=action, parent=parent, allow_erased=allow_erased)
+
+        return await learn_and_commit(
+            self._database,
+            name,
+            step,
+            load=lambda: self._load(name, None),
+            commit=committed,
+            optimizer=optimizer,
+            attempts=attempts,
+            forgets=action == "unalign",
+        )
+
+    def kept_answers(self, name: str) -> int:
+        """How many answers are kept that aligns of a judge have paid for and that no version holds yet.
+
+        An align that was stopped left them. The next one that asks the same takes them up.
+        """
+        with self._reading(name) as (_, judge, _):
+            return count_kept(self._database.file, judge)
 
     # -- erasing -------------------------------------------------------------------------------------------------
 
@@ -383,9 +390,3 @@ class Registry:
 
     def _commit(self, judge: Judge, **options: Any) -> int:
         return commit(self._database, judge, **options)
-
-
-def _conflict(name: str, attempts: int) -> VersionConflict:
-    return VersionConflict(
-        f"somebody else committed a version of {name!r} first, {attempts} times in a row; nothing was changed, try again"
-    )

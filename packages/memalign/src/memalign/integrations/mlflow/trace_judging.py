@@ -45,14 +45,14 @@ def ask_mlflow(
             found = core.retrieve(Example(id="item", **content))
         cases = tuple(each.case.id for each in reversed(found))  # next to the item, the most useful one
     judge = base.model_copy()
-    judge._instructions = _whole(base.instructions, memory, cases, core.fields)  # noqa: SLF001  # no other way in
+    judge._instructions = _whole(base.instructions, memory, cases, core.parts)  # noqa: SLF001  # no other way in
     feedback = judge(**asked)
     return feedback, tuple(each.id for each in guidelines), cases
 
 
-def _whole(text: str, memory: Memory, cases: Sequence[str], fields: Sequence[str]) -> str:
+def _whole(text: str, memory: Memory, cases: Sequence[str], parts: Sequence[str]) -> str:
     text = with_guidelines(text, [each.text for each in memory.semantic])
-    shown = [shown_case(memory, case, fields, EXAMPLE_TOKENS)[0] for name in cases if (case := memory.case(name))]
+    shown = [shown_case(memory, case, parts, EXAMPLE_TOKENS)[0] for name in cases if (case := memory.case(name))]
     if not shown:
         return text
     blocks = "\n\n".join(

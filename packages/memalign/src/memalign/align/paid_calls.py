@@ -1,0 +1,233 @@
+"""The model calls of one align: answers that are paid for are kept, and spending and calls in flight have a limit.
+
+Every request of the pipeline follows from memory and feedback, and an answer is a function of its request. So an align that
+was stopped makes the same requests again, and those that were answered are not paid for a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+import msgspec
+
+from memalign.errors import ConfigurationError, InputError, ModelError, SpendLimitReached
+from memalign.judge.spend_limit import SpendLimit, SpendRun
+from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits, YesNoModel
+from memalign.prompts.encoding import estimate_tokens
+from memalign.types import Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Answers", "PaidCalls"]
+
+T = TypeVar("T")
+
+
+class Answers(Protocol):
+    """Where answers are kept: JSON texts on one line, by keys of 64 hex digits."""
+
+    def find(self, key: str) -> bytes | None:
+        """The answer that is kept under `key`; None without one."""
+        ...
+
+    def keep(self, key: str, answer: bytes) -> None:
+        """Keep an answer; raises a MemalignError where it cannot."""
+        ...
+
+
+class PaidCalls:
+    """The calls of one align, whichever models they go to: a `Through` for `asked_through`.
+
+    `answers` keeps what was paid for (None: nothing is kept), `max_cost` is in dollars, `concurrency` is how many calls may
+    be in flight (None: as many as suit the model). A call that would pass `max_cost` raises SpendLimitReached, and its
+    feedback waits. `stopped` is then the reason. Raises InputError for what is no limit.
+    """
+
+    def __init__(
+        self, *, answers: Answers | None = None, max_cost: float | None = None, concurrency: int | None = None
+    ) -> None:
+        if concurrency is not None and (
+            isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
+        ):
+            raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
+        self.concurrency = concurrency
+        self._answers = answers
+        self._limit = None if max_cost is None else SpendLimit(max_cost)
+        self._runs: dict[str, SpendRun] = {}
+        self._first = asyncio.Lock()
+
+    @property
+    def stopped(self) -> str:
+        """Why calls were not made; empty where all were."""
+        if self._limit is None or not self._limit.reached:
+            return ""
+        return f"one more call would pass the limit of ${self._limit.most:g}"
+
+    def chat(self, model: ChatModel) -> ChatModel:
+        """`model`, asked within these limits and kept answers."""
+        if isinstance(model, _Asked):
+            return model
+        return (_AskedApart if isinstance(model, YesNoModel) else _Asked)(model, self)
+
+    def embedding(self, model: EmbeddingModel) -> EmbeddingModel:
+        """`model`, whose vectors are kept: a provider's differ a little from call to call, and prompts with them."""
+        return model if self._answers is None or isinstance(model, _Embedding) else _Embedding(model, self)
+
+    # -- kept answers --------------------------------------------------------------------------------------------
+
+    def find(self, key: str, kind: type[T]) -> T | None:
+        """The answer that is kept under `key`; None without one."""
+        found = None if self._answers is None else self._answers.find(key)
+        if found is None:
+            return None
+        try:
+            return msgspec.convert(json.loads(found), type=kind)
+        except (ValueError, msgspec.ValidationError):  # damaged, or of another version of memalign
+            return None
+
+    def keep(self, key: str, answer: object) -> None:
+        """Keep an answer that was just paid for."""
+        if self._answers is not None:
+            # In ASCII: a model may end its words in half a surrogate pair, which UTF-8 cannot hold.
+            self._answers.keep(key, json.dumps(msgspec.to_builtins(answer)).encode())
+
+    # -- the limit -----------------------------------------------------------------------------------------------
+
+    async def pay(self, kind: str, size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]) -> T:
+        """What `call` gives, where the limit leaves room for it; calls of a `kind` cost about as much a unit of `size`.
+
+        The first call of a kind goes alone: until it is answered, nobody knows what the others would cost. Raises
+        SpendLimitReached.
+        """
+        if self._limit is None:
+            return await call()
+        run = self._runs.get(kind) or self._runs.setdefault(kind, self._limit.start_run())
+        if not run.price_known:
+            async with self._first:
+                if not run.price_known:
+                    return await self._paid(run, size, call, usage_of)
+        return await self._paid(run, size, call, usage_of)
+
+    async def _paid(
+        self, run: SpendRun, size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
+    ) -> T:
+        if not run.room(size):
+            raise SpendLimitReached(f"{self.stopped}; align again to go on")
+        run.begin(size)
+        usage = Usage()
+        try:
+            answer = await call()
+            usage = usage_of(answer)
+        except ModelError as error:
+            usage = error.usage or Usage()
+            raise
+        finally:
+            run.end(usage.cost or 0.0, answered=usage.calls > 0, size=size)
+        return answer
+
+    def check_price(self, model: ChatModel, usage: Usage) -> None:
+        """Raise ConfigurationError where the limit cannot hold."""
+        if self._limit is not None and usage.cost is None:
+            raise ConfigurationError(
+                f"max_cost cannot hold: what a call of {model.name} costs is not known (the price list has no such model "
+                "at this address, or the server counts no tokens); leave the limit out (--max-cost, max_cost)"
+            )
+
+
+class _Asked:
+    """A ChatModel that is asked as `PaidCalls` says."""
+
+    def __init__(self, model: ChatModel, calls: PaidCalls) -> None:
+        self._model, self._calls = model, calls
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def limits(self) -> Limits:
+        limits = self._model.limits
+        at_once = self._calls.concurrency
+        return limits if at_once is None else msgspec.structs.replace(limits, concurrency=at_once)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        key = _key(self._model, request)
+        known = self._calls.find(key, ChatReply)
+        if known is not None:
+            return msgspec.structs.replace(known, usage=Usage())
+        size = estimate_tokens(request.system) + estimate_tokens(request.user)
+        reply = await self._calls.pay(
+            request.schema_name, size, lambda: self._model.complete(request), lambda answer: answer.usage
+        )
+        self._calls.keep(key, reply)
+        self._calls.check_price(self._model, reply.usage)
+        return reply
+
+
+class _AskedApart(_Asked):
+    """The same of a model that is a YesNoModel too."""
+
+    async def margins(
+        self,
+        system: str,
+        item: str,
+        questions: Sequence[str],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
+    ) -> tuple[list[float], Usage]:
+        keys = {question: _key(self._model, (system, item, question)) for question in questions}
+        known = {q: margin for q, key in keys.items() if (margin := self._calls.find(key, float)) is not None}
+        usage = Usage()
+        if new := [question for question in keys if question not in known]:
+            model = cast("YesNoModel", self._model)
+            size = sum(map(estimate_tokens, (system, item, *new)))
+            margins, usage = await self._calls.pay(
+                "margins", size, lambda: model.margins(system, item, new, timeout=timeout), lambda answer: answer[1]
+            )
+            for question, margin in zip(new, margins, strict=True):
+                known[question] = margin
+                self._calls.keep(keys[question], margin)
+        return [known[question] for question in questions], usage
+
+
+class _Embedding:
+    """An EmbeddingModel whose vectors are kept, one a text."""
+
+    def __init__(self, model: EmbeddingModel, calls: PaidCalls) -> None:
+        self._model, self._calls = model, calls
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        import numpy as np
+
+        keys = {text: _key(self._model, text) for text in texts}
+        known = {
+            text: np.frombuffer(base64.b64decode(found), dtype="<f4")
+            for text, key in keys.items()
+            if (found := self._calls.find(key, str)) is not None
+        }
+        if new := [text for text in keys if text not in known]:
+            for text, vector in zip(new, await self._model.embed(new), strict=True):
+                known[text] = vector
+                self._calls.keep(keys[text], base64.b64encode(vector.astype("<f4").tobytes()).decode())
+        return np.stack([known[text] for text in texts]).astype(np.float32) if texts else await self._model.embed([])
+
+
+def _key(model: ChatModel | EmbeddingModel, asked: ChatRequest | tuple[str, ...] | str) -> str:
+    """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
+    # An adapter may know an address or the build of its engine; the protocol does not.
+    where: Any = getattr(model, "engine", None) or getattr(model, "base_url", None)
+    if isinstance(asked, ChatRequest):
+        asked = msgspec.structs.replace(asked, timeout=None)  # who waits longer asks the same
+    parts = [type(asked).__name__, model.name, where, asked]
+    return hashlib.sha256(json.dumps(msgspec.to_builtins(parts)).encode()).hexdigest()

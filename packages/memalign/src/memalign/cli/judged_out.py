@@ -1,0 +1,91 @@
+"""Where `memalign judge` puts its judgments: a file of JSON lines, a CSV beside one, or stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memalign.errors import InputError
+
+if TYPE_CHECKING:
+    from memalign.io import Examples
+    from memalign.types import Judgment
+
+__all__ = ["Destination", "LinesOnStdout", "kept_in"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """What `-o` names.
+
+    `lines` is the file of JSON lines that a run resumes from, None without one; `sheet` the CSV that is made of it.
+    """
+
+    lines: Path | None = None
+    sheet: Path | None = None
+    stdout: bool = False
+
+    @classmethod
+    def of(cls, out: Path | None) -> Destination:
+        """Raises InputError for a CSV that no run of ours made: it may be what is to be judged."""
+        if out is None or str(out) == "-":
+            return cls(stdout=out is not None)
+        if out.suffix.lower() != ".csv":
+            return cls(lines=out)
+        lines = out.with_name(f"{out.name}.jsonl")
+        if out.exists() and not lines.exists():
+            raise InputError(f"{out} is there, and no judgments beside it ({lines.name}): name another output file")
+        return cls(lines=lines, sheet=out)
+
+    def write_sheet(self) -> None:
+        """Make the CSV, where one is asked for and there is a judgment to put in it."""
+        from memalign.io.judgment_csv import write_judgment_csv
+
+        if self.sheet is not None and self.lines is not None and self.lines.exists() and self.lines.stat().st_size:
+            write_judgment_csv(self.lines, self.sheet)
+
+    def __str__(self) -> str:
+        if self.sheet is not None and self.lines is not None:
+            return f"{self.sheet} (resumed from {self.lines.name})"
+        return "stdout" if self.stdout else str(self.lines or "")
+
+
+@dataclass
+class LinesOnStdout:
+    """Writes judgments to stdout as the lines of a judgment file, in the order of the examples, as soon as each is its turn."""
+
+    source: Examples
+    judge: str
+    write: Callable[[bytes], object] = field(default_factory=lambda: sys.stdout.buffer.write)
+    _waiting: dict[int, bytes] = field(default_factory=dict)
+    _next: int = 0
+
+    def add(self, example_id: str, judgment: Judgment) -> None:
+        """One judgment, whenever it comes."""
+        from memalign.io.judged import judgment_line
+
+        place = self.source.index.place(example_id)
+        if place is None:
+            raise LookupError(example_id)  # only ids of the source are judged
+        content_hash = self.source.index.content_hash(place)
+        self._waiting[place] = judgment_line(example_id, judgment, judge=self.judge, content_hash=content_hash)
+        while (line := self._waiting.pop(self._next, None)) is not None:
+            self.write(line)
+            self._next += 1
+        sys.stdout.flush()
+
+    def finish(self) -> None:
+        """What still waits for a judgment that will not come."""
+        for place in sorted(self._waiting):
+            self.write(self._waiting.pop(place))
+        sys.stdout.flush()
+
+
+def kept_in(out: Path | None, metavar: str) -> str:
+    """What an interrupted run leaves."""
+    if out is None:
+        return f"no judgment was kept (-o {metavar} keeps them as they come)"
+    return f"finished judgments are in {out}, and the same command resumes there"

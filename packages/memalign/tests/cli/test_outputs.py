@@ -1,0 +1,130 @@
+"""Where judgments go, and how much of a long run stands on a screen."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign import Feedback
+from memalign.errors import InvalidRows, RowError
+from memalign.io import check_feedback, read_judgments
+from tests.cli.conftest import Run, jsonl
+from tests.support.endpoint import Endpoint, user_of
+
+pytestmark = pytest.mark.usefixtures("endpoint")
+
+
+def items(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
+
+
+# -- -o - and -o x.csv -------------------------------------------------------------------------------------------------
+
+
+def test_a_dash_prints_the_lines_of_a_judgment_file_in_order(memalign: Run, tone: str, tmp_path: Path) -> None:
+    many = jsonl(tmp_path / "many.jsonl", items(40))
+    printed = memalign("judge", tone, many, "-o", "-")
+    assert printed.code == 0
+    assert not Path("-").exists()
+    assert [json.loads(line)["id"] for line in printed.out.splitlines()] == [f"n-{n}" for n in range(40)]
+    assert "40 judged into stdout" in printed.err
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text(printed.out, "utf-8")
+    assert memalign("judge", tone, many, "-o", kept).out.startswith("0 judged into ")  # all are there already
+    assert len(read_judgments(kept).judgments) == 40
+
+
+def test_a_dash_and_json_are_not_both_on_stdout(memalign: Run, tone: str, held_out: Path, endpoint: Endpoint) -> None:
+    wrong = memalign("judge", tone, held_out, "-o", "-", "--json")
+    assert wrong.code == 2
+    assert "give one of them" in wrong.err
+    assert not endpoint.requests
+
+
+def test_a_csv_is_a_sheet_and_the_same_command_resumes(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        return {"rationale": "=HYPERLINK(1)" if "Reply 1." in user_of(body) else "Fine.", "value": True}
+
+    endpoint.answer = answer
+    many = jsonl(tmp_path / "many.jsonl", items(3))
+    assert "3 judged into out.csv (resumed from out.csv.jsonl)" in memalign("judge", tone, many, "-o", "out.csv").out
+    with Path("out.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["id"], row["value"], row["error"]) for row in rows] == [(f"n-{n}", "true", "") for n in range(3)]
+    assert rows[1]["rationale"] == "'=HYPERLINK(1)"  # no formula
+    assert "0 judged into out.csv" in memalign("judge", tone, many, "-o", "out.csv").out
+    assert "a judge's own verdict" in memalign("align", tone, "out.csv").err
+
+
+def test_a_csv_that_no_run_made_is_left_alone(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_text("id,inputs,outputs\nn-1,Where?,There.\n", "utf-8")
+    wrong = memalign("judge", tone, mine, "-o", mine)
+    assert wrong.code == 2
+    assert "name another output file" in wrong.err
+    assert mine.read_text("utf-8").startswith("id,inputs,outputs")
+    assert not endpoint.requests
+
+
+@pytest.mark.parametrize("out", ["-", "out.csv", "out.xlsx", "out.parquet"])
+def test_an_evaluation_keeps_json_lines_only(memalign: Run, tone: str, held_out: Path, out: str) -> None:
+    wrong = memalign("evaluate", tone, held_out, "-o", out)
+    assert wrong.code == 2
+    assert "judgments are kept as JSON lines, in a .jsonl file" in wrong.err
+    assert not Path(out).exists()
+
+
+# -- a bounded screen --------------------------------------------------------------------------------------------------
+
+
+def test_a_thousand_judgments_fit_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
+    judged = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(1_000)))
+    assert judged.code == 0
+    assert "Judgments (40 of 1,000; -o OUT.jsonl keeps all)" in judged.out
+    assert len(judged.out.splitlines()) < 60
+
+
+def test_an_align_of_many_rows_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
+    rows = [row | {"value": False, "rationale": f"Cold, number {n}.", "source": "ana"}
+            for n, row in enumerate(items(120))]  # fmt: skip
+    aligned = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows))
+    assert aligned.code == 0, aligned.err
+    assert "(20 of 120; memalign ledger tone has all)" in aligned.out
+    assert "(20 of 120; memalign guideline tone has all)" in aligned.out
+    assert len(aligned.out.splitlines()) < 100
+
+
+def test_one_reason_is_told_once_with_a_count() -> None:
+    rows = [{"id": f"t-{n}", "value": "maybe", "source": "ana"} for n in range(50)]
+    with pytest.raises(InvalidRows) as caught:
+        check_feedback([*rows, {"id": "", "value": True}])
+    text = str(caught.value)
+    assert "line 1 (t-0): no content" in text
+    assert "the same on 49 more, the last on line 50" in text
+    assert "line 51: id is missing or empty" in text
+    assert len(text.splitlines()) < 6
+    assert len(caught.value.rows) == 51
+    assert str(InvalidRows("x", [RowError(line=1, reason="no")])) == "x: 1 invalid row, nothing was done\n  line 1: no"
+
+
+# -- True and true -----------------------------------------------------------------------------------------------------
+
+
+def test_true_is_spelled_in_one_way(memalign: Run, tone: str, tmp_path: Path) -> None:
+    values: list[Any] = ["True", "TRUE", True, "false"]
+    rows = [row | {"value": value, "source": "ana"} for row, value in zip(items(4), values, strict=True)]
+    file = jsonl(tmp_path / "spelled.jsonl", rows)
+    labels = memalign("check", file, "--json").json["labels"]
+    assert [(each["label"], each["count"]) for each in labels] == [("true", 3), ("false", 1)]
+    assert memalign("check", file, "--value-type", "Bool").code == 0
+    assert "value true is not allowed" in memalign("check", file, "--value-type", "yes|no").out
+    assert "a yes speaks for true" in memalign(
+        "guideline", tone, "--add", "Say what is so.", "--check", "Is it so?", "--answer", "Yes", "--label", "True"
+    ).out.replace("A yes", "a yes")
+    assert Feedback(id="t", value=True).value is True

@@ -1,0 +1,178 @@
+"""Instructions that name a part of a field, and what in them is never rendered."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from memalign import Example, Judge
+from memalign.content.parts import Part, part_in
+from memalign.errors import InputError, InvalidRows, TemplateTagWarning
+from memalign.judge.prepare import items_alone
+from memalign.models.base import Limits
+from memalign.testing import HashEmbedding, ScriptedChatModel
+
+
+def judge(**changes: Any) -> tuple[Judge, ScriptedChatModel]:
+    said = {"rationale": "r", "value": changes.pop("says", True)}
+    model = ScriptedChatModel(lambda _: said)
+    settings: dict[str, Any] = {
+        "name": "answers",
+        "feedback_value_type": bool,
+        "model": model,
+        "embedding_model": HashEmbedding(),
+    }
+    return Judge(**settings | changes), model
+
+
+QUESTION = "Does the reply answer?\nQuestion: {{ inputs.question }}\nReply: {{ outputs[0].text }}"
+ITEM: dict[str, Any] = {
+    "inputs": {"question": "Where is it?", "user": "u-7"},
+    "outputs": [{"text": "In transit.", "score": 0.5}],
+}
+
+
+# -- the names ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("inputs", {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}),
+        ("inputs.question", "q"),
+        ("inputs . question", "q"),
+        ("inputs['question']", "q"),
+        ('inputs["question"]', "q"),
+        ("inputs.n[1]", 2),
+        ("inputs.n.1", 2),
+        ("inputs.n[-2]", 2),
+        ('inputs.n[2]["deep key"]', None),
+        ("inputs[5]", "five"),
+    ],
+)
+def test_a_part_is_found_however_it_is_written(written: str, value: object) -> None:
+    content = {"inputs": {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}}
+    part = Part.parse(written)
+    assert part.of(content) == value
+    assert Part.parse(str(part)) == part
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("outputs", "none"),
+        ("inputs.query", "none: inputs has question, n"),
+        ("inputs.question.text", "none: inputs.question is a text"),
+        ("inputs.n[2]", "none: inputs.n has 2 entries"),
+        ("inputs.n[-3]", "none: inputs.n has 2 entries"),
+        ("inputs.n.first", "none: inputs.n has 2 entries"),
+        ("inputs.n[0].a", "none: inputs.n[0] is a number or truth value"),
+    ],
+)
+def test_where_the_way_to_a_part_ends(written: str, why: str) -> None:
+    content = {"inputs": {"question": "q", "n": [1, 2]}}
+    with pytest.raises(InputError) as caught:
+        Part.parse(written).of(content)
+    assert str(caught.value) == why
+    assert part_in(content, written) is None
+
+
+# -- judging -----------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_part_is_shown() -> None:
+    one, model = judge(instructions=QUESTION)
+    one(**ITEM)
+    asked = model.requests[0]
+    assert 'inputs.question: "Where is it?"' in asked.user
+    assert 'outputs[0].text: "In transit."' in asked.user
+    assert "u-7" not in asked.user
+    assert "such as {{ inputs.question }}, refers to that field" in asked.system
+    assert QUESTION in asked.system
+    assert (one.fields, one.parts) == (("inputs", "outputs"), ("inputs.question", "outputs[0].text"))
+
+
+def test_beside_a_whole_field_its_parts_are_not_shown_twice() -> None:
+    one, model = judge(instructions="{{ inputs }} and above all {{ inputs.question }}: {{ outputs }}")
+    one(**ITEM)
+    assert one.parts == ("inputs", "outputs")
+    assert model.requests[0].user.count("Where is it?") == 1
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        (ITEM | {"inputs": "Where is it?"}, "{{ inputs.question }}, and the item has none: inputs is a text"),
+        (ITEM | {"inputs": {"query": "?"}}, "{{ inputs.question }}, and the item has none: inputs has query"),
+        (ITEM | {"outputs": []}, "{{ outputs[0].text }}, and the item has none: outputs has 0 entries"),
+    ],
+)
+def test_an_item_without_the_part_costs_no_call(item: dict[str, Any], why: str) -> None:
+    one, model = judge(instructions=QUESTION)
+    with pytest.raises(InputError) as caught:
+        one(Example(id="t-3", **item))
+    assert str(caught.value) == f"t-3: the instructions name {why}"
+    many = one.judge_many([{"id": "t-4", **ITEM}, {"id": "t-3", **item}])
+    assert [judgment.error is None for judgment in many] == [True, False]
+    assert f"t-3: the instructions name {why}" in (many[1].error or "")
+    assert len(model.requests) == 1
+
+
+def test_feedback_is_learned_and_shown_by_its_parts() -> None:
+    def answer(request: Any) -> dict[str, Any]:
+        if request.schema_name != "judgment":
+            change = {
+                "action": "ADD",
+                "text": "Say when it arrives.",
+                "feedback": ["F1"],
+                "guideline": "",
+                "checks": [],
+            }
+            return {"changes": [change]}
+        return {"rationale": "It answers.", "value": True}
+
+    model = ScriptedChatModel(answer)
+    one = Judge(name="answers", instructions=QUESTION, feedback_value_type=bool, model=model,
+                embedding_model=HashEmbedding())  # fmt: skip
+    row = {"id": "t-1", **ITEM, "value": False, "rationale": "No date.", "source": "ana"}
+    with pytest.raises(
+        InvalidRows, match=r"the judge's instructions name \{\{ inputs.question \}\}, and the row has none"
+    ):
+        one.align([row, row | {"id": "t-2", "inputs": {"query": "no question"}}])
+    aligned = one.align([row]).judge
+    distilled = next(request for request in model.requests if request.schema_name != "judgment")
+    assert "inputs.question: " in distilled.user
+    assert "u-7" not in distilled.user
+    aligned(inputs={"question": "When?", "user": "u-8"}, outputs=[{"text": "Soon."}])
+    asked = model.requests[-1].user
+    assert 'outputs[0].text: "In transit."' in asked  # the similar case
+    assert "u-7" not in asked
+
+
+# -- two sides ---------------------------------------------------------------------------------------------------------
+
+
+def test_sides_may_be_named_by_their_parts() -> None:
+    text = "Which is better for {{ inputs.question }}? {{ outputs.A.text }} or {{ outputs.B.text }}"
+    one, model = judge(instructions=text, feedback_value_type=Literal["A", "B"], parameters={"swap": True},
+                       says="A")  # fmt: skip
+    item = Example(id="p", inputs={"question": "q"}, outputs={"B": {"text": "second"}, "A": {"text": "first"}})
+    one(item)
+    shown = [request.user for request in model.requests]
+    assert 'outputs.A.text: "first"\noutputs.B.text: "second"' in shown[0]
+    assert 'outputs.A.text: "second"\noutputs.B.text: "first"' in shown[1]
+    first, second = items_alone(one, item, Limits())
+    assert first == second.replace("second", "first")
+    assert 'outputs.text: "first"' in first
+
+
+# -- never rendered ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tag", ["{% if expectations %}", "{%- for x in inputs -%}", "{# for us #}"])
+def test_a_template_tag_is_no_secret(tag: str) -> None:
+    with pytest.warns(TemplateTagWarning, match="never rendered as a template"):
+        one, model = judge(instructions=f"Is it good? {tag} {{{{ outputs }}}}")
+    one(outputs="x")
+    assert tag in model.requests[0].system

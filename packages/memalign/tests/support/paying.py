@@ -1,0 +1,84 @@
+"""A judge whose model is a server on loopback, and feedback of which an align asks it in several stages.
+
+`python -m tests.support.paying URL NAME FEEDBACK.json` aligns in a process of its own, which a test can kill.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from memalign import Judge, MemAlign, Registry
+from tests.support.endpoint import Answer, user_of
+
+NAME = "replies"
+INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
+OPTIMIZER = MemAlign(shard_size=2, concurrency=2)
+
+
+def answer(body: dict[str, Any]) -> Answer:
+    """One rule with a check for each record; judgments that answer the checks."""
+    properties = body["response_format"]["json_schema"]["schema"]["properties"]
+    if "changes" in properties:
+        new = user_of(body).rpartition("New feedback:")[2]
+        records = re.findall(r"^(F\d+) <<<.*?matter number (\d+)", new, re.DOTALL | re.MULTILINE)
+        return {
+            "changes": [
+                {
+                    "action": "ADD",
+                    "feedback": [label],
+                    "text": f"Mind matter number {number}.",
+                    "guideline": "",
+                    "checks": [{"question": f"Does the reply mind matter {number}?", "answer": "yes"}],
+                }
+                for label, number in records
+            ]
+        }
+    if "value" not in properties:
+        return dict.fromkeys(properties, "unrelated")
+    checks = properties["checks"]["properties"] if "checks" in properties else {}
+    return {"checks": dict.fromkeys(checks, "yes"), "rationale": "It answers.", "value": True}
+
+
+def rows(count: int, *, source: str = "ana", first: int = 0) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"t-{source}-{n}",
+            "source": source,
+            "inputs": f"question {n} of {source}",
+            "outputs": f"answer {n} to {source}",
+            "value": n % 2 == 0,
+            "rationale": f"because of matter number {n}",
+            "created_at": "2026-01-01T00:00:00+00:00",
+        }
+        for n in range(first, first + count)
+    ]
+
+
+def judge(**changes: Any) -> Judge:
+    settings: dict[str, Any] = {
+        "name": NAME,
+        "instructions": INSTRUCTIONS,
+        "feedback_value_type": bool,
+        "model": "openai:test",
+    }
+    return Judge(**settings | changes)
+
+
+def create(path: Path) -> Registry:
+    registry = Registry(f"sqlite:///{path}")
+    registry.create(judge())
+    return registry
+
+
+def kept_files(path: Path) -> list[Path]:
+    """The files of kept answers beside a registry."""
+    return sorted(path.parent.glob(f"{path.name}-answers-*"))
+
+
+if __name__ == "__main__":
+    url, name, file = sys.argv[1:]
+    Registry(url).align(name, json.loads(Path(file).read_text("utf-8")), optimizer=OPTIMIZER)
