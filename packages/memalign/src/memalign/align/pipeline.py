@@ -20,13 +20,13 @@ from memalign.align.distil import distil
 from memalign.align.forget import forget
 from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, settle, sort_rows
 from memalign.align.locked_cases import keep_locks
-from memalign.align.paid_calls import Answers, PaidCalls
 from memalign.align.pre_alignment import pre_alignment
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
 from memalign.align.states import LessonState, with_states
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.judge import Judge, Progress
+from memalign.judge.paid_calls import Answers, PaidCalls
 from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memalign.align.ingest import NO_ROWS
-from memalign.align.paid_calls import PaidCalls
 from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import calibrates, fit_calibrator
+from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import Memory
 from memalign.memory.directive_check import directive_in
 from memalign.models import resolve

@@ -45,7 +45,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
     provider, model = parse_name(name)
     if provider == "local":
         return chat_through(_once(("chat", provider, model), lambda: _open_local(model)))
-    return chat_through(_provider_model(target_of(name)))
+    return _provider_model(target_of(name))
 
 
 def configured(
@@ -101,7 +101,8 @@ def _provider_model(target: Target, extra: Mapping[str, Any] | None = None) -> C
 
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     settings = json.dumps(extra, sort_keys=True, default=str)
-    return _once(("chat", target, limits, look_up_context, most, settings), open_provider)
+    model: ChatModel = _once(("chat", target, limits, look_up_context, most, settings), open_provider)
+    return chat_through(model)
 
 
 def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingModel:

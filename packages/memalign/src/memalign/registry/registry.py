@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
-from memalign.align.paid_calls import PaidCalls
 from memalign.errors import InvalidRows, MemalignError, VersionConflict
 from memalign.judge import Judge, Progress
+from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import LedgerEntry
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import bundle, versions
