@@ -29,7 +29,7 @@ from memalign.metrics import (
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["aevaluate", "evaluate"]
+__all__ = ["aevaluate", "evaluate", "metrics_of"]
 
 Progress = Callable[[str, int, int], None]
 Labelled = FeedbackSource
@@ -180,24 +180,28 @@ def _all_metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int)
     return found
 
 
-def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
-    values, truth = [value for value, _ in scored], [case.label for _, case in scored]
-    groups = clusters([case for _, case in scored])
-    statistics: dict[str, Statistic]
+def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
+    """What is measured of a judge with this value type, by name."""
     match value_type.kind:
         case "int":
             quadratic = partial(cohen_kappa, weights="quadratic")
-            statistics = {"exact_match": exact_match, "weighted_kappa": quadratic, "ccc": ccc, "mae": mae}
+            return {"exact_match": exact_match, "weighted_kappa": quadratic, "ccc": ccc, "mae": mae}
         case "float":
-            statistics = {"ccc": ccc, "mae": mae}
+            return {"ccc": ccc, "mae": mae}
         case "str":
-            statistics = {"exact_match": exact_match}
-            values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
+            return {"exact_match": exact_match}
         case _:
-            statistics = {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
+            return {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
+
+
+def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
+    values, truth = [value for value, _ in scored], [case.label for _, case in scored]
+    groups = clusters([case for _, case in scored])
+    if value_type.kind == "str":
+        values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
     found: dict[str, Estimate] = {}
     few = too_few_groups(groups)
-    for name, statistic in statistics.items():
+    for name, statistic in metrics_of(value_type).items():
         value = statistic(values, truth)
         if few and value is not None:
             found[name] = Estimate(value=value, no_interval=few)
