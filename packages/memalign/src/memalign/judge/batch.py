@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
-from memalign.io import Examples, JudgmentWriter
+from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.judge.open_model import open_model
 from memalign.judge.spend_limit import SpendLimit, SpendRun
 from memalign.models.provider_errors import PromptTooLong
@@ -41,7 +41,7 @@ _PATIENCE = 600.0  # seconds after the last answer in which a server may come ba
 
 async def judge_many(
     judge: Judge,
-    examples: Examples | Iterable[Example | Mapping[str, Any]] | str | Path,
+    examples: ExampleSource | Examples,
     *,
     concurrency: int | None,
     out: str | Path | None,
@@ -57,7 +57,7 @@ async def judge_many(
     if isinstance(examples, Example | Mapping) or not isinstance(examples, Examples | Iterable | str | Path):
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
     spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
-    source = examples if isinstance(examples, Examples) else Examples.of(examples)
+    source = examples if isinstance(examples, Examples) else Examples.of(examples, columns=judge.columns)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from memalign import aio
 from memalign.content import check_fields
 from memalign.content.parts import first_lacking
 from memalign.errors import ConfigurationError, InputError
+from memalign.io import Examples, ExampleSource, FeedbackSource, checked_columns
 from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.instructions import checked_instructions, named_fields, named_parts, warn_of_tags
 from memalign.judge.open_model import open_model
@@ -64,6 +65,9 @@ class Judge:
       `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`;
     - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
 
+    `columns` says which column of files and frames a field is read from where it has another name, such as
+    `{"outputs": "answer"}`; it changes no verdict.
+
     Raises InvalidInstructions, InvalidValueType, InputError or, for a model's address, ConfigurationError on construction.
     Immutable: `align`, `unalign` and `replace` return a new judge.
     """
@@ -75,6 +79,7 @@ class Judge:
     embedding_model: str | EmbeddingModel | None = None
     retrieval_k: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +94,7 @@ class Judge:
             raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
         parameters = checked_parameters(self.parameters, self.value_type)
         object.__setattr__(self, "parameters", MappingProxyType(parameters))
+        object.__setattr__(self, "columns", MappingProxyType(checked_columns(self.columns)))
         # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
         object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
 
@@ -99,7 +105,7 @@ class Judge:
     def __reduce__(self) -> tuple[Callable[..., Judge], tuple[dict[str, Any]]]:
         """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
         made_of = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _made_of, (made_of | {"parameters": dict(self.parameters)},)
+        return _made_of, (made_of | {"parameters": dict(self.parameters), "columns": dict(self.columns)},)
 
     def __copy__(self) -> Judge:
         return self
@@ -254,7 +260,7 @@ class Judge:
 
     def judge_many(
         self,
-        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        examples: ExampleSource | Examples,
         *,
         concurrency: int | None = None,
         out: str | Path | None = None,
@@ -276,7 +282,7 @@ class Judge:
 
     async def ajudge_many(
         self,
-        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        examples: ExampleSource | Examples,
         *,
         concurrency: int | None = None,
         out: str | Path | None = None,
@@ -286,8 +292,8 @@ class Judge:
     ) -> Sequence[Judgment]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
 
-        `examples` are Examples, mappings with the same fields, or the path of a file of them (JSONL, CSV, Parquet); all
-        are checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
+        `examples` are Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
+        checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
         rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines; an `out`
         that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
         file alone: what comes back reads each when it is asked for.
@@ -311,13 +317,13 @@ class Judge:
 
     def align(
         self,
-        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
+        feedback: FeedbackSource,
         *,
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
         progress: Progress | None = None,
     ) -> AlignResult:
-        """Learn from feedback: a path, Feedback objects or flat mappings. See `MemAlign.align`."""
+        """Learn from feedback: a path, a DataFrame, a data set, Feedback objects or flat mappings. See `MemAlign.align`."""
         return aio.run(self._optimizer(optimizer).align(self, feedback, skip_invalid=skip_invalid, progress=progress))
 
     def unalign(
