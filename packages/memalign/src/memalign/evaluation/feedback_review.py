@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from memalign.errors import RowError
 from memalign.evaluation.bias_review import Remark, ReviewedCase, remarks
-from memalign.io import check_feedback, read_feedback
+from memalign.io import FeedbackSource, check_feedback
 from memalign.judge import Judge
 from memalign.memory.label_policy import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
@@ -69,15 +68,15 @@ class FeedbackReview:
 
 
 def review_feedback(
-    feedback: str | Path | list[dict[str, Any]], value_type: ValueType | None, judge: Judge | None = None
+    feedback: FeedbackSource, value_type: ValueType | None, judge: Judge | None = None
 ) -> FeedbackReview:
     """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
     known = {case.id: case.example for case in judge.memory.cases} if judge else {}
     hashes = {name: example.content_hash for name, example in known.items()}
-    if isinstance(feedback, list):
-        file = check_feedback(feedback, value_type=value_type, known=hashes, skip_invalid=True, name="stdin")
-    else:
-        file = read_feedback(feedback, value_type=value_type, known=hashes, skip_invalid=True)
+    columns = judge.columns if judge else None
+    file = check_feedback(
+        feedback, value_type=value_type, known=hashes, skip_invalid=True, columns=columns, name="stdin"
+    )
     misfits = {
         line: RowError(line=line, id=row.id, reason=reason)
         for row, line in zip(file.rows, file.lines, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 from memalign.align import AlignResult, MemAlign
 from memalign.errors import InvalidRows, VersionConflict
+from memalign.io import FeedbackSource, Given
 from memalign.io.file_lock import lock_file
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
@@ -23,9 +24,7 @@ from memalign.registry.judge_rows import settings_of
 from memalign.registry.kept_answers import KeptAnswers, forget_kept
 from memalign.types import Feedback, FeedbackKey, Usage
 
-__all__ = ["FeedbackSource", "Step", "aligning", "conflict", "estimate_learning", "learn_and_commit"]
-
-FeedbackSource = str | Path | Iterable[Feedback | Mapping[str, Any]]
+__all__ = ["Step", "aligning", "conflict", "estimate_learning", "learn_and_commit"]
 
 Step = Callable[[Judge, PaidCalls], Awaitable[AlignResult]]
 """What is learned or forgotten, of the latest version, with the calls that this takes."""
@@ -103,7 +102,7 @@ def aligning(
     progress: Progress | None = None,
 ) -> Step:
     """The step that learns `feedback`, of which a row that was `erased` here is invalid."""
-    source = feedback if isinstance(feedback, str | Path) else tuple(feedback)
+    source = Given.of(feedback).kept()  # every attempt reads it
 
     async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
         hashes = None if erased is None else await asyncio.to_thread(erased)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
 from memalign.errors import MemalignError, VersionConflict
+from memalign.io import FeedbackSource
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import LedgerEntry
@@ -23,14 +24,7 @@ from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
 from memalign.registry.kept_answers import count_kept, forget_kept
-from memalign.registry.learning import (
-    FeedbackSource,
-    Step,
-    aligning,
-    conflict,
-    estimate_learning,
-    learn_and_commit,
-)
+from memalign.registry.learning import Step, aligning, conflict, estimate_learning, learn_and_commit
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
 from memalign.registry.search import matching
