@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memalign.cli.align_report import run_and_report
-from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, read_input, version_line
+from memalign.cli.common import (
+    DONE,
+    Concurrency,
+    EmbeddingModel,
+    Name,
+    RetrievalK,
+    Session,
+    latest_of,
+    read_input,
+    version_line,
+)
+from memalign.cli.estimating import DryRun, give_estimate
 from memalign.cli.guideline_words import (
     check_table,
     check_words,
@@ -48,6 +59,10 @@ Careful = Annotated[
     bool,
     typer.Option("--careful", help="Try what was learned on past cases before it counts: four times the calls."),
 ]
+MostSpent = Annotated[
+    float | None,
+    typer.Option("--max-cost", metavar="DOLLARS", help="Stop before it costs more. What waits stays pending."),
+]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Learn the good rows of a file that has bad ones.")]
 
 
@@ -66,6 +81,9 @@ def align(
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
     careful: Careful = False,
+    concurrency: Concurrency = None,
+    max_cost: MostSpent = None,
+    dry_run: DryRun = False,
     skip_invalid: SkipInvalid = False,
     allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also learn what was erased here.")] = False,
 ) -> int:
@@ -76,10 +94,10 @@ def align(
     feedback is tried again.
     """
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
+    limits = {"concurrency": concurrency, "max_cost": max_cost}
     options = {"skip_invalid": skip_invalid, "allow_erased": allow_erased}
-    return _learn(
-        session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size, careful=careful
-    )
+    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
+    return _learn(session, name, feedback, options, dry_run=dry_run, **settings)
 
 
 def overwrite(
@@ -94,6 +112,9 @@ def overwrite(
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
     careful: Careful = False,
+    concurrency: Concurrency = None,
+    max_cost: MostSpent = None,
+    dry_run: DryRun = False,
     skip_invalid: SkipInvalid = False,
 ) -> int:
     """Replace feedback that the judge has learned. It is an align that refuses unknown feedback.
@@ -101,17 +122,23 @@ def overwrite(
     What the old feedback taught is forgotten first.
     """
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
+    limits = {"concurrency": concurrency, "max_cost": max_cost}
     options = {"skip_invalid": skip_invalid, "must_exist": True}
-    return _learn(
-        session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size, careful=careful
-    )
+    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
+    return _learn(session, name, feedback, options, dry_run=dry_run, **settings)
 
 
-def _learn(session: Session, name: str, feedback: str | None, options: dict[str, bool], **settings: Any) -> int:
+def _learn(
+    session: Session, name: str, feedback: str | None, options: dict[str, bool], *, dry_run: bool, **settings: Any
+) -> int:
     from memalign.align import MemAlign
 
     optimizer = MemAlign(**settings)
     given = () if feedback is None else read_input(feedback)
+    if dry_run:
+        registry = session.registry()
+        usage = registry.estimate(name, given, optimizer=optimizer, **options)
+        return give_estimate(session, name, latest_of(registry, name), usage, settings["max_cost"])
     return run_and_report(
         session,
         name,

@@ -8,7 +8,7 @@ stale, and counts for nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ import msgspec
 from memalign.errors import InputError
 from memalign.io import read_judgments
 from memalign.io.atomic import atomic_write
+from memalign.judge.spend_limit import SpendLimit
 from memalign.prompts import prompts_hash
 from memalign.types import Example, Judgment, canonical_json
 
@@ -110,6 +111,11 @@ class MeasuredJudge:
         """The judge's."""
         return self._judge.memory
 
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The judge's."""
+        return self._judge.columns
+
     async def ajudge_many(
         self,
         examples: Sequence[Example],
@@ -117,6 +123,7 @@ class MeasuredJudge:
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
+        max_cost: float | SpendLimit | None = None,
     ) -> Sequence[Judgment]:
         """The judgments of the `examples`, in their order. Raises MissingEvidence where `offline` finds none."""
         if self._offline:
@@ -127,7 +134,9 @@ class MeasuredJudge:
             except OSError as error:
                 raise InputError(f"{self._folder} cannot be made: {error.strerror}") from None
             out = self._folder / self._binding.file
-        judgments = await self._judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
+        judgments = await self._judge.ajudge_many(
+            examples, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost
+        )
         if self._folder is not None:
             self._note()
         return judgments

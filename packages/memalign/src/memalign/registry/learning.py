@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from memalign.registry.judge_rows import settings_of
 from memalign.registry.kept_answers import KeptAnswers, forget_kept
 from memalign.types import Feedback, FeedbackKey, Usage
 
-__all__ = ["Step", "aligning", "conflict", "estimate_learning", "learn_and_commit"]
+__all__ = ["Rules", "Step", "aligning", "conflict", "estimate_learning", "learn_and_commit"]
 
 Step = Callable[[Judge, PaidCalls], Awaitable[AlignResult]]
 """What is learned or forgotten, of the latest version, with the calls that this takes."""
@@ -92,31 +92,32 @@ async def estimate_learning(
     return rehearsal.usage
 
 
-def aligning(
-    optimizer: MemAlign,
-    feedback: FeedbackSource,
-    *,
-    erased: Callable[[], ErasedHashes] | None,
-    skip_invalid: bool,
-    must_exist: bool,
-    progress: Progress | None = None,
-) -> Step:
-    """The step that learns `feedback`, of which a row that was `erased` here is invalid."""
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Which rows may be learned: see `MemAlign.align`. `erased` looks up what was erased here (None: it may come back)."""
+
+    skip_invalid: bool = False
+    must_exist: bool = False
+    erased: Callable[[], ErasedHashes] | None = None
+
+
+def aligning(optimizer: MemAlign, feedback: FeedbackSource, rules: Rules, progress: Progress | None = None) -> Step:
+    """The step that learns `feedback`."""
     source = Given.of(feedback).kept()  # every attempt reads it
 
     async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
-        hashes = None if erased is None else await asyncio.to_thread(erased)
+        erased = None if rules.erased is None else await asyncio.to_thread(rules.erased)
         refused: dict[FeedbackKey, str] = {}
 
         def refuse(row: Feedback) -> str | None:
-            reason = hashes.row_refusal(row, judge.memory) if hashes else None
+            reason = erased.row_refusal(row, judge.memory) if erased else None
             return refused.setdefault(row.key, reason) if reason else None
 
-        options: dict[str, Any] = {"skip_invalid": skip_invalid, "must_exist": must_exist, "progress": progress}
+        options: dict[str, Any] = {"skip_invalid": rules.skip_invalid, "must_exist": rules.must_exist}
         try:
-            return await optimizer.align(judge, source, refuse=refuse, calls=calls, **options)
+            return await optimizer.align(judge, source, refuse=refuse, progress=progress, calls=calls, **options)
         except InvalidRows as error:
-            if refused and not must_exist:  # what was erased cannot be overwritten
+            if refused and not rules.must_exist:  # what was erased cannot be overwritten
                 raise InvalidRows(error.source, error.rows, hint=ALLOW) from None
             raise
 

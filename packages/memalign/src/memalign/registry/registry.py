@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
 from memalign.registry.kept_answers import count_kept, forget_kept
-from memalign.registry.learning import Step, aligning, conflict, estimate_learning, learn_and_commit
+from memalign.registry.learning import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
 from memalign.registry.search import matching
@@ -197,11 +198,16 @@ class Registry:
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
         """
         learner = optimizer or MemAlign()
-        options: dict[str, Any] = {"skip_invalid": skip_invalid, "must_exist": must_exist, "progress": progress}
-        step = aligning(learner, feedback, erased=None if allow_erased else lambda: self._erased(name), **options)
+        erased = None if allow_erased else partial(self._erased, name)
+        rules = Rules(skip_invalid=skip_invalid, must_exist=must_exist, erased=erased)
+        step = aligning(learner, feedback, rules, progress)
         return await self._learned(name, step, learner, attempts, action="align", allow_erased=allow_erased)
 
-    def estimate(
+    def estimate(self, name: str, feedback: FeedbackSource = (), **options: Any) -> Usage:
+        """About what an align would take; see `aestimate`."""
+        return aio.run(self.aestimate(name, feedback, **options))
+
+    async def aestimate(
         self,
         name: str,
         feedback: FeedbackSource = (),
@@ -217,10 +223,11 @@ class Registry:
         None where a price is not known.
         """
         learner = optimizer or MemAlign()
-        options: dict[str, Any] = {"skip_invalid": skip_invalid, "must_exist": must_exist}
-        step = aligning(learner, feedback, erased=None if allow_erased else lambda: self._erased(name), **options)
-        return aio.run(
-            estimate_learning(self._database, name, step, load=lambda: self._load(name, None), optimizer=learner)
+        erased = None if allow_erased else partial(self._erased, name)
+        rules = Rules(skip_invalid=skip_invalid, must_exist=must_exist, erased=erased)
+        step = aligning(learner, feedback, rules)
+        return await estimate_learning(
+            self._database, name, step, load=partial(self._load, name, None), optimizer=learner
         )
 
     def unalign(
@@ -280,7 +287,7 @@ class Registry:
             self._database,
             name,
             step,
-            load=lambda: self._load(name, None),
+            load=partial(self._load, name, None),
             commit=committed,
             optimizer=optimizer,
             attempts=attempts,
