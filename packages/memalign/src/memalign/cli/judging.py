@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,6 +24,7 @@ from memalign.cli.common import (
 )
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
+from memalign.cli.rows_given import ColumnMap, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def judge(
     examples: Examples,
     *,
     out: JudgedOut = None,
+    columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
@@ -76,7 +77,7 @@ def judge(
     if to.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = session.judge(name, version)
-    source = ExampleSource.of_lines(sys.stdin.buffer, name="stdin") if examples == "-" else ExampleSource.of(examples)
+    source = ExampleSource.of(rows_given(examples, columns, remembered=chosen.columns, once=True))
     run = RunProgress()
     started = time.perf_counter()
     with interruptible(lambda: kept_in(to.lines, "OUT.jsonl")), session.progress(detail=run.text) as progress:
