@@ -26,11 +26,12 @@ from memalign.align.states import LessonState, with_states
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
+from memalign.judge.open_model import open_model, open_reflection_model
 from memalign.judge.paid_calls import Answers, PaidCalls
 from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
-from memalign.models import resolve, resolve_embedding
+from memalign.models import resolve_embedding
 from memalign.models.asking import asked_through
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
 from memalign.types import FeedbackKey
@@ -66,7 +67,8 @@ replace = msgspec.structs.replace
 class MemAlign:
     """The optimizer and its knobs.
 
-    `reflection_model` distils (None: the judge's model). `embedding_model` None is the judge's own, or the in-process one.
+    `reflection_model` distils (None: the one of the judge's parameters, else its model). `embedding_model` None is the
+    judge's own, or the in-process one.
     `retrieval_k` is how many examples a judgment sees (None: as the judge has it). `shard_size` is how many pieces of
     feedback one distillation call holds (None: what the model can take). `policy` is by what several people's labels are
     weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
@@ -203,7 +205,7 @@ class MemAlign:
         waiting = any(annotation.state == "pending" for annotation in memory.annotations())
         run.learned = waiting or bool(await candidates(memory))
         if run.learned:
-            stages, model = self._stages(judge), resolve(self.reflection_model or judge.model)
+            stages, model = self._stages(judge), open_reflection_model(judge, self.reflection_model)
             contrast = "pre_alignment" in stages
             # Of two right answers in free text neither says that the other was wrong: a label alone needs no verdict there.
             if waiting and (contrast or ("distil" in stages and judge.value_type.closed)):
@@ -252,7 +254,7 @@ class MemAlign:
         return replace(memory, guideline_tokens=tokens, current_judge=judge.base_fingerprint if memory.cases else None)
 
     def _stages(self, judge: Judge) -> frozenset[str]:
-        limits = resolve(judge.model).limits
+        limits = open_model(judge).limits
         return default_stages(limits, careful=self.careful) if self.stages is None else self.stages
 
     async def _embed(self, judge: Judge, memory: Memory, run: Run) -> Memory:

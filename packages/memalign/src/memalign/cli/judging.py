@@ -20,7 +20,6 @@ from memalign.cli.common import (
     Session,
     Version,
     interruptible,
-    read_input,
 )
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
@@ -171,7 +170,7 @@ def scorecard(
     if len(judges) < len(names):
         raise InputError("a judge is named twice; tone and tone@2 are two versions of one")
     started = time.perf_counter()
-    given = read_input(examples)
+    given = rows_given(examples)
     with interruptible(lambda: kept_in(out, "FOLDER")), session.progress() as progress:
         card = score(judges, given, out=out, concurrency=concurrency, progress=progress, max_cost=max_cost)
     data: dict[str, Any] = card.to_dict() | {"usage": card.usage}

@@ -8,7 +8,7 @@ stale, and counts for nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,6 +109,11 @@ class MeasuredJudge:
     def memory(self) -> Memory:
         """The judge's."""
         return self._judge.memory
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The columns that the judge remembers."""
+        return self._judge.columns
 
     async def ajudge_many(
         self,

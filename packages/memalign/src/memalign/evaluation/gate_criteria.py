@@ -21,7 +21,7 @@ from memalign.evaluation.agreement import Labelled, Progress, aevaluate, metrics
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Evaluation
 from memalign.evaluation.evidence import MeasuredJudge, MissingEvidence, labels_hash
-from memalign.io import check_feedback, read_feedback
+from memalign.io import check_feedback
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import Estimate, paired_share_interval
 from memalign.types import Feedback
@@ -189,8 +189,7 @@ async def agate(
 
 def _unseen(judge: Judge, baseline: Judge | None, labelled: Labelled) -> tuple[list[Feedback], int]:
     """The rows on cases that neither judge has in memory, and how many cases were left out."""
-    read = read_feedback if isinstance(labelled, str | Path) else check_feedback
-    rows: Iterable[Feedback] = read(labelled, value_type=judge.value_type).rows  # type: ignore[arg-type]  # as in aevaluate
+    rows: Iterable[Feedback] = check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows
     known: set[str] = set()
     for one in (judge, baseline):
         for case in one.memory.cases if one is not None else ():

@@ -161,7 +161,8 @@ class Given:
         if names is not None:
             return not self.columns.ids & set(names)
         return not any(
-            isinstance(item, Example | Feedback | Row | RowError) or (isinstance(item, Mapping) and self.columns.ids & item.keys())
+            isinstance(item, Example | Feedback | Row | RowError)
+            or (isinstance(item, Mapping) and self.columns.ids & item.keys())
             for item in self.items
         )
 

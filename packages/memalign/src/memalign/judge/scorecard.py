@@ -16,8 +16,8 @@ from memalign.io import Examples, ExampleSource, Given
 from memalign.io.atomic import atomic_write
 from memalign.judge.batch import Progress, judge_many
 from memalign.judge.judge import Judge
+from memalign.judge.open_model import open_model
 from memalign.judge.spend_limit import SpendLimit
-from memalign.models.resolve import resolve
 from memalign.types import Judgment, Usage
 from memalign.values import Value, value_text
 
@@ -189,7 +189,7 @@ def _named(judges: Iterable[Judge] | Mapping[str, Judge]) -> dict[str, Judge]:
         )
     for name, judge in pairs:
         try:
-            resolve(judge.model)
+            open_model(judge)
         except ConfigurationError as error:
             raise ConfigurationError(f"judge {name}: {error}") from None
     return dict(pairs)
