@@ -16,7 +16,6 @@ from memalign.cli.common import (
     RetrievalK,
     Session,
     latest_of,
-    read_input,
     version_line,
 )
 from memalign.cli.estimating import DryRun, give_estimate
@@ -29,6 +28,7 @@ from memalign.cli.guideline_words import (
     precedence_words,
 )
 from memalign.cli.output import counted, facts, label_text, listed, table
+from memalign.cli.rows_given import ColumnMap, FeedbackSource, columns_of, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def align(
     feedback: Annotated[
         str | None,
         typer.Argument(
-            metavar="FEEDBACK", help="JSONL, CSV, JSON, Parquet; - reads JSON lines; none: only what is pending."
+            metavar="FEEDBACK", help="JSONL, CSV, XLSX, Parquet, …; - reads JSON lines; none: only what is pending."
         ),
     ] = None,
     *,
@@ -81,6 +81,8 @@ def align(
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
     careful: Careful = False,
+    columns: ColumnMap = None,
+    source: FeedbackSource = None,
     concurrency: Concurrency = None,
     max_cost: MostSpent = None,
     dry_run: DryRun = False,
@@ -97,7 +99,7 @@ def align(
     limits = {"concurrency": concurrency, "max_cost": max_cost}
     options = {"skip_invalid": skip_invalid, "allow_erased": allow_erased}
     settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
-    return _learn(session, name, feedback, options, dry_run=dry_run, **settings)
+    return _learn(session, name, feedback, options, columns, source, dry_run=dry_run, **settings)
 
 
 def overwrite(
@@ -112,6 +114,8 @@ def overwrite(
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
     careful: Careful = False,
+    columns: ColumnMap = None,
+    source: FeedbackSource = None,
     concurrency: Concurrency = None,
     max_cost: MostSpent = None,
     dry_run: DryRun = False,
@@ -125,16 +129,24 @@ def overwrite(
     limits = {"concurrency": concurrency, "max_cost": max_cost}
     options = {"skip_invalid": skip_invalid, "must_exist": True}
     settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
-    return _learn(session, name, feedback, options, dry_run=dry_run, **settings)
+    return _learn(session, name, feedback, options, columns, source, dry_run=dry_run, **settings)
 
 
 def _learn(
-    session: Session, name: str, feedback: str | None, options: dict[str, bool], *, dry_run: bool, **settings: Any
+    session: Session,
+    name: str,
+    feedback: str | None,
+    options: dict[str, bool],
+    columns: list[str] | None,
+    source: str | None,
+    *,
+    dry_run: bool,
+    **settings: Any,
 ) -> int:
     from memalign.align import MemAlign
 
-    optimizer = MemAlign(**settings)
-    given = () if feedback is None else read_input(feedback)
+    optimizer = MemAlign(columns=columns_of(columns), **settings)
+    given = () if feedback is None else rows_given(feedback, source=source)
     if dry_run:
         registry = session.registry()
         usage = registry.estimate(name, given, optimizer=optimizer, **options)

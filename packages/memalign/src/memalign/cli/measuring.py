@@ -15,12 +15,12 @@ from memalign.cli.common import (
     Session,
     Version,
     interruptible,
-    read_input,
 )
 from memalign.cli.estimating import DryRun, give_estimate
 from memalign.cli.judged_out import kept_in
 from memalign.cli.judging import Out
 from memalign.cli.output import counted, label_text, listed, shorten, table, usage_text
+from memalign.cli.rows_given import ColumnMap, FeedbackSource, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,13 +37,15 @@ _ZERO_SHOT = ("zero-shot", "bare")
 def check(
     session: Session,
     feedback: Annotated[
-        str, typer.Argument(metavar="FEEDBACK", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.")
+        str, typer.Argument(metavar="FEEDBACK", help="JSONL, CSV, XLSX, Parquet, …; - reads JSON lines.")
     ],
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The judge that is to learn it.")] = None,
     *,
     value_type: Annotated[
         str | None, typer.Option(metavar="TYPE", help="Check values without a judge: bool, A|B|tie, int:1..5, …")
     ] = None,
+    columns: ColumnMap = None,
+    source: FeedbackSource = None,
 ) -> int:
     """Look at feedback before aligning: labels, sources, duplicates, conflicts, bias.
 
@@ -58,7 +60,8 @@ def check(
         raise InputError("give a judge or --value-type, not both: the judge has its own")
     judge = None if name is None else session.judge(name)[1]
     kind = judge.value_type if judge else ValueType.of(value_type) if value_type else None
-    found = review_feedback(read_input(feedback), kind, judge)
+    given = rows_given(feedback, columns, remembered=judge.columns if judge else None, source=source)
+    found = review_feedback(given, kind, judge)
     session.give(found.to_dict(), *_review(found, feedback))
     return FAILURES if found.invalid else DONE
 
@@ -68,6 +71,7 @@ def _review(found: FeedbackReview, name: str) -> list[Any]:
 
     said = f"{found.labelled} with a value, {found.commented} with a rationale, {len(found.invalid)} invalid"
     parts: list[Any] = [f"{name}: {counted(found.rows, 'row')} on {counted(found.cases, 'case')}; {said}"]
+    parts += [f"note: {note}" for note in found.notes]
     if found.status is not None:
         known = ", ".join(f"{found.status.get(each, 0)} {each}" for each in ("new", "changed", "unchanged"))
         parts.append(f"to the judge: {known}")
@@ -125,6 +129,7 @@ def evaluate(
         str | None,
         typer.Option(metavar="N|zero-shot", help="Compare with another version, or with the judge without memory."),
     ] = None,
+    columns: ColumnMap = None,
     out: Out = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
@@ -143,7 +148,7 @@ def evaluate(
     limit = None if max_cost is None else SpendLimit(max_cost)  # of both judges together
     number, chosen = session.judge(name, version)
     other = None if against is None else _other(session, chosen, against)
-    given = read_input(labelled)
+    given = rows_given(labelled, columns, remembered=chosen.columns)
     if dry_run:
         estimate = estimate_evaluation(chosen, given, out=out)
         estimate += Usage() if other is None else estimate_evaluation(other, given)

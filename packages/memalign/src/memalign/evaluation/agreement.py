@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from memalign import aio
 from memalign.errors import InputError
@@ -30,7 +30,7 @@ from memalign.metrics import (
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["aevaluate", "evaluate", "metrics_of"]
+__all__ = ["aevaluate", "evaluate", "measure", "metrics_of"]
 
 Progress = Callable[[str, int, int], None]
 Labelled = FeedbackSource
@@ -58,7 +58,6 @@ class _Judging(Protocol):
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-        max_cost: float | SpendLimit | None = None,
     ) -> Sequence[Judgment]: ...
 
 
@@ -107,9 +106,8 @@ async def aevaluate(
     ]
     if not examples:
         raise InputError("no case has a label (a value): there is nothing to compare the judge with")
-    judgments = await judge.ajudge_many(
-        examples, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost
-    )
+    limit: dict[str, Any] = {} if max_cost is None else {"max_cost": max_cost}  # not every judge knows one
+    judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress, **limit)
     judged = list(zip(examples, judgments, strict=True))
     cases = tuple(
         _case(example, label, judgment) for example, judgment in judged if (label := labels[example.id]) is not None
@@ -201,6 +199,11 @@ def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
             return {"exact_match": exact_match}
         case _:
             return {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
+
+
+def measure(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int = 0) -> dict[str, Estimate]:
+    """The metrics of the value type over the cases that have a verdict."""
+    return _metrics(value_type, [(case.value, case) for case in cases if case.value is not None], seed=seed)
 
 
 def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:

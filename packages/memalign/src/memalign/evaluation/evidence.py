@@ -17,7 +17,6 @@ import msgspec
 from memalign.errors import InputError
 from memalign.io import read_judgments
 from memalign.io.atomic import atomic_write
-from memalign.judge.spend_limit import SpendLimit
 from memalign.prompts import prompts_hash
 from memalign.types import Example, Judgment, canonical_json
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from memalign.memory import Memory
     from memalign.values import ValueType
 
-__all__ = ["Binding", "MeasuredJudge", "MissingEvidence", "labels_hash"]
+__all__ = ["Binding", "MeasuredJudge", "MissingEvidence"]
 
 _INDEX = "evidence.json"
 _DIGITS = 16
@@ -74,11 +73,6 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(names.get(name, f"the {name}") for name in fields)
 
 
-def labels_hash(labels: Sequence[tuple[str, object]]) -> str:
-    """The hash of (content hash, label) pairs, whatever their order."""
-    return _hash(canonical_json(sorted([content, label] for content, label in labels)))
-
-
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
@@ -95,6 +89,8 @@ class MeasuredJudge:
         self._judge, self._offline = judge, offline
         self._folder = None if folder is None else Path(folder)
         self._binding = Binding.of(judge, labels)
+        self.given: dict[str, Judgment] = {}
+        """The judgments that it gave, by id."""
 
     @property
     def name(self) -> str:
@@ -123,20 +119,22 @@ class MeasuredJudge:
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-        max_cost: float | SpendLimit | None = None,
     ) -> Sequence[Judgment]:
         """The judgments of the `examples`, in their order. Raises MissingEvidence where `offline` finds none."""
-        if self._offline:
-            return self._kept(examples)
+        judgments = self._kept(examples) if self._offline else await self._asked(examples, concurrency, out, progress)
+        self.given |= {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
+        return judgments
+
+    async def _asked(
+        self, examples: Sequence[Example], concurrency: int | None, out: str | Path | None, progress: Progress | None
+    ) -> Sequence[Judgment]:
         if self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise InputError(f"{self._folder} cannot be made: {error.strerror}") from None
             out = self._folder / self._binding.file
-        judgments = await self._judge.ajudge_many(
-            examples, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost
-        )
+        judgments = await self._judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
         if self._folder is not None:
             self._note()
         return judgments
