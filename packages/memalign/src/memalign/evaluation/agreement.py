@@ -29,7 +29,7 @@ from memalign.metrics import (
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["aevaluate", "evaluate", "metrics_of"]
+__all__ = ["aevaluate", "evaluate", "measure", "metrics_of"]
 
 Progress = Callable[[str, int, int], None]
 Labelled = FeedbackSource
@@ -192,6 +192,11 @@ def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
             return {"exact_match": exact_match}
         case _:
             return {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
+
+
+def measure(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int = 0) -> dict[str, Estimate]:
+    """The metrics of the value type over the cases that have a verdict."""
+    return _metrics(value_type, [(case.value, case) for case in cases if case.value is not None], seed=seed)
 
 
 def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:

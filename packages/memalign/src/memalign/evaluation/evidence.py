@@ -8,7 +8,7 @@ stale, and counts for nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memalign.memory import Memory
     from memalign.values import ValueType
 
-__all__ = ["Binding", "MeasuredJudge", "MissingEvidence", "labels_hash"]
+__all__ = ["Binding", "MeasuredJudge", "MissingEvidence"]
 
 _INDEX = "evidence.json"
 _DIGITS = 16
@@ -73,11 +73,6 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(names.get(name, f"the {name}") for name in fields)
 
 
-def labels_hash(labels: Sequence[tuple[str, object]]) -> str:
-    """The hash of (content hash, label) pairs, whatever their order."""
-    return _hash(canonical_json(sorted([content, label] for content, label in labels)))
-
-
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
@@ -94,6 +89,8 @@ class MeasuredJudge:
         self._judge, self._offline = judge, offline
         self._folder = None if folder is None else Path(folder)
         self._binding = Binding.of(judge, labels)
+        self.given: dict[str, Judgment] = {}
+        """The judgments that it gave, by id."""
 
     @property
     def name(self) -> str:
@@ -110,6 +107,11 @@ class MeasuredJudge:
         """The judge's."""
         return self._judge.memory
 
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The judge's."""
+        return self._judge.columns
+
     async def ajudge_many(
         self,
         examples: Sequence[Example],
@@ -119,8 +121,13 @@ class MeasuredJudge:
         progress: Progress | None = None,
     ) -> Sequence[Judgment]:
         """The judgments of the `examples`, in their order. Raises MissingEvidence where `offline` finds none."""
-        if self._offline:
-            return self._kept(examples)
+        judgments = self._kept(examples) if self._offline else await self._asked(examples, concurrency, out, progress)
+        self.given |= {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
+        return judgments
+
+    async def _asked(
+        self, examples: Sequence[Example], concurrency: int | None, out: str | Path | None, progress: Progress | None
+    ) -> Sequence[Judgment]:
         if self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,7 @@ from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["ConflictingLabels", "FeedbackReview", "review_feedback"]
+__all__ = ["ConflictingLabels", "FeedbackReview", "agreement_of_people", "review_feedback"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class FeedbackReview:
     `labels` and `sources` count rows. `duplicates` are groups of ids with the same content. `alpha` is Krippendorff's,
     over the `compared` cases that two or more people labelled; None when there are fewer than two such cases, or all
     labels are the same. `remarks` answer what a reviewer of bias would ask. `status` counts new, changed and unchanged
-    rows against a judge, None without one.
+    rows against a judge, None without one. `notes` say what else became of rows, such as how many are not filled in.
     """
 
     rows: int
@@ -53,6 +53,7 @@ class FeedbackReview:
     remarks: tuple[Remark, ...]
     status: dict[str, int] | None
     invalid: tuple[RowError, ...]
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -110,11 +111,12 @@ def review_feedback(
         sources=dict(Counter(row.source for row in rows).most_common()),
         duplicates=tuple(ids for ids in groups if len(ids) > 1),
         conflicts=_conflicts(cases),
-        alpha=_alpha(pairable, value_type) if len(pairable) > 1 else None,
+        alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
         remarks=remarks(cases, labels=labels, value_type=value_type),
         status=_status(judge, rows) if judge else None,
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
+        notes=file.notes,
     )
 
 
@@ -155,7 +157,8 @@ def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dic
     return dict(given.most_common())
 
 
-def _alpha(units: list[list[Value]], value_type: ValueType | None) -> float | None:
+def agreement_of_people(units: list[list[Value]], value_type: ValueType | None) -> float | None:
+    """Krippendorff's alpha of the labels of each case, a label a person, at the level of the value type."""
     values = [value for unit in units for value in unit]
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     level: Literal["nominal", "ordinal", "interval"] = "nominal"

@@ -8,7 +8,7 @@ edge is passed, or failed, once in twenty times at most, whichever way chance go
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,9 +20,8 @@ from memalign.errors import InputError
 from memalign.evaluation.agreement import Labelled, Progress, aevaluate, metrics_of
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Evaluation
-from memalign.evaluation.evidence import MeasuredJudge, MissingEvidence, labels_hash
-from memalign.io import check_feedback, read_feedback
-from memalign.memory.label_policy import policy_label
+from memalign.evaluation.evidence import MeasuredJudge, MissingEvidence
+from memalign.evaluation.unseen import labels_hash, unseen_rows
 from memalign.metrics import Estimate, paired_share_interval
 from memalign.types import Feedback
 
@@ -144,8 +143,8 @@ async def agate(
             raise InputError(f"the minimum of {metric} is no number: {least}")
     if offline and evidence is None:
         raise InputError("offline needs a folder of evidence (--evidence DIR)")
-    unseen, taught = _unseen(judge, baseline, labelled)
-    labels = _labels_hash(judge, unseen)
+    unseen, taught = unseen_rows(labelled, judge, baseline)
+    labels = labels_hash(judge, unseen)
 
     async def measured(one: Judge) -> Evaluation:
         source = MeasuredJudge(one, labels=labels, folder=evidence, offline=offline)
@@ -185,37 +184,6 @@ async def agate(
 
 
 # -- the cases -----------------------------------------------------------------------------------------------------
-
-
-def _unseen(judge: Judge, baseline: Judge | None, labelled: Labelled) -> tuple[list[Feedback], int]:
-    """The rows on cases that neither judge has in memory, and how many cases were left out."""
-    read = read_feedback if isinstance(labelled, str | Path) else check_feedback
-    rows: Iterable[Feedback] = read(labelled, value_type=judge.value_type).rows  # type: ignore[arg-type]  # as in aevaluate
-    known: set[str] = set()
-    for one in (judge, baseline):
-        for case in one.memory.cases if one is not None else ():
-            known |= {f"id {case.id}", f"content {case.example.content_hash}"}
-
-    def taught(row: Feedback) -> bool:
-        content = None if row.example is None else f"content {row.example.content_hash}"
-        return f"id {row.id}" in known or content in known
-
-    listed = list(rows)
-    unseen = [row for row in listed if not taught(row)]
-    left_out = len({row.id for row in listed}) - len({row.id for row in unseen})
-    if not unseen:
-        raise InputError(f"all {left_out} cases are in the judge's memory: they say nothing about cases it has not met")
-    return unseen, left_out
-
-
-def _labels_hash(judge: Judge, rows: Iterable[Feedback]) -> str:
-    said: dict[str, list[Feedback]] = {}
-    for row in rows:
-        said.setdefault(row.id if row.example is None else row.example.content_hash, []).append(row)
-    memory = judge.memory
-    return labels_hash(
-        [(content, policy_label(every, memory.authority, memory.policy)) for content, every in said.items()]
-    )
 
 
 def _locked(judge: Judge) -> list[Feedback]:
