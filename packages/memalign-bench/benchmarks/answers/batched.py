@@ -14,7 +14,7 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -142,12 +142,22 @@ class BatchedModel:
                 system = waiting[0].request.system
                 some = [each for each in waiting if each.request.system == system][:BATCH]
                 waiting = [each for each in waiting if each not in some]
-                self._answer(some)
+                self._or_told(some, lambda: self._answer(some))  # noqa: B023  # it runs here and now
                 continue
             if isinstance(call, _Call):
                 waiting.append(call)
             else:
-                self._ask(call)
+                self._or_told([call], lambda: self._ask(call))  # noqa: B023
+
+    @staticmethod
+    def _or_told(calls: Sequence[_Call | _Questions], work: Callable[[], None]) -> None:
+        """Do the `work`; whatever stops it reaches those who wait for it, and the next calls are answered all the same."""
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  # it is handed on, not swallowed
+            for call in calls:
+                if not call.done.done():
+                    call.done.set_exception(error)
 
     def _ask(self, asked: _Questions) -> None:
         started = time.perf_counter()

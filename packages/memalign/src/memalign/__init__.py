@@ -22,7 +22,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
     from memalign.errors import MemalignError
-    from memalign.evaluation import Comparison, Evaluation, NextCase, NextCases, compare, evaluate, next_cases
+    from memalign.evaluation import (
+        Comparison,
+        Evaluation,
+        GateResult,
+        NextCase,
+        NextCases,
+        compare,
+        evaluate,
+        gate,
+        next_cases,
+    )
     from memalign.judge import Judge
     from memalign.judge.scorecard import Scorecard, score
     from memalign.memory import Memory
@@ -42,6 +52,7 @@ __all__ = [
     "Feedback",
     "FeedbackKey",
     "Finding",
+    "GateResult",
     "Guideline",
     "Judge",
     "Judgment",
@@ -57,6 +68,7 @@ __all__ = [
     "ValueType",
     "compare",
     "evaluate",
+    "gate",
     "next_cases",
     "score",
 ]
@@ -64,7 +76,17 @@ __all__ = [
 _HOME = {
     "align": ("AlignResult", "MemAlign"),
     "errors": ("MemalignError",),
-    "evaluation": ("Comparison", "Evaluation", "NextCase", "NextCases", "compare", "evaluate", "next_cases"),
+    "evaluation": (
+        "Comparison",
+        "Evaluation",
+        "GateResult",
+        "NextCase",
+        "NextCases",
+        "compare",
+        "evaluate",
+        "gate",
+        "next_cases",
+    ),
     "judge": ("Judge",),
     "judge.scorecard": ("Scorecard", "score"),
     "memory": ("Memory",),

@@ -37,6 +37,7 @@ __all__ = [
     "mae",
     "mcnemar_exact",
     "paired_bootstrap",
+    "paired_share_interval",
     "wilson_interval",
 ]
 
@@ -236,6 +237,21 @@ def wilson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[flo
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def paired_share_interval(b: int, c: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+    """The interval of the difference of two shares on the same `n` cases, (c - b) / n. Bonett and Price 2012.
+
+    `b` cases are right only the first time, `c` only the second. It is wide even where none is. Raises InputError where
+    the counts are negative or more than `n`.
+    """
+    if b < 0 or c < 0 or b + c > n or n < 1:
+        raise InputError(f"counts {b} and {c} cannot be of {n} cases")
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    first, second = (b + 1) / (n + 2), (c + 1) / (n + 2)
+    middle = second - first
+    half = z * ((first + second - middle * middle) / (n + 2)) ** 0.5
+    return max(-1.0, middle - half), min(1.0, middle + half)
 
 
 def mcnemar_exact(b: int, c: int) -> float:

@@ -24,6 +24,7 @@ class PreparedJudge:
     memory: Memory = field(default_factory=Memory)
     name: str = "helpfulness"
     asked: list[str] = field(default_factory=list)
+    columns: dict[str, str] = field(default_factory=dict)
 
     async def ajudge_many(
         self,

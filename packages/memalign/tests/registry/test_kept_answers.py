@@ -20,8 +20,8 @@ import pytest
 
 from memalign import Judge, Registry
 from memalign.aio import run
-from memalign.align.paid_calls import PaidCalls
 from memalign.errors import RegistryError
+from memalign.judge.paid_calls import PaidCalls
 from memalign.models.base import ChatReply, ChatRequest
 from memalign.registry.kept_answers import KeptAnswers
 from memalign.testing import HashEmbedding, ScriptedYesNoModel

@@ -21,9 +21,9 @@ from memalign.align.consolidate import leave_out, new_guidelines
 from memalign.align.past_cases import Answer, PastCases, agrees, hiding
 from memalign.align.result import Impact, Trial, VerdictChange
 from memalign.judge import Judge, Progress
+from memalign.judge.open_model import open_model
 from memalign.memory import Case, Memory
 from memalign.memory.retrieval import was_misjudged
-from memalign.models import resolve
 from memalign.types import Usage, guideline_number
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def admit(
     the prompt. A call that fails takes its case out of the comparison, and the impact counts it.
     """
     started = time.perf_counter()
-    limits = resolve(learned.model).limits
+    limits = open_model(learned).limits
     lessons = _lessons(given.memory, learned.memory)
     if limits.brief and len(lessons) < MANY:
         return learned, None, Usage()

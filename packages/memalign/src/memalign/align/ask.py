@@ -21,9 +21,9 @@ from memalign.errors import ConfigurationError
 from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import FEWEST
 from memalign.judge.checks import AskedCheck, margins_of, which_checks
+from memalign.judge.open_model import open_model
 from memalign.memory import Answers, Case, Memory
 from memalign.memory.answers import questions_of
-from memalign.models import resolve
 from memalign.models.base import YesNoModel
 from memalign.types import Judgment, Usage
 
@@ -56,7 +56,7 @@ async def ask(
     if not judge.value_type.closed or not questions_of(memory.semantic):
         return memory, Usage(), ()
     try:
-        model = resolve(judge.model)
+        model = open_model(judge)
     except ConfigurationError as error:
         return memory, Usage(), (f"no past case was asked about: {error}",)
     apart, judged_by = isinstance(model, YesNoModel), judge.base_fingerprint

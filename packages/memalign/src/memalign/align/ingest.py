@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
 from memalign.align.forget import forget_lessons
 from memalign.align.states import LessonState, change_annotations, with_states
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io import FeedbackFile, check_feedback, read_feedback
+from memalign.io import FeedbackFile, FeedbackSource, Given, check_feedback
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example, Feedback, FeedbackKey
@@ -33,7 +32,7 @@ Refuse = Callable[[Feedback], str | None]
 
 def checked_rows(
     judge: Judge,
-    feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
+    feedback: FeedbackSource,
     *,
     skip_invalid: bool = False,
     must_exist: bool = False,
@@ -45,15 +44,10 @@ def checked_rows(
     memory is such a row, and so is one that `refuse` gives a reason for.
     """
     known = {case.id: case.example.content_hash for case in judge.memory.cases}
-    if isinstance(feedback, str | Path):
-        file = read_feedback(feedback, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
-        source = str(feedback)
-    else:
-        items = tuple(feedback)
-        if not items:
-            return NO_ROWS
-        file = check_feedback(items, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
-        source = "feedback"
+    given = Given.of(feedback, remembered=judge.columns).kept()
+    if given.nothing:
+        return NO_ROWS
+    file = check_feedback(given, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
 
     def fault(row: Feedback) -> str | None:
         if must_exist and judge.memory.annotation(row.key) is None:
@@ -68,12 +62,13 @@ def checked_rows(
     if not faults:
         return file
     if not skip_invalid:
-        raise InvalidRows(source, faults)
+        raise InvalidRows(given.name, faults)
     bad = {fault.line for fault in faults}
     return FeedbackFile(
         rows=tuple(row for row, line in numbered if line not in bad),
         lines=tuple(line for _, line in numbered if line not in bad),
         invalid=(*file.invalid, *faults),
+        notes=file.notes,
     )
 
 

@@ -11,10 +11,11 @@ import msgspec
 from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge, Progress
 from memalign.judge.checks import AskedCheck, ask_checks
+from memalign.judge.open_model import open_model
 from memalign.judge.prepare import items_alone
 from memalign.memory import Case
 from memalign.memory.retrieval import embedding_text
-from memalign.models import resolve, resolve_embedding
+from memalign.models import resolve_embedding
 from memalign.models.base import EmbeddingModel, YesNoModel
 from memalign.types import Judgment, Usage
 
@@ -51,7 +52,7 @@ class PastCases:
     def __init__(self, judge: Judge, total: int, progress: Progress | None, *, phase: str) -> None:
         self.usage = Usage()
         self._total, self._progress, self._phase, self._done = total, progress, phase, 0
-        self._slots = asyncio.Semaphore(resolve(judge.model).limits.concurrency)
+        self._slots = asyncio.Semaphore(open_model(judge).limits.concurrency)
 
     async def ask(self, judge: Judge, case: Case) -> Answer:
         """What `judge` says of the case. An error is an answer too: what was paid for before must not go with it."""
@@ -69,7 +70,7 @@ class PastCases:
 
     async def ask_checks(self, judge: Judge, case: Case, checks: Sequence[AskedCheck]) -> Answer:
         """The judge's answers to checks of the case alone, in a judgment without a verdict; its model is a YesNoModel."""
-        model = resolve(judge.model)
+        model = open_model(judge)
         async with self._slots:
             items = items_alone(judge, case.example, model.limits)
             found = await ask_checks(cast("YesNoModel", model), checks, items, seconds=judge.parameters.get("timeout"))

@@ -6,9 +6,8 @@ verdicts, typed deltas over small shards and exact forgetting added. DESIGN's or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,21 +19,23 @@ from memalign.align.distil import distil
 from memalign.align.forget import forget
 from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, settle, sort_rows
 from memalign.align.locked_cases import keep_locks
-from memalign.align.paid_calls import Answers, PaidCalls
 from memalign.align.pre_alignment import pre_alignment
 from memalign.align.report import Run, calibrator_note
 from memalign.align.result import AlignResult
 from memalign.align.states import LessonState, with_states
 from memalign.errors import ConfigurationError, InputError, ModelError
+from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
+from memalign.judge.open_model import open_model, open_reflection_model
+from memalign.judge.paid_calls import Answers, PaidCalls
 from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
-from memalign.models import resolve, resolve_embedding
+from memalign.models import resolve_embedding
 from memalign.models.asking import asked_through
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
 from memalign.notebook import notebook_progress
-from memalign.types import Feedback, FeedbackKey
+from memalign.types import FeedbackKey
 
 __all__ = ["STAGES", "MemAlign", "default_stages"]
 
@@ -67,10 +68,13 @@ replace = msgspec.structs.replace
 class MemAlign:
     """The optimizer and its knobs.
 
-    `reflection_model` distils (None: the judge's model). `embedding_model` None is the judge's own, or the in-process one.
+    `reflection_model` distils (None: the one of the judge's parameters, else its model). `embedding_model` None is the
+    judge's own, or the in-process one.
     `retrieval_k` is how many examples a judgment sees (None: as the judge has it). `shard_size` is how many pieces of
     feedback one distillation call holds (None: what the model can take). `policy` is by what several people's labels are
     weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
+    `columns` says which column of the feedback each field is read from, such as `{"value": "label"}` (None: as the judge
+    has them); the judge remembers them.
     With `careful` the judge is asked about every case before it learns, and what it learned is tried on past cases before it
     counts, at two to three times the price. `max_cost` is what one align may spend, in dollars: what it stops stays pending.
     `concurrency` is how many calls are in flight at most (None: as many as suit the model). `stages` are those that run
@@ -84,6 +88,7 @@ class MemAlign:
     shard_size: int | None = None
     authority: tuple[str, ...] | None = None
     policy: tuple[Rule, ...] | None = None
+    columns: Mapping[str, str] | None = None
     careful: bool = False
     stages: frozenset[str] | None = None
     max_cost: float | None = None
@@ -100,6 +105,8 @@ class MemAlign:
             object.__setattr__(self, "authority", checked_authority(self.authority))
         if self.policy is not None:
             object.__setattr__(self, "policy", checked_policy(self.policy))
+        if self.columns is not None:
+            object.__setattr__(self, "columns", checked_columns(self.columns))
 
     def calls(self, answers: Answers | None = None) -> PaidCalls:
         """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for."""
@@ -108,7 +115,7 @@ class MemAlign:
     async def align(
         self,
         judge: Judge,
-        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]] = (),
+        feedback: FeedbackSource = (),
         *,
         skip_invalid: bool = False,
         must_exist: bool = False,
@@ -129,14 +136,14 @@ class MemAlign:
                 judge, feedback, Run(given=judge, progress=progress or notebook_progress(), calls=calls), **options
             )
 
-    async def _align(
-        self, judge: Judge, feedback: str | Path | Iterable[Feedback | Mapping[str, Any]], run: Run, **options: Any
-    ) -> AlignResult:
+    async def _align(self, judge: Judge, feedback: FeedbackSource, run: Run, **options: Any) -> AlignResult:
         judge = self._configured(judge)
         before = judge.memory
 
         # Validate: unchanged rows cost nothing but may have another time; changed ones replace what they said before.
+        feedback = Given.of(feedback, columns=self.columns, remembered=judge.columns)
         run.file = checked_rows(judge, feedback, **options)
+        run.notes += run.file.notes
         run.status = sort_rows(before, run.file.rows)
 
         # Annotations: all are kept; the policy says which of them count.
@@ -201,7 +208,7 @@ class MemAlign:
         waiting = any(annotation.state == "pending" for annotation in memory.annotations())
         run.learned = waiting or bool(await candidates(memory))
         if run.learned:
-            stages, model = self._stages(judge), resolve(self.reflection_model or judge.model)
+            stages, model = self._stages(judge), open_reflection_model(judge, self.reflection_model)
             contrast = "pre_alignment" in stages
             # Of two right answers in free text neither says that the other was wrong: a label alone needs no verdict there.
             if waiting and (contrast or ("distil" in stages and judge.value_type.closed)):
@@ -250,7 +257,7 @@ class MemAlign:
         return replace(memory, guideline_tokens=tokens, current_judge=judge.base_fingerprint if memory.cases else None)
 
     def _stages(self, judge: Judge) -> frozenset[str]:
-        limits = resolve(judge.model).limits
+        limits = open_model(judge).limits
         return default_stages(limits, careful=self.careful) if self.stages is None else self.stages
 
     async def _embed(self, judge: Judge, memory: Memory, run: Run) -> Memory:
@@ -276,6 +283,8 @@ class MemAlign:
             changes["retrieval_k"] = self.retrieval_k
         if self.embedding_model is not None:
             changes["embedding_model"] = self.embedding_model
+        if self.columns is not None:
+            changes["columns"] = self.columns
         if self.authority is not None or self.policy is not None:
             authority = judge.memory.authority if self.authority is None else self.authority
             policy = judge.memory.policy if self.policy is None else self.policy

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memalign.align.ingest import NO_ROWS
-from memalign.align.paid_calls import PaidCalls
 from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import calibrates, fit_calibrator
+from memalign.judge.open_model import open_model
+from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import Memory
 from memalign.memory.directive_check import directive_in
-from memalign.models import resolve
 from memalign.types import FeedbackKey, Guideline, Usage, guideline_number
 
 __all__ = ["Run", "calibrator_note", "conflicts", "rule_conflicts"]
@@ -86,7 +86,7 @@ def _directives(written: Sequence[Guideline], judge: Judge) -> list[str]:
 
 async def calibrator_note(judge: Judge) -> list[str]:
     """Which verdict the memory's own cases say is better, the model's own or the calibrator's; nothing where there is one only."""
-    if not calibrates(judge, resolve(judge.model).limits):
+    if not calibrates(judge, open_model(judge).limits):
         return []
     calibrator = await fit_calibrator(judge)
     if calibrator is None:

@@ -18,6 +18,7 @@ from memalign.cli import (
     embedded,
     explaining,
     forgetting,
+    gating,
     history,
     judges,
     judging,
@@ -44,6 +45,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "scorecard": (judging.scorecard, "memalign scorecard answers.jsonl tone safety -o scores"),
         "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
+        "gate": (gating.gate, "memalign gate tone held_out.jsonl --min-kappa 0.6 --not-worse-than 5"),
     },
     "Learning": {
         "next": (labelling.next_, "memalign next tone new.jsonl -n 5"),

@@ -14,7 +14,7 @@ import typer
 
 from memalign.cli.output import Output
 from memalign.cli.verbose import Verbose, showing_raw_answers
-from memalign.errors import InputError, InvalidRows, JudgeNotFound, RowError
+from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
@@ -42,7 +42,6 @@ __all__ = [
     "confirmed",
     "interruptible",
     "latest_of",
-    "read_input",
     "version_line",
     "with_session",
 ]
@@ -132,22 +131,6 @@ def with_session(function: Callable[Concatenate[Session, P], int], *, asks_model
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *common]}
     run.__doc__ = function.__doc__
     return run
-
-
-def read_input(file: str) -> str | list[dict[str, Any]]:
-    """`file` itself, or for `-` the JSON lines of stdin. Raises InvalidRows for a line that is no JSON object."""
-    if file != "-":
-        return file
-    from memalign.io.rows import json_rows
-
-    read = list(json_rows(enumerate(sys.stdin.buffer, 1)))
-    bad = [row for row in read if isinstance(row, RowError)]
-    rows = [dict(row.fields) for row in read if not isinstance(row, RowError)]
-    if bad:
-        raise InvalidRows("stdin", bad)
-    if not rows:
-        raise InputError("stdin is empty: it has no row")
-    return rows
 
 
 def confirmed(question: str, *, yes: bool) -> bool:

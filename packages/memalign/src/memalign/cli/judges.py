@@ -9,7 +9,18 @@ import typer
 
 from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, Version, Yes, confirmed, version_line
 from memalign.cli.guideline_words import check_table, consequences, guideline_table
+from memalign.cli.model_options import (
+    BaseUrl,
+    Headers,
+    ModelOptions,
+    Price,
+    ReflectionHeaders,
+    ReflectionModel,
+    ReflectionPrice,
+    facts_of_models,
+)
 from memalign.cli.output import counted, facts, listed, table
+from memalign.cli.rows_given import ColumnMap, columns_of
 from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
@@ -28,8 +39,8 @@ Parameters = Annotated[
     typer.Option(
         "--param",
         metavar="KEY=VALUE",
-        help="temperature, max_tokens, seed, timeout (seconds), verdict (reasoned, direct), samples, swap (true), "
-        "trace_tool_calls, calibrate (true) or abstain_below; may be given several times.",
+        help="temperature, max_tokens, reasoning_effort (none to xhigh), seed, timeout (seconds), verdict (reasoned, direct), "
+        "samples, swap (true), trace_tool_calls, calibrate (true) or abstain_below; may be given several times.",
     ),
 ]
 
@@ -46,6 +57,12 @@ def create(
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     param: Parameters = None,
+    base_url: BaseUrl = None,
+    header: Headers = None,
+    price: Price = None,
+    reflection_model: ReflectionModel = None,
+    reflection_header: ReflectionHeaders = None,
+    reflection_price: ReflectionPrice = None,
 ) -> int:
     """Define a judge and keep it in the registry as version 1.
 
@@ -54,8 +71,17 @@ def create(
     """
     from memalign.judge import Judge
 
-    settings = _settings(model or "", embedding_model, retrieval_k, param)
+    options = ModelOptions(
+        base_url=base_url,
+        header=header,
+        price=price,
+        reflection_model=reflection_model,
+        reflection_header=reflection_header,
+        reflection_price=reflection_price,
+    )
+    settings = _settings(options.named(model) if base_url else model or "", embedding_model, retrieval_k, param)
     made = Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, **settings)
+    made = options.applied(made)
     session.registry(create=True).create(made)
     line = f"created {name} ({made.value_type.spec}) on {made.model_name}, version 1"
     session.give(described(made, version=1), line)
@@ -90,7 +116,9 @@ def show(session: Session, name: Name, *, version: Version = None) -> int:
         ("model", judge.model_name),
         ("embedding model", judge.embedding_model_name or "in this process"),
         ("examples per prompt", "as many as suit the model" if judge.retrieval_k is None else judge.retrieval_k),
-        *judge.parameters.items(),
+        *((key, value) for key, value in judge.parameters.items() if key != "models"),
+        *facts_of_models(judge),
+        *[("columns", f"{field} from {column}") for field, column in judge.columns.items()],
         ("memory", f"{_counts(judge)}, hash {memory.hash}"),
         ("label policy", _label_policy(judge)),
         ("locked cases", listed(memory.locks) or "none"),
@@ -119,6 +147,13 @@ def edit(
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     param: Parameters = None,
+    base_url: BaseUrl = None,
+    header: Headers = None,
+    price: Price = None,
+    reflection_model: ReflectionModel = None,
+    reflection_header: ReflectionHeaders = None,
+    reflection_price: ReflectionPrice = None,
+    columns: ColumnMap = None,
     authority: Annotated[
         str | None,
         typer.Option(metavar="WHO", help="Whose label counts where people differ: ana,ben; '' for nobody's."),
@@ -135,25 +170,42 @@ def edit(
     """
     from memalign.align import set_policy
 
-    changes = _settings(model, embedding_model, retrieval_k, param)
+    options = ModelOptions(
+        base_url=base_url,
+        header=header,
+        price=price,
+        reflection_model=reflection_model,
+        reflection_header=reflection_header,
+        reflection_price=reflection_price,
+    )
+    changes = _settings(options.named(model) if model and base_url else model, embedding_model, retrieval_k, param)
     if instructions is not None:
         changes["instructions"] = _text_of(instructions)
+    if columns is not None:
+        changes["columns"] = columns_of(columns)
     weighed = {"authority": _names(authority), "policy": _names(policy)}
     reweighed = authority is not None or policy is not None
-    if not changes and not reweighed:
+    if not changes and not reweighed and not options.given:
         raise InputError(
-            "nothing to change: give --model, --instructions, --embedding-model, -k, --param, --authority or --policy"
+            "nothing to change: give --model, --base-url, --header, --price, --reflection-model, --instructions, "
+            "--embedding-model, -k, --param, --map, --authority or --policy"
         )
     parameters = changes.pop("parameters", {})
 
     def changed(judge: Judge) -> Judge:
         edited = judge.replace(**changes, parameters={**judge.parameters, **parameters})
+        edited = options.applied(edited)
         return set_policy(edited, **weighed) if reweighed else edited
 
     saved = session.registry().update(name, changed, "edit")
     others, lines = consequences(saved)
     if reweighed:
         lines = [f"label policy: {_label_policy(saved.judge)}", *_without_effect(saved.judge), *lines]
+    lines += [
+        f"headers and prices of {each} went with it"
+        for each in saved.before.parameters.get("models", {}).keys() - saved.judge.parameters.get("models", {}).keys()
+        if each not in (saved.judge.model_name, saved.judge.parameters.get("reflection_model"))
+    ]
     if stale := len(saved.judge.stale_pre_alignment()):
         lines = [*lines, _stale_line(stale)]
     data = {**described(saved.judge, version=saved.version), "consequences": others}
@@ -187,6 +239,7 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "embedding_model": judge.embedding_model_name,
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
+        "columns": dict(judge.columns),
         "policy": list(memory.policy),
         "authority": list(memory.authority),
         "locks": list(memory.locks),

@@ -1,26 +1,36 @@
-"""Agreement of a judge with people, comparison of judges, a review of feedback, and what to label next."""
+"""Agreement of a judge with people, comparison of judges, a gate, a review of feedback, and what to label next."""
 
 from memalign.evaluation.agreement import aevaluate, evaluate
 from memalign.evaluation.bias_review import Remark
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, same_value
+from memalign.evaluation.evidence import MissingEvidence
 from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackReview, review_feedback
+from memalign.evaluation.gate_criteria import Criterion, GateResult, agate, gate
+from memalign.evaluation.gate_report import junit_xml, markdown
 from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
 
 __all__ = [
     "Comparison",
     "ConflictingLabels",
+    "Criterion",
     "Disagreement",
     "Evaluation",
     "FeedbackReview",
+    "GateResult",
+    "MissingEvidence",
     "NextCase",
     "NextCases",
     "Remark",
     "ScoredCase",
     "aevaluate",
+    "agate",
     "anext_cases",
     "compare",
     "evaluate",
+    "gate",
+    "junit_xml",
+    "markdown",
     "next_cases",
     "review_feedback",
     "same_value",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters, too_few_groups
-from memalign.io import check_feedback, read_feedback
+from memalign.io import FeedbackSource, check_feedback
 from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
@@ -29,10 +29,10 @@ from memalign.metrics import (
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["aevaluate", "evaluate"]
+__all__ = ["aevaluate", "evaluate", "measure", "metrics_of"]
 
 Progress = Callable[[str, int, int], None]
-Labelled = str | Path | Iterable[Feedback | Mapping[str, Any]]
+Labelled = FeedbackSource
 _Scored = tuple[Value, ScoredCase]
 """A verdict (the judge's, or its calibrated one) and its case."""
 
@@ -48,6 +48,8 @@ class _Judging(Protocol):
     def value_type(self) -> ValueType: ...
     @property
     def memory(self) -> Memory: ...
+    @property
+    def columns(self) -> Mapping[str, str]: ...
     async def ajudge_many(
         self,
         examples: Sequence[Example],
@@ -87,8 +89,7 @@ async def aevaluate(
     whole groups; fewer than ten groups give none. `out` keeps the judgments and is resumed from; `seed` is the bootstrap's. Raises InvalidRows for bad
     rows, InputError when no case has a label.
     """
-    read = read_feedback if isinstance(labelled, str | Path) else check_feedback
-    rows = read(labelled, value_type=judge.value_type).rows  # type: ignore[arg-type]  # the test above picks the reader
+    rows = check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows
     annotations = _by_case(rows)
     memory = judge.memory
     labels = {name: policy_label(said, memory.authority, memory.policy) for name, said in annotations.items()}
@@ -179,24 +180,33 @@ def _all_metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int)
     return found
 
 
-def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
-    values, truth = [value for value, _ in scored], [case.label for _, case in scored]
-    groups = clusters([case for _, case in scored])
-    statistics: dict[str, Statistic]
+def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
+    """What is measured of a judge with this value type, by name."""
     match value_type.kind:
         case "int":
             quadratic = partial(cohen_kappa, weights="quadratic")
-            statistics = {"exact_match": exact_match, "weighted_kappa": quadratic, "ccc": ccc, "mae": mae}
+            return {"exact_match": exact_match, "weighted_kappa": quadratic, "ccc": ccc, "mae": mae}
         case "float":
-            statistics = {"ccc": ccc, "mae": mae}
+            return {"ccc": ccc, "mae": mae}
         case "str":
-            statistics = {"exact_match": exact_match}
-            values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
+            return {"exact_match": exact_match}
         case _:
-            statistics = {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
+            return {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
+
+
+def measure(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int = 0) -> dict[str, Estimate]:
+    """The metrics of the value type over the cases that have a verdict."""
+    return _metrics(value_type, [(case.value, case) for case in cases if case.value is not None], seed=seed)
+
+
+def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
+    values, truth = [value for value, _ in scored], [case.label for _, case in scored]
+    groups = clusters([case for _, case in scored])
+    if value_type.kind == "str":
+        values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
     found: dict[str, Estimate] = {}
     few = too_few_groups(groups)
-    for name, statistic in statistics.items():
+    for name, statistic in metrics_of(value_type).items():
         value = statistic(values, truth)
         if few and value is not None:
             found[name] = Estimate(value=value, no_interval=few)

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from memalign.errors import RowError
 from memalign.evaluation.bias_review import Remark, ReviewedCase, remarks
-from memalign.io import check_feedback, read_feedback
+from memalign.io import FeedbackSource, check_feedback
 from memalign.judge import Judge
 from memalign.memory.label_policy import POLICY, policy_label
 from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["ConflictingLabels", "FeedbackReview", "review_feedback"]
+__all__ = ["ConflictingLabels", "FeedbackReview", "agreement_of_people", "review_feedback"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ class FeedbackReview:
     `labels` and `sources` count rows. `duplicates` are groups of ids with the same content. `alpha` is Krippendorff's,
     over the `compared` cases that two or more people labelled; None when there are fewer than two such cases, or all
     labels are the same. `remarks` answer what a reviewer of bias would ask. `status` counts new, changed and unchanged
-    rows against a judge, None without one.
+    rows against a judge, None without one. `notes` say what else became of rows, such as how many are not filled in.
     """
 
     rows: int
@@ -54,6 +53,7 @@ class FeedbackReview:
     remarks: tuple[Remark, ...]
     status: dict[str, int] | None
     invalid: tuple[RowError, ...]
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -69,15 +69,15 @@ class FeedbackReview:
 
 
 def review_feedback(
-    feedback: str | Path | list[dict[str, Any]], value_type: ValueType | None, judge: Judge | None = None
+    feedback: FeedbackSource, value_type: ValueType | None, judge: Judge | None = None
 ) -> FeedbackReview:
     """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
     known = {case.id: case.example for case in judge.memory.cases} if judge else {}
     hashes = {name: example.content_hash for name, example in known.items()}
-    if isinstance(feedback, list):
-        file = check_feedback(feedback, value_type=value_type, known=hashes, skip_invalid=True, name="stdin")
-    else:
-        file = read_feedback(feedback, value_type=value_type, known=hashes, skip_invalid=True)
+    columns = judge.columns if judge else None
+    file = check_feedback(
+        feedback, value_type=value_type, known=hashes, skip_invalid=True, columns=columns, name="stdin"
+    )
     misfits = {
         line: RowError(line=line, id=row.id, reason=reason)
         for row, line in zip(file.rows, file.lines, strict=True)
@@ -111,11 +111,12 @@ def review_feedback(
         sources=dict(Counter(row.source for row in rows).most_common()),
         duplicates=tuple(ids for ids in groups if len(ids) > 1),
         conflicts=_conflicts(cases),
-        alpha=_alpha(pairable, value_type) if len(pairable) > 1 else None,
+        alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
         remarks=remarks(cases, labels=labels, value_type=value_type),
         status=_status(judge, rows) if judge else None,
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
+        notes=file.notes,
     )
 
 
@@ -156,7 +157,8 @@ def _label_counts(rows: Sequence[Feedback], value_type: ValueType | None) -> dic
     return dict(given.most_common())
 
 
-def _alpha(units: list[list[Value]], value_type: ValueType | None) -> float | None:
+def agreement_of_people(units: list[list[Value]], value_type: ValueType | None) -> float | None:
+    """Krippendorff's alpha of the labels of each case, a label a person, at the level of the value type."""
     values = [value for unit in units for value in unit]
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     level: Literal["nominal", "ordinal", "interval"] = "nominal"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.io import Examples, read_judgments
+from memalign.io import Examples, ExampleSource, read_judgments
 from memalign.memory.retrieval import RELEVANT, embedding_text
 from memalign.models import resolve_embedding
 from memalign.types import Example, Judgment, Usage
@@ -30,7 +30,7 @@ STANDS_OUT = 0.5
 """The degree from which on a reason is named."""
 ROWS = 1_000  # of a product of two matrices, which would be gigabytes of a large file
 
-Cases = Examples | str | Path | Iterable[Example | Mapping[str, Any]]
+Cases = Examples | ExampleSource
 
 
 class NextCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ async def anext_cases(
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InputError(f"n must be 1 or more, a whole number, not {n!r}")
-    source = cases if isinstance(cases, Examples) else Examples.of(cases)
+    source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns)
     memory, fresh, met, known, total = judge.memory, list[Example](), set[str](), 0, 0
     for example in source:
         total += 1

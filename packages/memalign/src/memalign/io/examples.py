@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.fields import content_needed, differing, given_rows, shown_id, split
-from memalign.io.rows import LABEL_FIELDS, Row, json_rows, never_empty, read_rows
-from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, Feedback, FeedbackKey
+from memalign.io.fields import content_needed, differing, shown_id, split
+from memalign.io.given import Given
+from memalign.io.rows import LABEL_FIELDS, Row
+from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, FeedbackKey
 
 __all__ = ["Examples", "Index", "check_examples", "read_examples"]
 
@@ -79,18 +80,18 @@ class Examples:
         self._index: Index | None = None
 
     @classmethod
-    def of(
-        cls, given: str | Path | Iterable[Example | Feedback | Mapping[str, Any]], *, name: str = "examples"
-    ) -> Self:
-        """The examples of a file, by its path, or of Examples, Feedback or mappings, which errors call `name`."""
-        if isinstance(given, str | Path):
-            return cls(lambda: read_rows(given), name=str(given), once=False)
-        return cls(lambda: given_rows(given), name=name, once=iter(given) is given)
+    def of(cls, given: object, *, columns: Mapping[str, str] | None = None, name: str = "examples") -> Self:
+        """The examples of a path, a DataFrame, a data set, an iterable of Examples, Feedback or mappings, or a Given.
+
+        `columns` are read where they are there; errors call what is no file `name`. See `Given.of`.
+        """
+        source = Given.of(given, name=name, remembered=columns)
+        return cls(lambda: source.rows(distinct=True), name=source.name, once=source.once)
 
     @classmethod
     def of_lines(cls, lines: Iterable[bytes], *, name: str) -> Self:
         """The examples of JSON lines that can be read only once, such as those of stdin."""
-        return cls(lambda: never_empty(name, json_rows(enumerate(lines, 1))), name=name, once=True)
+        return cls.of(Given.of_lines(lines, name=name))
 
     @property
     def index(self) -> Index:
@@ -149,15 +150,15 @@ class Examples:
 
 
 def read_examples(path: str | Path) -> list[Example]:
-    """The examples of a JSONL, CSV, JSON or Parquet file; see `Examples`.
+    """The examples of a file; see `Examples`.
 
     Raises InvalidRows with the line and reason of every bad row, InputError when the file cannot be read or is empty.
     """
     return list(Examples.of(path))
 
 
-def check_examples(items: Iterable[Example | Feedback | Mapping[str, Any]], *, name: str = "examples") -> list[Example]:
-    """Examples from Examples, Feedback or mappings, by the same rules; see `Examples`. Raises InvalidRows."""
+def check_examples(items: object, *, name: str = "examples") -> list[Example]:
+    """Examples of whatever `Examples.of` takes, by the same rules. Raises InvalidRows."""
     return list(Examples.of(items, name=name))
 
 

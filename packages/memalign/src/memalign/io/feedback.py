@@ -1,4 +1,4 @@
-"""Rows become feedback; every bad one is named by its line and reason.
+"""Rows become feedback; every bad one is named by its line (in a sheet by row and column) and reason.
 
 Rows are flat: an Example's fields, `value`, `rationale`, `source` and `created_at`; every other column goes to `meta`.
 Python objects pass through the same checks as rows of a file.
@@ -7,16 +7,17 @@ Python objects pass through the same checks as rows of a file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.fields import content_needed, differing, given_rows, shown_id, split
-from memalign.io.rows import Row, read_rows
+from memalign.errors import InputError, InvalidRows, InvalidValue, RowError
+from memalign.io.fields import content_needed, differing, shown_id, split
+from memalign.io.given import JUDGED, Given
+from memalign.io.rows import Row
 from memalign.types import Feedback, FeedbackKey
 from memalign.values import ValueType
 
@@ -29,12 +30,14 @@ _SKIP_HINT = "fix them, or leave them out: --skip-invalid, skip_invalid=True in 
 class FeedbackFile:
     """The good rows of a file or list, in order, with the line of each (`lines[i]` is that of `rows[i]`), and the bad.
 
-    `invalid` is empty unless bad rows were to be skipped.
+    `invalid` is empty unless bad rows were to be skipped. `notes` say what else became of rows: how many of a sheet are not
+    filled in, how many have an id made of their content.
     """
 
     rows: tuple[Feedback, ...]
     lines: tuple[int, ...]
     invalid: tuple[RowError, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_feedback(
@@ -44,39 +47,39 @@ def read_feedback(
     known: Mapping[str, str] | None = None,
     skip_invalid: bool = False,
 ) -> FeedbackFile:
-    """The feedback of a JSONL, CSV, JSON or Parquet file, checked by the rules of `check_feedback`.
-
-    Raises InvalidRows with the line and reason of every bad row, unless `skip_invalid`; InputError when the file cannot
-    be read or is empty.
-    """
-    return _checked(read_rows(path), str(path), value_type=value_type, known=known or {}, skip_invalid=skip_invalid)
+    """The feedback of a file (see `read_rows` for its kinds), checked by the rules of `check_feedback`."""
+    return check_feedback(path, value_type=value_type, known=known, skip_invalid=skip_invalid)
 
 
 def check_feedback(
-    rows: Iterable[Feedback | Mapping[str, Any]],
+    rows: object,
     *,
     value_type: ValueType | None = None,
     known: Mapping[str, str] | None = None,
     skip_invalid: bool = False,
+    columns: Mapping[str, str] | None = None,
     name: str = "feedback",
 ) -> FeedbackFile:
-    """The same checks for Python objects; a line is then the 1-based position.
+    """The feedback in a path, a DataFrame, a data set, an iterable of Feedback or mappings, or a Given.
+
+    A line of Python objects is their 1-based position. `columns` are read where they are there (see `Given.of`).
 
     A row needs an id, a value or a rationale, and content. The content may be missing when another row of the same id
     has it (it is filled in) or when `known`, content hashes by id, has the id (the judge has it). Values are parsed by
     `value_type`, or kept as they are without one. A key twice, or an id with other content than in another row or in
-    `known`, is an error. null, NaN and empty CSV cells mean "absent". Raises InvalidRows unless `skip_invalid`; `name`
-    is what its message calls the rows.
+    `known`, is an error. null, NaN and empty CSV cells mean "absent". Rows of a sheet for review that are not filled in
+    are counted and left out. Raises InvalidRows with the line and reason of every bad row, unless `skip_invalid`; `name`
+    is what its message calls the rows of Python. Raises InputError when a file cannot be read or is empty.
     """
-    return _checked(given_rows(rows), name, value_type=value_type, known=known or {}, skip_invalid=skip_invalid)
+    given = Given.of(rows, name=name, remembered=columns)
+    return _checked(given, value_type=value_type, known=known or {}, skip_invalid=skip_invalid)
 
 
 # -- feedback ------------------------------------------------------------------------------------------------------
 
 
 def _checked(
-    rows: Iterable[Row | RowError],
-    name: str,
+    given: Given,
     *,
     value_type: ValueType | None,
     known: Mapping[str, str],
@@ -86,17 +89,22 @@ def _checked(
     bad: list[RowError] = []
     key_lines: dict[FeedbackKey, int] = {}
     contents: dict[str, tuple[int, Feedback]] = {}
-    for row in rows:
+    unfilled = made = 0
+    for row in given.rows():
         if isinstance(row, RowError):
             bad.append(row)
             continue
+        if row.review and not (row.fields.keys() & {"value", "rationale"}):
+            unfilled += 1
+            continue
+        made += row.made_id
         try:
             feedback = _feedback(row.fields, value_type)
             _check_against(feedback, key_lines, contents, known)
             if feedback.content:
                 contents.setdefault(feedback.id, (row.line, feedback))
         except InputError as error:
-            bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
+            bad.append(_fault(row, error))
             continue
         key_lines[feedback.key] = row.line
         good[row.line] = feedback
@@ -110,12 +118,27 @@ def _checked(
             bad.append(RowError(line=line, reason=f"no content: {content_needed()}", id=feedback.id))
     bad.sort(key=lambda error: error.line)
     if bad and not skip_invalid:
-        raise InvalidRows(name, bad, hint=_SKIP_HINT)
-    return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad))
+        raise InvalidRows(given.name, bad, hint=_SKIP_HINT)
+    if unfilled and not good and not bad:
+        raise InputError(
+            f"{given.name}: none of its {unfilled} rows is filled in: write a verdict into the column value, words into "
+            "rationale, or both"
+        )
+    notes = []
+    if unfilled:
+        notes.append(
+            f"{unfilled} of {unfilled + len(good) + len(bad)} rows of {given.name} are not filled in, and were left out"
+        )
+    if made:
+        notes.append(f"no row has an id: {made} have one made of their content")
+    return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes))
 
 
-JUDGED = {"judge", "content_hash", "value"}
-"""What every line of a judgment file has."""
+def _fault(row: Row, error: InputError) -> RowError:
+    """What is wrong with a row, in a sheet with the column."""
+    field = "value" if isinstance(error, InvalidValue) else str(error).partition(" ")[0]
+    column = None if not row.letters else f"{row.letters[field]} ({field})" if field in row.letters else ""
+    return RowError(line=row.line, reason=str(error), id=shown_id(row.fields), column=column)
 
 
 def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedback:

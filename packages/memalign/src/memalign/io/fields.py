@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from memalign.content import check_field
 from memalign.errors import InputError, RowError
+from memalign.io.plain import is_absent
 from memalign.io.rows import LABEL_FIELDS, Row
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 
@@ -17,9 +17,11 @@ __all__ = ["content_needed", "differing", "given_rows", "shown_id", "split"]
 
 
 def given_rows(items: Iterable[object]) -> Iterator[Row | RowError]:
-    """Python objects as rows; a line is then the 1-based position."""
+    """Python objects as rows; a line is then the 1-based position. What is a row already stays as it is."""
     for position, item in enumerate(items, 1):
-        if isinstance(item, Example | Feedback):
+        if isinstance(item, Row | RowError):
+            yield item
+        elif isinstance(item, Example | Feedback):
             yield Row(line=position, fields=msgspec.structs.asdict(item))
         elif isinstance(item, Mapping):
             yield Row(line=position, fields={str(name): value for name, value in item.items()})
@@ -29,7 +31,7 @@ def given_rows(items: Iterable[object]) -> Iterator[Row | RowError]:
 
 def split(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are present, ready for Example or Feedback, with all that they do not know in `meta`."""
-    rest = {name: value for name, value in fields.items() if not _absent(value)}
+    rest = {name: value for name, value in fields.items() if not is_absent(value)}
     known = {name: rest.pop(name) for name in ("id", *CONTENT_FIELDS, *LABEL_FIELDS) if name in rest}
     known.setdefault("id", "")
     for name in ("id", "source"):
@@ -58,15 +60,6 @@ def split(fields: Mapping[str, Any]) -> dict[str, Any]:
             except InputError as error:
                 raise InputError(f"{name} is {error}") from None
     return known
-
-
-def _absent(value: object) -> bool:
-    # pandas writes NaN for a missing cell, NaT for a missing time and NA in its own types. The first two equal nothing.
-    return (
-        value is None
-        or (isinstance(value, float | datetime) and value != value)  # noqa: PLR0124
-        or type(value).__name__ == "NAType"
-    )
 
 
 def shown_id(fields: Mapping[str, Any]) -> str | None:

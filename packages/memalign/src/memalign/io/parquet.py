@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from memalign.errors import ConfigurationError, InputError, RowError
+from memalign.io.columns import Columns
+from memalign.io.plain import plain_value
+from memalign.io.rows import id_needed
 
 __all__ = ["parquet_rows"]
 
@@ -17,7 +17,7 @@ _BATCH = 256
 _BUFFER = 1 << 20  # bytes read ahead of a column; without it a column of a row group is read whole
 
 
-def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
+def parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
     """The rows of a Parquet file, each with its 1-based number.
 
     Structs are objects, lists arrays, maps arrays of pairs; times are ISO 8601 text. Raises ConfigurationError without pyarrow,
@@ -34,8 +34,8 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise InputError(f"{path}: {', '.join(twice)} is there twice; every column needs a name of its own")
-            if "id" not in names:
-                raise InputError(f"{path} has no column id; its columns: {', '.join(names)[:200]}")
+            if not columns.ids & set(names):
+                raise id_needed(path, names)
             number = 0
             for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
                 for fields in batch.to_pylist():
@@ -49,25 +49,6 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
 
 def _row(number: int, fields: dict[str, Any]) -> tuple[int, dict[str, Any]] | RowError:
     try:
-        return number, {name: _plain(value) for name, value in fields.items()}
+        return number, {name: plain_value(value) for name, value in fields.items()}
     except InputError as error:
         return RowError(line=number, reason=str(error))
-
-
-def _plain(value: Any) -> Any:
-    """`value` as JSON has it."""
-    if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, bytes):
-        raise InputError("a cell holds bytes; a column is text, a number, a boolean, a list or a struct")
-    return value

@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
-from memalign.io import Examples, JudgmentWriter
+from memalign.io import Examples, ExampleSource, JudgmentWriter
+from memalign.judge.open_model import open_model
 from memalign.judge.spend_limit import SpendLimit, SpendRun
 from memalign.models.provider_errors import PromptTooLong
-from memalign.models.resolve import resolve
 from memalign.prompts import prompts_hash
 from memalign.types import Example, Judgment, Usage
 
@@ -43,7 +43,7 @@ _PATIENCE = 600.0  # seconds after the last answer in which a server may come ba
 
 async def judge_many(
     judge: Judge,
-    examples: Examples | Iterable[Example | Mapping[str, Any]] | str | Path,
+    examples: ExampleSource | Examples,
     *,
     concurrency: int | None,
     out: str | Path | None,
@@ -59,11 +59,11 @@ async def judge_many(
     if isinstance(examples, Example | Mapping) or not isinstance(examples, Examples | Iterable | str | Path):
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
     spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
-    source = examples if isinstance(examples, Examples) else Examples.of(examples)
+    source = examples if isinstance(examples, Examples) else Examples.of(examples, columns=judge.columns)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)
-    model = resolve(judge.model)
+    model = open_model(judge)
     run = _Run(
         judge=judge,
         source=source,
@@ -89,7 +89,7 @@ def signature_of(judge: Judge) -> str:
 
     A model that is left to the environment may be another one when a file of judgments is resumed, and so may memalign.
     """
-    return f"{judge.name}@{judge.replace(model=resolve(judge.model)).fingerprint}-{prompts_hash()[:6]}"
+    return f"{judge.name}@{judge.replace(model=open_model(judge)).fingerprint}-{prompts_hash()[:6]}"
 
 
 def _may_be_hopeless(error: ModelError | InputError, *, again: bool) -> bool:
@@ -206,6 +206,7 @@ class _Run:
         if cost is None:
             raise ConfigurationError(
                 f"max_cost cannot hold: what a call of {judgment.model or self.judge.model_name} costs is not known (the "
-                "price list has no such model at this address, or the server counts no tokens); leave the limit out "
-                "(--max-cost, max_cost), and limit the examples instead"
+                "price list has no such model at this address, or the server counts no tokens); say what it costs "
+                "(memalign edit NAME --price input=…,output=…), or leave the limit out (--max-cost, max_cost), and limit "
+                "the examples instead"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,9 +14,11 @@ from memalign import aio
 from memalign.content import check_fields
 from memalign.content.parts import first_lacking
 from memalign.errors import ConfigurationError, InputError
+from memalign.io import Examples, ExampleSource, FeedbackSource, checked_columns
 from memalign.judge.batch import OnJudgment, Progress, judge_many
 from memalign.judge.instructions import checked_instructions, named_fields, named_parts, warn_of_tags
-from memalign.judge.parameters import FIRST_NAMES, SAID_BESIDE, checked_parameters
+from memalign.judge.open_model import open_model
+from memalign.judge.parameters import FIRST_NAMES, OF_MODELS, SAID_BESIDE, checked_parameters
 from memalign.judge.prepare import Prepared, budget_of, prepare
 from memalign.judge.retrieve import retrieve
 from memalign.judge.verdict import decide
@@ -24,7 +26,7 @@ from memalign.memory.budget import Budget
 from memalign.memory.model import Memory
 from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatModel, EmbeddingModel
-from memalign.models.resolve import WORDLLAMA, canonical_name, resolve, resolve_embedding
+from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
 from memalign.notebook import notebook_progress
 from memalign.types import Example, Judgment, canonical_json
 from memalign.values import ValueType
@@ -58,10 +60,17 @@ class Judge:
     - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0 for the outline alone);
     - `calibrate`: weigh the answers to checks, the model's own verdict and plain features by a regression on the memory's
       own cases; the better of the two verdicts stands (on where checks were answered, and for embedded models);
+    - `reasoning_effort`: "none", "minimal", "low", "medium", "high" or "xhigh", for models that think before they answer;
+    - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
+    - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables, and its
+      `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`;
     - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
 
-    Raises InvalidInstructions, InvalidValueType or InputError on construction. Immutable: `align`, `unalign` and
-    `replace` return a new judge.
+    `columns` says which column of files and frames a field is read from where it has another name, such as
+    `{"outputs": "answer"}`; it changes no verdict.
+
+    Raises InvalidInstructions, InvalidValueType, InputError or, for a model's address, ConfigurationError on construction.
+    Immutable: `align`, `unalign` and `replace` return a new judge.
     """
 
     name: str
@@ -71,6 +80,7 @@ class Judge:
     embedding_model: str | EmbeddingModel | None = None
     retrieval_k: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory, repr=False)
 
     def __post_init__(self) -> None:
@@ -78,11 +88,14 @@ class Judge:
             raise InputError("a judge's name is 1 to 100 characters of valid Unicode on one line, without slashes")
         checked_instructions(self.instructions)
         warn_of_tags(self.instructions)
+        if isinstance(self.model, str) and "@http" in self.model:
+            canonical_name(self.model)  # an address is kept with the judge: it must hold no password
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
         parameters = checked_parameters(self.parameters, self.value_type)
         object.__setattr__(self, "parameters", MappingProxyType(parameters))
+        object.__setattr__(self, "columns", MappingProxyType(checked_columns(self.columns)))
         # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
         object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
 
@@ -93,7 +106,7 @@ class Judge:
     def __reduce__(self) -> tuple[Callable[..., Judge], tuple[dict[str, Any]]]:
         """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
         made_of = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _made_of, (made_of | {"parameters": dict(self.parameters)},)
+        return _made_of, (made_of | {"parameters": dict(self.parameters), "columns": dict(self.columns)},)
 
     def __repr__(self) -> str:
         text = " ".join(self.instructions.split())
@@ -172,7 +185,7 @@ class Judge:
             "value_type": self.value_type.spec,
             "model": self.model_name,
             "retrieval_k": self.retrieval_k if self.memory else None,  # nothing to retrieve, nothing to tell apart
-            "parameters": {FIRST_NAMES.get(key, key): value for key, value in self.parameters.items()},
+            "parameters": {FIRST_NAMES.get(k, k): v for k, v in self.parameters.items() if k not in OF_MODELS},
             "memory": self.memory.hash,
         }
         # Left out where it finds nothing or is the usual one: fingerprints of such judges are older than this part.
@@ -278,7 +291,7 @@ class Judge:
     async def prepare(self, example: Example, model: ChatModel | None = None) -> Prepared:
         """What the judge would ask `model` (None: its own) about an item, without asking; see `ajudge` for the errors."""
         self._check(example)
-        return await prepare(self, example, model or resolve(self.model))
+        return await prepare(self, example, model or open_model(self))
 
     def retrieve(self, example: Example) -> tuple[Retrieved, ...]:
         """The past cases that a judgment of the item is made with; see `aretrieve`."""
@@ -290,15 +303,15 @@ class Judge:
         A prompt shows them in the reverse order, and as many as its budget of tokens holds. Any content field of the
         item will do. Raises ConfigurationError without a model, and a ModelError when a provider's embedder fails.
         """
-        return (await retrieve(self, example, resolve(self.model).limits)).cases
+        return (await retrieve(self, example, open_model(self).limits)).cases
 
     def budget(self) -> Budget:
         """Tokens that each part of a prompt for the judge's model may take. Raises ConfigurationError without a model."""
-        return budget_of(self, resolve(self.model).limits)
+        return budget_of(self, open_model(self).limits)
 
     def judge_many(
         self,
-        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        examples: ExampleSource | Examples,
         *,
         concurrency: int | None = None,
         out: str | Path | None = None,
@@ -320,7 +333,7 @@ class Judge:
 
     async def ajudge_many(
         self,
-        examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+        examples: ExampleSource | Examples,
         *,
         concurrency: int | None = None,
         out: str | Path | None = None,
@@ -330,8 +343,8 @@ class Judge:
     ) -> Sequence[Judgment]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
 
-        `examples` are Examples, mappings with the same fields, or the path of a file of them (JSONL, CSV, Parquet); all
-        are checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
+        `examples` are Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
+        checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
         rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines; an `out`
         that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
         file alone: what comes back reads each when it is asked for.
@@ -356,13 +369,13 @@ class Judge:
 
     def align(
         self,
-        feedback: str | Path | Iterable[Feedback | Mapping[str, Any]],
+        feedback: FeedbackSource,
         *,
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
         progress: Progress | None = None,
     ) -> AlignResult:
-        """Learn from feedback: a path, Feedback objects or flat mappings. See `MemAlign.align`."""
+        """Learn from feedback: a path, a DataFrame, a data set, Feedback objects or flat mappings. See `MemAlign.align`."""
         return aio.run(self._optimizer(optimizer).align(self, feedback, skip_invalid=skip_invalid, progress=progress))
 
     def unalign(

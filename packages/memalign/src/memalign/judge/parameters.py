@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from memalign.errors import InputError
+from memalign.judge.open_model import checked_models
+from memalign.models.resolve import canonical_name
 from memalign.values import ValueType
 
-__all__ = ["FIRST_NAMES", "SAID_BESIDE", "SAMPLING_TEMPERATURE", "checked_parameters"]
+__all__ = ["FIRST_NAMES", "OF_MODELS", "SAID_BESIDE", "SAMPLING_TEMPERATURE", "checked_parameters"]
 
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
@@ -24,10 +26,19 @@ _KNOWN = {  # whether it is a whole number, the least, the most
 }
 FIRST_NAMES = {"trace_tool_calls": "looks"}
 """What judges in older registries, bundles and MLflow models call a parameter; fingerprints always do."""
-_SAYS = {"verdict": ("reasoned", "direct"), "swap": (True, False), "calibrate": (True, False)}
+_SAYS = {
+    "verdict": ("reasoned", "direct"),
+    "swap": (True, False),
+    "calibrate": (True, False),
+    "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
+}
 
 SAID_BESIDE = frozenset({"abstain_below", "calibrate"})
 """Parameters that change nothing of the verdict itself: a pre-alignment verdict made without them is as good."""
+
+
+OF_MODELS = frozenset({"models", "reflection_model"})
+"""Parameters that change no verdict: how the models are reached, what they cost, and who writes the guidelines."""
 
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
@@ -36,13 +47,23 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
         raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
     today = {old: name for name, old in FIRST_NAMES.items()}
     parameters = {today.get(key, key): value for key, value in parameters.items()}
+    if "models" in parameters:
+        parameters["models"] = checked_models(parameters["models"])
     for key, value in parameters.items():
-        if key in _SAYS:
+        if key == "reflection_model":
+            if not isinstance(value, str):
+                raise InputError(f"parameter reflection_model={value!r}: it is the name of a model")
+            parameters = {**parameters, key: canonical_name(value)}
+        elif key == "models":
+            continue
+        elif key in _SAYS:
             if value not in _SAYS[key] or isinstance(value, bool) != isinstance(_SAYS[key][0], bool):
                 allowed = " or ".join(str(one).lower() for one in _SAYS[key])
                 raise InputError(f"parameter {key}={value!r}: it is {allowed}")
         elif key not in _KNOWN:
-            raise InputError(f"parameter {key}={value!r}: parameters are {', '.join((*_KNOWN, *_SAYS))}")
+            raise InputError(
+                f"parameter {key}={value!r}: parameters are {', '.join((*_KNOWN, *_SAYS, *sorted(OF_MODELS)))}"
+            )
         else:
             whole, least, most = _KNOWN[key]
             if (

@@ -12,13 +12,13 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError
-from memalign.io import Examples
+from memalign.io import Examples, ExampleSource, Given
 from memalign.io.atomic import atomic_write
 from memalign.judge.batch import Progress, judge_many
 from memalign.judge.judge import Judge
+from memalign.judge.open_model import open_model
 from memalign.judge.spend_limit import SpendLimit
-from memalign.models.resolve import resolve
-from memalign.types import Example, Judgment, Usage
+from memalign.types import Judgment, Usage
 from memalign.values import Value, value_text
 
 __all__ = ["Scorecard", "ScorecardRow", "Totals", "ascore", "score"]
@@ -119,7 +119,7 @@ class Scorecard:
 
 def score(
     judges: Iterable[Judge] | Mapping[str, Judge],
-    examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+    examples: ExampleSource,
     *,
     out: str | Path | None = None,
     concurrency: int | None = None,
@@ -132,7 +132,7 @@ def score(
 
 async def ascore(
     judges: Iterable[Judge] | Mapping[str, Judge],
-    examples: Iterable[Example | Mapping[str, Any]] | str | Path,
+    examples: ExampleSource,
     *,
     out: str | Path | None = None,
     concurrency: int | None = None,
@@ -150,7 +150,7 @@ async def ascore(
     """
     named = _named(judges)
     limit = None if max_cost is None else SpendLimit(max_cost)
-    source = Examples.of(examples if isinstance(examples, str | Path) else list(examples))  # read once for each judge
+    source = Examples.of(Given.of(examples, name="examples").kept())  # read once for each judge
     ids = [example.id for example in source]  # checks everything before the first call
     folder = None if out is None else _folder(Path(out))
     columns: dict[str, Sequence[Judgment]] = {}
@@ -189,7 +189,7 @@ def _named(judges: Iterable[Judge] | Mapping[str, Judge]) -> dict[str, Judge]:
         )
     for name, judge in pairs:
         try:
-            resolve(judge.model)
+            open_model(judge)
         except ConfigurationError as error:
             raise ConfigurationError(f"judge {name}: {error}") from None
     return dict(pairs)

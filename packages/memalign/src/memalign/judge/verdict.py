@@ -14,11 +14,11 @@ from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.calibrator import calibrate, calibrates
 from memalign.judge.checks import Found, ask_checks, margins_of, read_checks, which_checks
 from memalign.judge.findings import weighed
+from memalign.judge.open_model import open_model
 from memalign.judge.prepare import Prepared, items_alone, prepare
 from memalign.judge.samples import Sample, count, label_texts
 from memalign.judge.trace_reading import read_trace
 from memalign.models.base import ChatModel, ChatReply, YesNoModel
-from memalign.models.resolve import resolve
 from memalign.types import Example, Judgment, Usage
 from memalign.values import Value, value_text
 
@@ -36,7 +36,7 @@ class _Answered(msgspec.Struct, frozen=True):
 
 async def decide(judge: Judge, example: Example) -> Judgment:
     """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
-    model, settings = resolve(judge.model), judge.parameters
+    model, settings = open_model(judge), judge.parameters
     names = swapped_names(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
     prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)
     asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]

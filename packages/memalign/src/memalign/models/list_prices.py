@@ -1,15 +1,45 @@
-"""What genai-prices' list says of a model: what its tokens cost, and its context. The list is bundled: no network."""
+"""What a model's tokens cost, by genai-prices' list or by a person's word, and its context. The list is bundled: no network."""
 
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Mapping
+from typing import Any
 
+import msgspec
+
+from memalign.errors import InputError
 from memalign.models.providers import Target
 from memalign.types import Usage
 
-__all__ = ["context_window", "list_price", "list_price_of"]
+__all__ = ["Prices", "checked_prices", "context_window", "list_price", "list_price_of"]
 
 logger = logging.getLogger(__name__)
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """US dollars for a million tokens; `cached` is for input tokens out of a cache (None: as other input)."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+    def cost(self, usage: Usage) -> float:
+        """US dollars for a usage, whose input tokens include the cached ones."""
+        cached = self.input if self.cached is None else self.cached
+        fresh = usage.input_tokens - usage.cached_tokens
+        return (fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / 1e6
+
+
+def checked_prices(prices: Mapping[str, Any]) -> Prices:
+    """The prices of a mapping such as `{"input": 0.4, "output": 1.6}`. Raises InputError for any other."""
+    if not isinstance(prices, Mapping) or set(prices) - {"cached"} != {"input", "output"}:
+        raise InputError("prices are input=…,output=… and, if you like, cached=…: dollars for a million tokens")
+    for name, price in prices.items():
+        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
+            raise InputError(f"the price of {name} is dollars for a million tokens, 0 or more, not {price!r}")
+    return Prices(**prices)
 
 
 def list_price(target: Target, tokens: object, *, model: str | None = None) -> float | None:

@@ -22,7 +22,7 @@ from memalign.models.answers import find_object, fitted
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
 from memalign.models.concurrency import ConcurrencyLimiter
-from memalign.models.list_prices import context_window, list_price
+from memalign.models.list_prices import Prices, context_window, list_price
 from memalign.models.probabilities import label_probabilities, read_tokens
 from memalign.models.provider_address import what_it_serves
 from memalign.models.provider_client import LoopClients, open_chat
@@ -74,7 +74,7 @@ class ProviderChatModel:
     `timeout` is in seconds for one attempt; `retry` says how often and how patiently to try. With `look_up_context` the
     context window replaces that of `limits` where a price list knows the model. `max_concurrency` is the most calls in
     flight that a caller may ask for (None: `limits.concurrency`); 16 are let through at first, and more or fewer as the
-    provider takes them. `extra` are settings of pydantic-ai (`top_p`, `extra_headers`, …) that go with every request.
+    provider takes them. `prices` go before those of the price list. `extra` are settings of pydantic-ai (`top_p`, `extra_headers`, …) that go with every request.
     """
 
     def __init__(
@@ -86,9 +86,11 @@ class ProviderChatModel:
         limits: Limits | None = None,
         look_up_context: bool = False,
         max_concurrency: int | None = None,
+        prices: Prices | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         self._target = target
+        self._prices = prices
         self._extra = dict(extra or {})
         self._retry = retry or Retry()
         self._timeout = timeout
@@ -105,7 +107,7 @@ class ProviderChatModel:
 
     @property
     def name(self) -> str:
-        """The resolved name, `openai:gpt-4.1-mini`."""
+        """The resolved name, `openai:gpt-4.1-mini`, with the address that was given in it."""
         return self._target.name
 
     @property
@@ -146,7 +148,7 @@ class ProviderChatModel:
             try:
                 for attempt in (1, 2):
                     response = await self._ask(model, request, mode, trial, problem)
-                    spent.append(_usage(response, self._target))
+                    spent.append(_usage(response, self._target, self._prices))
                     if response.finish_reason == "content_filter":
                         raise ModelRefused(f"{self.name} declined to answer")
                     text = _text(response)
@@ -189,7 +191,7 @@ class ProviderChatModel:
                 return False
             except ModelError:
                 return True  # not known: this item fails alone, and the next one in prose asks again
-            spent.append(_usage(response, self._target))
+            spent.append(_usage(response, self._target, self._prices))
             heeds = find_object(_text(response)) is not None
             (self._known.heeded if heeds else self._known.refused).add(mode)
             return heeds
@@ -253,7 +255,10 @@ class ProviderChatModel:
     def _subject(self, timeout: float | None = None) -> Subject:
         target = self._target
         return Subject(
-            model=self.name, base_url=target.base_url, key_name=target.key_name, timeout=timeout or self._timeout
+            model=target.plain_name,
+            base_url=target.base_url,
+            key_name=target.key_name,
+            timeout=timeout or self._timeout,
         )
 
     async def _what_is_there(self, model: Model) -> str | None:
@@ -357,15 +362,17 @@ def _reasons(model: Model) -> bool:
     return bool(by_default or profile.get("thinking_always_enabled", False))
 
 
-def _usage(response: ModelResponse, target: Target) -> Usage:
+def _usage(response: ModelResponse, target: Target, prices: Prices | None = None) -> Usage:
     used = response.usage
-    return Usage(
+    counted = Usage(
         calls=1,
         input_tokens=used.input_tokens,
         cached_tokens=used.cache_read_tokens,
         output_tokens=used.output_tokens,
-        cost=_cost(response, target),
     )
+    if prices is not None and (used.input_tokens or used.output_tokens):
+        return msgspec.structs.replace(counted, cost=prices.cost(counted))
+    return msgspec.structs.replace(counted, cost=_cost(response, target))
 
 
 def _cost(response: ModelResponse, target: Target) -> float | None:

@@ -106,7 +106,7 @@ def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
     def build(provider_of: Callable[[str], Provider[Any]]) -> EmbeddingModel:
         from pydantic_ai.embeddings import infer_embedding_model
 
-        return infer_embedding_model(target.name, provider_factory=provider_of)
+        return infer_embedding_model(target.plain_name, provider_factory=provider_of)
 
     return _open(target, build)
 

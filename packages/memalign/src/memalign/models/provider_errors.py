@@ -107,7 +107,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     def where(self) -> str:
         """What to check when nobody answers."""
         if self.base_url:
-            return f"check that a server listens at {self.base_url}, or set OPENAI_BASE_URL to where it does"
+            return f"check that a server listens at {self.base_url}, or name the right address (--base-url, OPENAI_BASE_URL)"
         return "check the network and the provider's status page, or set another model with --model"
 
     @property
@@ -173,7 +173,7 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
     kind = str(error) if isinstance(error, ErrorInAnswer) else f"HTTP {status}"
     reason = ", ".join(filter(None, [kind, said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"]))
     text = told(error)
-    key = subject.key_name or "the provider's key"
+    key = subject.key_name or ("the server's key" if subject.base_url else "the provider's key")
     if status == 429:
         if _is(error, "ModelQuotaExceededError") or _QUOTA.search(str(_field(error, "code"))):
             advice = "The account's quota is used up; waiting does not help."
@@ -185,6 +185,8 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
         return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_asked(error))
     if status in (401, 403) or (status == 400 and _KEY.search(said)):
         advice = f"Check {key}: missing, wrong, or without this model."
+        if subject.base_url and not subject.key_name:
+            advice += " memalign edit NAME --header 'Authorization: Bearer $VARIABLE' sends one."
         return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)
     if status == 404:
         place = f"what {subject.base_url} serves" if subject.base_url else "the provider's list of models"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from urllib.parse import urlsplit
 
 import msgspec
 
 from memalign.errors import ConfigurationError
 
-__all__ = ["DEFAULTS", "PROVIDERS", "Target", "parse_name", "target_of"]
+__all__ = ["DEFAULTS", "PROVIDERS", "Target", "address_of", "parse_name", "target_of", "with_address"]
 
 PROVIDERS: dict[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
@@ -68,27 +69,43 @@ _ALIASES = {
 _NAME = re.compile(r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]*)(?::/*|/+)(?P<model>[^\s].*)")
 
 
+_ADDRESS = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)", re.IGNORECASE)
+
+_OPENAI = "https://api.openai.com/v1"
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One model of one provider: all that is needed to open it. `base_url` is set for an OpenAI-compatible server."""
+    """One model of one provider: all that is needed to open it. `base_url` is set for an OpenAI-compatible server.
+
+    `addressed` says that the model's name holds the address, so that it is part of the name.
+    """
 
     provider: str
     model: str
     base_url: str | None = None
     api_key: str | None = None
+    addressed: bool = False
 
     @property
     def name(self) -> str:
-        """The resolved name, `openai:gpt-4.1-mini`."""
+        """The resolved name, `openai:gpt-4.1-mini` or `openai:qwen3@http://localhost:8000/v1`."""
+        return f"{self.plain_name}@{self.base_url}" if self.addressed else self.plain_name
+
+    @property
+    def plain_name(self) -> str:
+        """The name without an address."""
         return f"{self.provider}:{self.model}"
 
     @property
     def url(self) -> str:
         """The address of an OpenAI-compatible API, OpenAI's own by default."""
-        return self.base_url or "https://api.openai.com/v1"
+        return self.base_url or _OPENAI
 
     @property
     def key_name(self) -> str | None:
         """The environment variable that holds the key, where we know it."""
+        if self.addressed and self.api_key is None:
+            return None
         names = PROVIDERS.get(self.provider, ())
         return next((name for name in names if os.environ.get(name)), names[0] if names else None)
 
@@ -100,15 +117,60 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_name(name: str) -> tuple[str, str]:
-    """Provider and model of `openai:/m`, `openai:m` or `openai/m`. Raises ConfigurationError for anything else."""
+    """Provider and model of `openai:/m`, `openai:m` or `openai/m`. Raises ConfigurationError for anything else.
+
+    The model of `openai:m@URL` keeps its address, in one spelling: see `address_of`.
+    """
     found = _NAME.fullmatch(name.strip())
     if found is None:
         raise ConfigurationError(
             f"model {name!r} names no provider; write provider:model, such as openai:{name.strip() or 'gpt-4.1-mini'} "
             "or local:qwen2.5-coder-1.5b"
         )
-    provider = found["provider"].lower()
-    return _ALIASES.get(provider, provider), found["model"].strip()
+    provider, model = found["provider"].lower(), found["model"].strip()
+    provider = _ALIASES.get(provider, provider)
+    if provider == "local":  # a path may hold anything
+        return provider, model
+    plain, url = address_of(model)
+    if url is None:
+        return provider, model
+    if provider != "openai":
+        raise ConfigurationError(
+            f"{provider}:{plain}: an address needs an OpenAI-compatible server, and a model named openai:{plain}@{url}"
+        )
+    return provider, f"{plain}@{url}"
+
+
+def address_of(model: str) -> tuple[str, str | None]:
+    """`m` and `URL` of `m@URL`, whatever stands before; None without an address.
+
+    Raises ConfigurationError for an address that is none, or holds what is not for keeping: a password, a query.
+    """
+    if (found := _ADDRESS.fullmatch(model)) is None:
+        return model, None
+    url = found["url"].strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # a port that is no number raises
+    except ValueError:
+        host, parts = None, None
+    if not found["model"] or not host or parts is None or not url.isprintable() or " " in url:
+        raise ConfigurationError("after the @ of a model stands an address such as http://localhost:8000/v1")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"an address is stored with the judge and holds no user, password or query: https://{host}{parts.path}. A key "
+            "goes into a header that names an environment variable: --header 'Authorization: Bearer $VARIABLE'"
+        )
+    return found["model"], url
+
+
+def with_address(name: str, url: str | None) -> str:
+    """The model of that name at another address; None takes its address away. Raises ConfigurationError."""
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise ConfigurationError("an address begins with http:// or https://, such as http://localhost:8000/v1")
+    provider, model = parse_name(name)
+    plain = f"{provider}:{address_of(model)[0]}"
+    return plain if url is None else ":".join(parse_name(f"{plain}@{url}"))
 
 
 def target_of(name: str) -> Target:
@@ -121,10 +183,16 @@ def target_of(name: str) -> Target:
     if provider not in PROVIDERS and not _known_upstream(provider):
         raise ConfigurationError(
             f"model {name!r}: unknown provider {provider!r}; known are local, {', '.join(PROVIDERS)}. For any other "
-            "OpenAI-compatible server set OPENAI_BASE_URL and write openai:MODEL"
+            "OpenAI-compatible server write openai:MODEL@URL, or openai:MODEL and set OPENAI_BASE_URL"
         )
     names = PROVIDERS.get(provider, ())
     key = next((value for each in names if (value := os.environ.get(each))), None)
+    model, address = address_of(model) if provider == "openai" else (model, None)
+    if address is not None:
+        # A key goes where it is meant to go, and nowhere else.
+        meant_for = (os.environ.get("OPENAI_BASE_URL") or _OPENAI).rstrip("/")
+        key = key if address == meant_for else None
+        return Target(provider=provider, model=model, base_url=address, api_key=key, addressed=True)
     base_url = (os.environ.get("OPENAI_BASE_URL") or None) if provider == "openai" else None
     if names and key is None and base_url is None:
         other = ", or OPENAI_BASE_URL to a compatible server" if provider == "openai" else ""

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from memalign.errors import ConfigurationError
 from memalign.models.asking import chat_through, embedding_through
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
-from memalign.models.providers import DEFAULTS, Target, parse_name, target_of
+from memalign.models.list_prices import Prices
+from memalign.models.providers import DEFAULTS, Target, address_of, parse_name, target_of
 
 __all__ = ["canonical_name", "configured", "default_model_name", "resolve", "resolve_embedding"]
 
@@ -31,7 +32,8 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
     """The chat model of that name; a ChatModel is given back as it is. One instance a process, name and address.
 
     None stands for `default_model_name()`. Names are those of providers that pydantic-ai knows; `openai:` means any
-    OpenAI-compatible server when OPENAI_BASE_URL is set, and then needs no key; `local:<name>` is the embedded model.
+    OpenAI-compatible server when OPENAI_BASE_URL is set, and then needs no key; `openai:<name>@<address>` is one at an
+    address of its own, which gets no other server's key; `local:<name>` is the embedded model.
     MEMALIGN_CONTEXT_TOKENS, MEMALIGN_SHARD_SIZE and MEMALIGN_CONCURRENCY override a provider model's limits.
     Raises ConfigurationError for no model, an unknown provider, a missing key or package: with what to set or install.
     """
@@ -45,7 +47,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
     provider, model = parse_name(name)
     if provider == "local":
         return chat_through(_once(("chat", provider, model), lambda: _open_local(model)))
-    return chat_through(_provider_model(target_of(name)))
+    return _provider_model(target_of(name))
 
 
 def configured(
@@ -54,21 +56,22 @@ def configured(
     base_url: str | None = None,
     headers: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
 ) -> ChatModel:
     """The chat model of that name at an address of its own, with headers and settings of its own in every request.
 
-    `settings` are pydantic-ai's (`top_p`, `stop_sequences`, `extra_body`, …). Raises ConfigurationError as `resolve`, for a
-    model that runs in this process, and for a `base_url` of a provider other than `openai`.
+    `prices` are what its tokens cost, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`,
+    `extra_body`, …). Raises ConfigurationError as `resolve`, for a model that runs in this process, and for a `base_url` of
+    a provider other than `openai`.
     """
-    if not (base_url or headers or settings):
+    if not (base_url or headers or settings or prices):
         return resolve(name)
     provider, model = parse_name(name)
     if provider == "local":
-        what = ", ".join(
-            each for each, there in (("base_url", base_url), ("headers", headers), *(settings or {}).items()) if there
-        )
+        given = {"base_url": base_url, "headers": headers, "prices": prices, **(settings or {})}
+        what = ", ".join(each for each, there in given.items() if there)
         raise ConfigurationError(f"{provider}:{model} runs in this process and takes no {what}")
-    if base_url is None:
+    if base_url is None or address_of(model)[1] is not None:
         target = target_of(name)
     elif provider == "openai":
         key = os.environ.get("OPENAI_API_KEY")
@@ -77,7 +80,8 @@ def configured(
         raise ConfigurationError(
             f"{provider}:{model}: a base_url needs an OpenAI-compatible server, and a model named openai:{model}"
         )
-    return _provider_model(target, {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})})
+    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
+    return _provider_model(target, extra, prices)
 
 
 def _open_local(model: str) -> ChatModel:
@@ -86,7 +90,7 @@ def _open_local(model: str) -> ChatModel:
     return LocalChatModel.open(model)
 
 
-def _provider_model(target: Target, extra: Mapping[str, Any] | None = None) -> ChatModel:
+def _provider_model(target: Target, extra: Mapping[str, Any] | None = None, prices: Prices | None = None) -> ChatModel:
     limits = _limits()
     look_up_context = _positive("MEMALIGN_CONTEXT_TOKENS") is None
     # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
@@ -96,12 +100,13 @@ def _provider_model(target: Target, extra: Mapping[str, Any] | None = None) -> C
         from memalign.models.provider_chat import ProviderChatModel
 
         return ProviderChatModel(
-            target, limits=limits, look_up_context=look_up_context, max_concurrency=most, extra=extra
+            target, limits=limits, look_up_context=look_up_context, max_concurrency=most, prices=prices, extra=extra
         )
 
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     settings = json.dumps(extra, sort_keys=True, default=str)
-    return _once(("chat", target, limits, look_up_context, most, settings), open_provider)
+    model: ChatModel = _once(("chat", target, limits, look_up_context, most, prices, settings), open_provider)
+    return chat_through(model)
 
 
 def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingModel:

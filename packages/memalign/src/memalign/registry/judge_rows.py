@@ -50,6 +50,8 @@ _TYPES: dict[str, Any] = {
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
 _SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
+_LATER = ("columns",)
+"""Settings that judges of before have not; a judge that does without has no row of them, as before."""
 _STATE = (
     "next_guideline",
     "authority",
@@ -124,12 +126,13 @@ class Codec:
 def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any] | None = None) -> Judge:
     """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
     settings = {field: decoded("judge", contents["judge", field]) for field in _SETTINGS}
+    settings |= {field: decoded("judge", body) for field in _LATER if (body := contents.get(("judge", field)))}
     return judge_from(name, settings, memory_of(contents), models=models or {})
 
 
 def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]) -> Judge:
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
-    given = {field: settings[field] for field in _SETTINGS}
+    given = {field: settings[field] for field in _SETTINGS} | {f: settings[f] for f in _LATER if f in settings}
     value_type = msgspec.convert(given.pop("value_type"), ValueType)
     own = {field: models[given[field]] for field in ("model", "embedding_model") if given[field] in models}
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **given | own)
@@ -198,7 +201,7 @@ def settings_of(judge: Judge) -> dict[str, Any]:
         "embedding_model": judge.embedding_model_name,
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
-    }
+    } | ({"columns": dict(judge.columns)} if judge.columns else {})
 
 
 def models_by_name(models: Iterable[ChatModel | EmbeddingModel]) -> dict[str, ChatModel | EmbeddingModel]:

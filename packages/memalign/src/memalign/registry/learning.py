@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from memalign.align import AlignResult, MemAlign
-from memalign.align.paid_calls import PaidCalls
 from memalign.errors import VersionConflict
 from memalign.io.file_lock import lock_file
 from memalign.judge import Judge
+from memalign.judge.paid_calls import PaidCalls
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.judge_rows import settings_of

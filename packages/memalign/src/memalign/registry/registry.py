@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
-from memalign.align.paid_calls import PaidCalls
 from memalign.errors import InvalidRows, MemalignError, VersionConflict
+from memalign.io import FeedbackSource, Given
 from memalign.judge import Judge, Progress
+from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import LedgerEntry
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import bundle, versions
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Registry", "Saved"]
-
-FeedbackSource = str | Path | Iterable[Feedback | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +197,7 @@ class Registry:
         Every answer that a model was paid for is kept beside the registry until the commit. An align that was stopped, by
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
         """
-        source = feedback if isinstance(feedback, str | Path) else tuple(feedback)
+        source = Given.of(feedback).kept()  # every attempt reads it
         learner = optimizer or MemAlign()
 
         async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:

@@ -21,7 +21,7 @@ from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kept, record_of
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
 from memalign.judge.findings import finding_text, reason
-from memalign.models import resolve
+from memalign.judge.open_model import open_model
 from memalign.models.providers import parse_name
 from memalign.prompts import tool_call_text
 from memalign.registry.bundle import bundle_of
@@ -355,7 +355,7 @@ def as_scorer(judge: memalign.Judge) -> MemAlignJudge:
             f"as_scorer takes a memalign.Judge, got {type(judge).__name__}; MLflow's own judges are scorers already"
         )
     with translated():
-        provider, model = parse_name(resolve(judge.model).name)
+        provider, model = parse_name(open_model(judge).name)
     base = InstructionsJudge(
         name=judge.name,
         instructions=judge.instructions,

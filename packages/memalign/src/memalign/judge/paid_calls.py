@@ -137,7 +137,8 @@ class PaidCalls:
         if self._limit is not None and usage.cost is None:
             raise ConfigurationError(
                 f"max_cost cannot hold: what a call of {model.name} costs is not known (the price list has no such model "
-                "at this address, or the server counts no tokens); leave the limit out (--max-cost, max_cost)"
+                "at this address, or the server counts no tokens); say what it costs (memalign edit NAME --price "
+                "input=…,output=…), or leave the limit out (--max-cost, max_cost)"
             )
 
 

@@ -1,0 +1,172 @@
+"""How a judge's models are reached and what they cost: the options of create and edit, and how show says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memalign.errors import InputError
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+
+__all__ = [
+    "BaseUrl",
+    "Headers",
+    "ModelOptions",
+    "Price",
+    "ReflectionHeaders",
+    "ReflectionModel",
+    "ReflectionPrice",
+    "facts_of_models",
+]
+
+_HEADER = "'K: V'"
+_PRICE = "input=N,output=N"
+
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url", metavar="URL", help="The OpenAI-compatible server of an openai: model; '' takes it away."
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        metavar=_HEADER,
+        help="Sent to the model; repeat it for several. A secret is named: 'Authorization: Bearer $KEY'. '' takes all away.",
+    ),
+]
+Price = Annotated[
+    str | None,
+    typer.Option(
+        "--price",
+        metavar=_PRICE,
+        help="Dollars for a million tokens, where no list knows the model; ,cached=N may follow. '' takes it away.",
+    ),
+]
+ReflectionModel = Annotated[
+    str | None,
+    typer.Option(
+        "--reflection-model",
+        metavar="M",
+        help="Writes the guidelines: a name, or openai:NAME@URL. Kept with the judge; '' is the judge's own model.",
+    ),
+]
+ReflectionHeaders = Annotated[
+    list[str] | None, typer.Option("--reflection-header", metavar=_HEADER, help="--header of the reflection model.")
+]
+ReflectionPrice = Annotated[
+    str | None, typer.Option("--reflection-price", metavar=_PRICE, help="--price of the reflection model.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The options as they were given; None for what was not."""
+
+    base_url: str | None = None
+    header: list[str] | None = None
+    price: str | None = None
+    reflection_model: str | None = None
+    reflection_header: list[str] | None = None
+    reflection_price: str | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any."""
+        return any(each is not None for each in vars(self).values())
+
+    def named(self, model: str | None) -> str:
+        """The model's name at the address of --base-url; None stands for the environment's model. Raises ConfigurationError."""
+        from memalign.models import default_model_name
+        from memalign.models.providers import with_address
+
+        name = model or default_model_name()
+        if not name:
+            raise InputError("--base-url needs the model's name at that address: --model openai:NAME")
+        return with_address(name, self.base_url or None)
+
+    def applied(self, judge: Judge) -> Judge:
+        """The judge with them. Models that it no longer has take their headers and prices along.
+
+        Raises InputError and ConfigurationError; the models are opened, and none is called.
+        """
+        from memalign.judge.open_model import open_model, open_reflection_model
+        from memalign.judge.parameters import OF_MODELS
+        from memalign.models.resolve import canonical_name
+
+        if not self.given and "models" not in judge.parameters:
+            return judge
+        parameters = dict(judge.parameters)
+        model = judge.model_name if self.base_url is None else self.named(judge.model_name)
+        if self.reflection_model is not None:
+            parameters["reflection_model"] = canonical_name(self.reflection_model) if self.reflection_model else None
+        reflection = parameters.get("reflection_model")
+        if reflection is None and (self.reflection_header is not None or self.reflection_price is not None):
+            raise InputError("--reflection-header and --reflection-price are of a --reflection-model: name it")
+        table = dict(judge.parameters.get("models", {}))
+        told = {
+            canonical_name(name): _told(table.get(canonical_name(name), {}), header, price)
+            for name, header, price in (
+                (reflection, self.reflection_header, self.reflection_price),
+                (model, self.header, self.price),
+            )
+            if name is not None
+        }
+        parameters["models"] = {name: each for name, each in told.items() if each}
+        changed = judge.replace(
+            model=judge.model if model == judge.model_name else model,
+            parameters={name: value for name, value in parameters.items() if name not in OF_MODELS or value},
+        )
+        if self.given:
+            open_model(changed)
+            open_reflection_model(changed)
+        return changed
+
+
+def _told(before: dict[str, Any], header: list[str] | None, price: str | None) -> dict[str, Any]:
+    told = dict(before)
+    if header is not None:
+        told["headers"] = dict(_header(each) for each in header if each.strip())
+    if price is not None:
+        told["prices"] = _prices(price)
+    return {name: each for name, each in told.items() if each}
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise InputError("--header: write it as 'NAME: VALUE', for example --header 'X-Team: support'")
+    return name.strip(), value.strip()
+
+
+def _prices(text: str) -> dict[str, float]:
+    found = {}
+    for part in filter(str.strip, text.split(",")):
+        name, _, amount = part.partition("=")
+        try:
+            found[name.strip()] = float(amount)
+        except ValueError:
+            raise InputError(
+                f"--price {text}: dollars for a million tokens, such as --price input=0.4,output=1.6,cached=0.1"
+            ) from None
+    return found
+
+
+def _price_words(prices: dict[str, float]) -> str:
+    """`input $0.4, output $1.6 a million tokens`."""
+    return ", ".join(f"{name} ${amount:g}" for name, amount in prices.items()) + " a million tokens"
+
+
+def facts_of_models(judge: Judge) -> list[tuple[str, str]]:
+    """What `show` says of the parameter `models`: headers as they are stored, their variables by name."""
+    rows = []
+    for name, told in judge.parameters.get("models", {}).items():
+        headers = [f"header {key}: {value}" for key, value in told.get("headers", {}).items()]
+        prices = [_price_words(told["prices"])] if "prices" in told else []
+        rows.append((f"of {name}", "; ".join([*prices, *headers])))
+    return rows

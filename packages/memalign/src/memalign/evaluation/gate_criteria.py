@@ -1,0 +1,260 @@
+"""A gate: whether a judge is good enough to release, decided on cases that nobody taught it.
+
+A criterion passes when the whole interval of its figure lies on the good side, and fails when all of it lies on the
+bad side. Between the two the labelled cases do not tell, and the outcome is inconclusive. At 95 % a judge at the very
+edge is passed, or failed, once in twenty times at most, whichever way chance goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from memalign import aio
+from memalign.errors import InputError
+from memalign.evaluation.agreement import Labelled, Progress, aevaluate, metrics_of
+from memalign.evaluation.comparison import Comparison, compare
+from memalign.evaluation.evaluated import Evaluation
+from memalign.evaluation.evidence import MeasuredJudge, MissingEvidence
+from memalign.evaluation.unseen import labels_hash, unseen_rows
+from memalign.metrics import Estimate, paired_share_interval
+from memalign.types import Feedback
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+
+__all__ = ["Criterion", "GateResult", "Outcome", "agate", "gate"]
+
+Outcome = Literal["pass", "regression", "inconclusive"]
+
+_MOST_MORE = 100_000  # labels; whoever would need more will not label them
+_ERRORS = {"mae"}  # metrics of which less is better
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Criterion:
+    """One demand, the figure that answers it, and what comes of it. `found` is None for locked cases."""
+
+    demand: str
+    outcome: Outcome
+    why: str
+    found: Estimate | None = None
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateResult:
+    """What a gate decided: "regression" when one criterion fails, else "inconclusive" when one is, else "pass".
+
+    `evaluation` is the judge's on the n cases that are in neither judge's memory; `taught` cases of the labelled file
+    are, and were left out. `base` and `comparison` are there where the judge is compared with a baseline.
+    """
+
+    judge: str
+    outcome: Outcome
+    criteria: tuple[Criterion, ...]
+    taught: int
+    evaluation: Evaluation
+    base: Evaluation | None = None
+    comparison: Comparison | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    def __str__(self) -> str:
+        left_out = f"; {self.taught} more are in memory and do not count" if self.taught else ""
+        lines = [f"{self.judge}: {self.outcome}, on {self.evaluation.n} unseen cases{left_out}"]
+        lines += [f"{each.outcome}: {each.demand}: {each.why}" for each in self.criteria]
+        return "\n".join(lines)
+
+
+def gate(
+    judge: Judge,
+    labelled: Labelled,
+    *,
+    minimum: Mapping[str, float] | None = None,
+    baseline: Judge | None = None,
+    not_worse_than: float | None = None,
+    evidence: str | Path | None = None,
+    offline: bool = False,
+    concurrency: int | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> GateResult:
+    """Decide whether the judge passes; the synchronous form of `agate`."""
+    return aio.run(
+        agate(
+            judge,
+            labelled,
+            minimum=minimum,
+            baseline=baseline,
+            not_worse_than=not_worse_than,
+            evidence=evidence,
+            offline=offline,
+            concurrency=concurrency,
+            progress=progress,
+            seed=seed,
+        )
+    )
+
+
+async def agate(
+    judge: Judge,
+    labelled: Labelled,
+    *,
+    minimum: Mapping[str, float] | None = None,
+    baseline: Judge | None = None,
+    not_worse_than: float | None = None,
+    evidence: str | Path | None = None,
+    offline: bool = False,
+    concurrency: int | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> GateResult:
+    """Judge the labelled cases and decide whether the judge passes.
+
+    `minimum` has for each metric of the evaluation (kappa, exact_match, ccc, …) what its interval must reach; of an
+    error (mae) it is what the interval must not pass. `not_worse_than` is how many points of exact match, or of CCC for
+    numbers, the judge may lose against `baseline`, on the same cases. Locked cases of the judge must have the experts'
+    label. Cases in the memory of one of the two are left out. `evidence` is a folder of judgments that are not asked for
+    again; with `offline` nothing is asked at all.
+
+    Raises InputError where nothing is demanded, a metric is unknown, or all cases are in memory; MissingEvidence where a
+    case has no verdict, so that a server that is down never passes a judge, nor fails it.
+    """
+    locked = _locked(judge)
+    if not minimum and not_worse_than is None and not locked:
+        raise InputError("nothing is demanded: name a minimum (--min-kappa 0.6), or a baseline and --not-worse-than")
+    if (not_worse_than is None) != (baseline is None):
+        raise InputError("a baseline and the points that the judge may lose (--not-worse-than) belong together")
+    if not_worse_than is not None and not 0 <= not_worse_than < 100:
+        raise InputError(f"--not-worse-than takes points from 0 to below 100, not {not_worse_than:g}")
+    for metric, least in (minimum or {}).items():
+        if metric not in (known := metrics_of(judge.value_type)):
+            raise InputError(f"{judge.value_type.spec} has no {metric!r}; it has {', '.join(known)}")
+        if not math.isfinite(least):
+            raise InputError(f"the minimum of {metric} is no number: {least}")
+    if offline and evidence is None:
+        raise InputError("offline needs a folder of evidence (--evidence DIR)")
+    unseen, taught = unseen_rows(labelled, judge, baseline)
+    labels = labels_hash(judge, unseen)
+
+    async def measured(one: Judge) -> Evaluation:
+        source = MeasuredJudge(one, labels=labels, folder=evidence, offline=offline)
+        found = await aevaluate(source, unseen, concurrency=concurrency, progress=progress, seed=seed)
+        if found.unscored:
+            first = next(case for case in found.cases if case.error)
+            cases = f"{found.unscored} of {found.unscored + found.n} cases have no verdict"
+            raise MissingEvidence(f"{cases}; the first, {first.id}: {first.error}. Run it again")
+        return found
+
+    evaluation = await measured(judge)
+    criteria = [_reaches(evaluation, metric, least) for metric, least in (minimum or {}).items()]
+    base = comparison = None
+    if baseline is not None and not_worse_than is not None:
+        base = await measured(baseline)
+        comparison = compare(base, evaluation, seed=seed)
+        criteria.append(_keeps_up(comparison, not_worse_than, grouped=any(case.group for case in evaluation.cases)))
+    if locked:
+        source = MeasuredJudge(
+            judge, labels=labels, folder=None if evidence is None else Path(evidence) / "locked", offline=offline
+        )
+        given = await aevaluate(source, locked, concurrency=concurrency, progress=progress, seed=seed)
+        criteria.append(_holds(given))
+    outcomes = {each.outcome for each in criteria}
+    outcome: Outcome = (
+        "regression" if "regression" in outcomes else "inconclusive" if "inconclusive" in outcomes else "pass"
+    )
+    return GateResult(
+        judge=judge.name,
+        outcome=outcome,
+        criteria=tuple(criteria),
+        taught=taught,
+        evaluation=evaluation,
+        base=base,
+        comparison=comparison,
+    )
+
+
+# -- the cases -----------------------------------------------------------------------------------------------------
+
+
+def _locked(judge: Judge) -> list[Feedback]:
+    """The judge's locked cases with the experts' label, as rows."""
+    cases = [case for name in judge.memory.locks if (case := judge.memory.case(name)) is not None]
+    labelled = [(case, judge.memory.label(case)) for case in cases]
+    return [Feedback(id=case.id, value=label, **case.example.content) for case, label in labelled if label is not None]
+
+
+# -- the criteria --------------------------------------------------------------------------------------------------
+
+
+def _reaches(evaluation: Evaluation, metric: str, least: float) -> Criterion:
+    found, less_is_better = evaluation.metrics[metric], metric in _ERRORS
+    word = "at most" if less_is_better else "at least"
+    outcome = _outcome(found, least, less_is_better=less_is_better)
+    return Criterion(
+        demand=f"{metric.replace('_', ' ')} {word} {least:g}",
+        outcome=outcome,
+        why=_why(found, least, evaluation.n, outcome),
+        found=found,
+        threshold=least,
+    )
+
+
+def _keeps_up(comparison: Comparison, points: float, *, grouped: bool) -> Criterion:
+    found = comparison.differences[comparison.metric]
+    if comparison.metric == "exact_match" and not grouped:
+        # The bootstrap is too sure of few cases that turned: it passed a worse judge ten times in a hundred.
+        low, high = paired_share_interval(len(comparison.broken), len(comparison.fixed), comparison.n)
+        found = Estimate(value=found.value, low=low, high=high)
+    outcome = _outcome(found, -points / 100)
+    return Criterion(
+        demand=f"{comparison.metric.replace('_', ' ')} not worse than the baseline's by {points:g} points",
+        outcome=outcome,
+        why=_why(found, -points / 100, comparison.n, outcome),
+        found=found,
+        threshold=-points / 100,
+    )
+
+
+def _holds(evaluation: Evaluation) -> Criterion:
+    if evaluation.unscored:
+        first = next(case for case in evaluation.cases if case.error)
+        raise MissingEvidence(f"locked case {first.id} has no verdict: {first.error}. Run it again")
+    broken = [case.id for case in evaluation.cases if not case.correct]
+    total = len(evaluation.cases)
+    why = f"{', '.join(broken)} broken" if broken else f"{total} of {total} have the experts' label"
+    return Criterion(demand="locked cases hold", outcome="regression" if broken else "pass", why=why)
+
+
+def _outcome(found: Estimate, threshold: float, *, less_is_better: bool = False) -> Outcome:
+    if found.low is None or found.high is None:
+        return "inconclusive"
+    if less_is_better:
+        return "pass" if found.high <= threshold else "regression" if found.low > threshold else "inconclusive"
+    return "pass" if found.low >= threshold else "regression" if found.high < threshold else "inconclusive"
+
+
+def _why(found: Estimate, threshold: float, n: int, outcome: Outcome) -> str:
+    if found.value is None:
+        return f"the {n} cases give no figure: it needs two labels, and verdicts that vary"
+    figure = f"{found.value:.2f}"
+    if found.low is None or found.high is None:
+        return f"{figure}, and no interval: {found.no_interval or f'{n} cases give none'}"
+    said = f"{figure} [{found.low:.2f}, {found.high:.2f}], n = {n}"
+    if outcome != "inconclusive":
+        return said
+    away = abs(found.value - threshold)
+    half = max(found.high - found.value, found.value - found.low)
+    more = math.inf if away == 0 else math.ceil(n * (half / away) ** 2) - n
+    if more > _MOST_MORE:
+        return f"{said}; no number of cases that anybody labels would settle it"
+    return f"{said}; about {max(more, 1):,} cases more would settle it, if the figure stays"

@@ -1,0 +1,61 @@
+"""What a sheet for review hides in each row, so that it comes back whole: the case, exactly as it was judged.
+
+People read texts, and a spreadsheet changes them: it cuts long cells, breaks lines, turns ids into dates. So the last
+columns of a sheet, `memalign`, `memalign 2`, …, hold id and content as JSON in plain ASCII, which no spreadsheet and no
+encoding changes. Reading takes the case from there, and the expert's own columns from the cells.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from memalign.errors import RowError
+from memalign.io.rows import Row
+from memalign.types import CONTENT_FIELDS, Example
+
+__all__ = ["HIDDEN", "REASON", "VERDICT", "hidden_cells", "is_review", "restored"]
+
+HIDDEN = "memalign"
+VERDICT, REASON = "judge's verdict", "judge's reason"
+_PART = 30_000  # characters; a cell of a spreadsheet holds 32,767
+
+
+def is_review(fields: Mapping[str, Any]) -> bool:
+    """Whether a row is of a sheet that `memalign review` wrote."""
+    return str(fields.get(HIDDEN, "")).startswith("{")
+
+
+def hidden_cells(example: Example) -> list[str]:
+    """The case as JSON, in parts that fit into cells."""
+    text = json.dumps({"id": example.id, **example.content}, ensure_ascii=True, separators=(",", ":"))
+    return [text[at : at + _PART] for at in range(0, len(text), _PART)]
+
+
+def restored(row: Row) -> Row | RowError:
+    """The row with the case as it was judged, and all else as it was filled in."""
+    names = [name for name in row.fields if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
+    names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
+    shown = str(row.fields.get("id", "")).removeprefix("'").strip()
+    try:
+        case = json.loads("".join(str(row.fields[name]) for name in names))
+        found = str(case["id"])
+    except (ValueError, KeyError, TypeError):
+        return RowError(
+            line=row.line,
+            id=shown or None,
+            column=f"{row.letters[HIDDEN]} ({HIDDEN})" if HIDDEN in row.letters else None,
+            reason=f"the column {HIDDEN!r}, which holds the case, was changed or cut; take the row anew from memalign review",
+        )
+    if shown != found and row.letters:  # in a sheet ids are text, and stay as they are
+        return RowError(
+            line=row.line,
+            id=shown or None,
+            column=f"{row.letters.get('id', '')} (id)",
+            reason=f"the row is of case {found!r}: its id was changed, or a column was sorted apart from the others",
+        )
+    ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
+    filled = {name: value for name, value in row.fields.items() if name not in ours}
+    return replace(row, fields={"id": found, **{k: v for k, v in case.items() if k != "id"}, **filled}, review=True)

@@ -1,0 +1,164 @@
+"""XLSX sheets as rows, and a table as a sheet that people fill in."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memalign.errors import InputError, RowError
+from memalign.io.atomic import atomic_write
+from memalign.io.columns import Columns
+from memalign.io.delimited import cell_value, header_names, is_missing
+from memalign.io.rows import Row
+from memalign.io.table import Column, Table
+from memalign.terminal import plain
+
+if TYPE_CHECKING:
+    from openpyxl.cell import Cell
+    from openpyxl.worksheet.worksheet import Worksheet
+
+__all__ = ["sheet_rows", "write_sheet"]
+
+_LONGEST_CELL = 32_000  # characters; a cell holds 32,767
+
+
+def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
+    """The rows of the first worksheet under its first row that is not empty; a line is the sheet's own row number.
+
+    A formula is the value that was saved with it. Raises InputError for what is no XLSX file, and without a column id.
+    """
+    from openpyxl import load_workbook
+    from openpyxl.utils import get_column_letter
+    from openpyxl.utils.exceptions import InvalidFileException
+
+    try:
+        with path.open("rb") as file:
+            try:
+                book = load_workbook(file, read_only=True, data_only=True)
+            except (zipfile.BadZipFile, InvalidFileException, KeyError, ValueError, OSError) as error:
+                raise InputError(f"{path} is no readable XLSX file ({error}); save it anew as .xlsx") from None
+            if not book.worksheets:
+                raise InputError(f"{path} has no worksheet")
+            header: list[str] | None = None
+            letters: dict[str, str] = {}
+            for number, cells in enumerate(book.worksheets[0].iter_rows(values_only=True), 1):
+                texts = ["" if cell is None else str(cell) for cell in cells]
+                if not any(text.strip() for text in texts):
+                    continue
+                if header is None:
+                    while texts and not texts[-1].strip():  # columns that were only formatted
+                        texts.pop()
+                    header = header_names(path, texts, columns)
+                    letters = {name: get_column_letter(place) for place, name in enumerate(header, 1)}
+                    continue
+                yield _row(number, header, cells, letters, columns)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _row(
+    number: int, header: Sequence[str], cells: Sequence[Any], letters: dict[str, str], columns: Columns
+) -> Row | RowError:
+    fields: dict[str, Any] = {}
+    for name, cell in zip(header, cells, strict=False):
+        if isinstance(cell, str) and cell.startswith("#") and cell in _ERRORS:
+            column = f"{letters[name]} ({name})"
+            return RowError(line=number, column=column, reason=f"the cell holds the spreadsheet's error {cell}")
+        if isinstance(cell, str):
+            if not is_missing(name, cell, columns):
+                fields[name] = cell_value(name, cell, columns)
+        elif isinstance(cell, datetime | date | time):
+            fields[name] = cell.isoformat()
+        elif cell is not None:
+            whole = isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53
+            fields[name] = int(cell) if whole else cell
+    return Row(line=number, fields=fields, letters=letters)
+
+
+_ERRORS = frozenset(("#N/A", "#REF!", "#NAME?", "#VALUE!", "#DIV/0!", "#NULL!", "#NUM!"))
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write_sheet(table: Table, path: Path) -> None:
+    """Write a table as an XLSX sheet: wrapped texts, a frozen header, lists to choose from, and notes on a second sheet.
+
+    Texts are never formulas, whatever they begin with. Raises InputError when the file cannot be written.
+    """
+    from openpyxl import Workbook
+    from openpyxl.styles import Font, PatternFill
+    from openpyxl.utils import get_column_letter
+
+    book = Workbook()
+    sheet = book.worksheets[0]
+    sheet.title = table.title
+    guide = book.create_sheet("guide")
+    for number, line in enumerate(table.notes, 1):
+        _put(guide.cell(number, 1), line)
+    guide.column_dimensions["A"].width = 100
+    to_fill = PatternFill("solid", fgColor="FFF2CC")
+    for place, column in enumerate(table.columns, 1):
+        letter = get_column_letter(place)
+        _put(head := sheet.cell(1, place), column.name)
+        head.font = Font(bold=True)
+        if column.to_fill:
+            head.fill = to_fill
+        sheet.column_dimensions[letter].width = column.width
+        sheet.column_dimensions[letter].hidden = column.hidden
+        if column.to_fill and table.rows:
+            _choices(sheet, guide, column, f"{letter}2:{letter}{len(table.rows) + 1}", place)
+    for number, cells in enumerate(table.rows, 2):
+        for place, (column, cell) in enumerate(zip(table.columns, cells, strict=True), 1):
+            _put(sheet.cell(number, place), cell, to_fill=column.to_fill, wrap=not column.hidden)
+    sheet.freeze_panes = "B2"
+    try:
+        with atomic_write(path) as file:
+            book.save(file)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}; is it open in a spreadsheet?") from None
+
+
+def _put(cell: Cell, value: Any, *, to_fill: bool = False, wrap: bool = True) -> None:
+    from openpyxl.styles import Alignment
+
+    cell.alignment = Alignment(wrap_text=wrap, vertical="top")
+    if isinstance(value, bool | int | float):
+        cell.value = value
+    elif value is not None:
+        text = plain(value)
+        if len(text) > _LONGEST_CELL:
+            text = f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
+        cell.set_explicit_value(text, "s")  # never a formula
+        cell.quotePrefix = True  # nor when somebody edits the cell
+        cell.number_format = "@"
+    elif to_fill:
+        cell.number_format = "General"
+
+
+def _choices(sheet: Worksheet, guide: Worksheet, column: Column, cells: str, place: int) -> None:
+    """What may be written into the cells of a column, as a list or as bounds; the sheet refuses anything else."""
+    from openpyxl.utils import get_column_letter
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    if column.choices:
+        letter = get_column_letter(place + 1)  # of the guide, beside its notes
+        for number, choice in enumerate(column.choices, 1):
+            guide.cell(number, place + 1).value = choice
+        rule = DataValidation(type="list", formula1=f"guide!${letter}$1:${letter}${len(column.choices)}")
+    elif column.bounds is not None:
+        low, high = column.bounds
+        rule = DataValidation(type="decimal", operator="between", formula1=f"{low:g}", formula2=f"{high:g}")
+    else:
+        return
+    rule.allow_blank = True
+    rule.showErrorMessage = rule.showInputMessage = True
+    rule.errorTitle, rule.error = "Not a verdict", column.allowed[:250]
+    rule.promptTitle, rule.prompt = column.name[:32], column.allowed[:250]
+    sheet.add_data_validation(rule)
+    rule.add(cells)

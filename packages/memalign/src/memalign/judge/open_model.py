@@ -1,0 +1,72 @@
+"""The chat models of a judge, opened with what its parameters say of them: headers, prices, effort."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from memalign.errors import InputError
+from memalign.models.base import ChatModel
+from memalign.models.headers import checked_headers, filled_headers
+from memalign.models.list_prices import checked_prices
+from memalign.models.providers import parse_name
+from memalign.models.resolve import canonical_name, configured, default_model_name, resolve
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
+
+__all__ = ["checked_models", "open_model", "open_reflection_model"]
+
+_TELLS = ("headers", "prices")
+
+
+def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
+    """The judge's chat model, or another, with the headers and prices that the judge's parameters give for its name.
+
+    The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does, and for a header whose
+    environment variable is not set.
+    """
+    chosen = judge.model if model is None else model
+    name = default_model_name() if chosen is None else chosen
+    if not isinstance(name, str):
+        return resolve(name)
+    told: Mapping[str, Any] = judge.parameters.get("models", {}).get(canonical_name(name), {})
+    settings = {}
+    if model is None and (effort := judge.parameters.get("reasoning_effort")):
+        if parse_name(name)[0] == "openai":
+            settings["openai_reasoning_effort"] = effort
+        else:
+            settings["thinking"] = False if effort == "none" else effort
+    return configured(
+        name,
+        headers=filled_headers(told.get("headers", {}), name),
+        prices=checked_prices(told["prices"]) if "prices" in told else None,
+        settings=settings,
+    )
+
+
+def open_reflection_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
+    """What writes the judge's guidelines: `model`, else the `reflection_model` of its parameters, else its own."""
+    return open_model(judge, model if model is not None else judge.parameters.get("reflection_model"))
+
+
+def checked_models(models: object) -> dict[str, dict[str, Any]]:
+    """The parameter `models`, by the models' canonical names. Raises InputError, ConfigurationError."""
+    if not isinstance(models, Mapping):
+        raise InputError(
+            "parameter models: a mapping from names of models to their headers and prices, such as "
+            "{'openai:m@http://localhost:8000/v1': {'prices': {'input': 0.1, 'output': 0.2}}}"
+        )
+    found = {}
+    for name, told in models.items():
+        if not isinstance(told, Mapping) or set(told) - set(_TELLS):
+            raise InputError(f"parameter models: of {name} there may be {' and '.join(_TELLS)}")
+        kept: dict[str, Any] = {}
+        if told.get("headers"):
+            kept["headers"] = checked_headers(told["headers"])
+        if told.get("prices"):
+            checked_prices(told["prices"])
+            kept["prices"] = dict(told["prices"])
+        if kept:
+            found[canonical_name(name)] = kept
+    return found

@@ -1,0 +1,168 @@
+"""A judge on an own server and a strong model elsewhere that writes its guidelines, with headers and prices of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memalign import Registry
+from tests.cli.conftest import INSTRUCTIONS, Run, answer
+from tests.support.endpoint import Endpoint, bad_request
+
+SECRETS = ("own-secret-123", "strong-secret-456")
+
+
+@pytest.fixture
+def own() -> Iterator[Endpoint]:
+    with Endpoint(answer) as server:
+        yield server
+
+
+@pytest.fixture
+def strong() -> Iterator[Endpoint]:
+    with Endpoint(answer) as server:
+        yield server
+
+
+@pytest.fixture
+def tone(memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("OWN_KEY", SECRETS[0])
+    monkeypatch.setenv("STRONG_KEY", SECRETS[1])
+    own_server = ("--model", "openai:qwen2.5:7b", "--base-url", own.base_url, "--header", "X-Api-Key: $OWN_KEY")
+    paid = ("--price", "input=0.1,output=0.2")
+    distiller = (
+        *("--reflection-model", f"openai:big@{strong.base_url}"),
+        *("--reflection-header", "Authorization: Bearer $STRONG_KEY", "--reflection-header", "X-Team: support"),
+        *("--reflection-price", "input=10,output=40,cached=1"),
+    )
+    made = memalign(
+        "create", "tone", "--value-type", "bool", "--instructions", INSTRUCTIONS, *own_server, *paid, *distiller
+    )
+    assert made.code == 0, made.err
+    return "tone"
+
+
+def learned(memalign: Run, feedback: Path) -> None:
+    ran = memalign("align", "tone", feedback, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["usage"]["cost"] > 0
+
+
+def distils(body: dict[str, object]) -> bool:
+    return "changes" in str(body["response_format"])
+
+
+def test_each_model_is_asked_at_its_own_address_with_its_own_headers(
+    memalign: Run, tone: str, own: Endpoint, strong: Endpoint, feedback: Path
+) -> None:
+    learned(memalign, feedback)
+    assert strong.requests
+    assert all(distils(body) and body["model"] == "big" for body in strong.requests)
+    assert all(each["authorization"] == "Bearer strong-secret-456" for each in strong.headers)
+    assert all(each["x-team"] == "support" for each in strong.headers)
+    assert own.requests
+    assert not any(distils(body) for body in own.requests)
+    assert all(each["x-api-key"] == "own-secret-123" for each in own.headers)
+    assert "strong-secret" not in str(own.headers)
+
+
+def test_a_price_that_was_given_lets_a_limit_hold(memalign: Run, tone: str, held_out: Path) -> None:
+    judged = memalign("judge", tone, held_out, "--max-cost", "1", "--json")
+    assert judged.code == 0, judged.err
+    assert judged.json["usage"]["cost"] > 0
+
+
+def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, tmp_path: Path) -> None:
+    learned(memalign, feedback)
+    assert memalign("export", tone, "-o", tmp_path / "tone.json").code == 0
+    shown = memalign("show", tone)
+    assert "header X-Api-Key: $OWN_KEY" in shown.out
+    assert "input $0.1, output $0.2 a million tokens" in shown.out
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    for secret in SECRETS:
+        assert secret.encode() not in kept
+        assert secret not in shown.out + memalign("show", tone, "--json").out
+
+
+def test_it_is_exported_imported_and_rolled_back(memalign: Run, tone: str, tmp_path: Path, held_out: Path) -> None:
+    before = memalign("show", tone, "--json").json
+    assert memalign("export", tone, "-o", tmp_path / "tone.json").code == 0
+    assert memalign("import", tmp_path / "tone.json", "--name", "copy").code == 0
+    copy = memalign("show", "copy", "--json").json
+    assert (copy["model"], copy["parameters"]) == (before["model"], before["parameters"])
+    assert memalign("judge", "copy", held_out).code == 0
+    assert memalign("edit", "copy", "--price", "", "--header", "", "--reflection-model", "").code == 0
+    assert memalign("show", "copy", "--json").json["parameters"] == {}
+    assert memalign("rollback", "copy", "1").code == 0
+    assert memalign("show", "copy", "--json").json["parameters"] == before["parameters"]
+    loaded = Registry(f"sqlite:///{tmp_path / 'memalign.db'}").load("copy")
+    assert loaded.replace(instructions="Kind? {{ outputs }}").parameters == loaded.parameters
+
+
+def test_another_address_takes_no_header_along(memalign: Run, tone: str, own: Endpoint, held_out: Path) -> None:
+    with Endpoint(answer) as other:
+        moved = memalign("edit", tone, "--base-url", other.base_url)
+        assert moved.code == 0
+        assert f"headers and prices of openai:qwen2.5:7b@{own.base_url} went with it" in moved.out
+        assert memalign("judge", tone, held_out).code == 0
+    assert "own-secret" not in str(other.headers)
+    assert other.requests[0]["model"] == "qwen2.5:7b"
+
+
+def test_edit_changes_one_thing_and_keeps_the_others(memalign: Run, tone: str, own: Endpoint, strong: Endpoint) -> None:
+    assert memalign("edit", tone, "--param", "temperature=0").code == 0
+    assert memalign("edit", tone, "--price", "input=1,output=2").code == 0
+    parameters = memalign("show", tone, "--json").json["parameters"]
+    assert parameters["temperature"] == 0
+    assert parameters["models"][f"openai:qwen2.5:7b@{own.base_url}"] == {
+        "headers": {"X-Api-Key": "$OWN_KEY"},
+        "prices": {"input": 1, "output": 2},
+    }
+    assert parameters["models"][f"openai:big@{strong.base_url}"]["prices"]["cached"] == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--header", "Authorization: Bearer abc123secret"), "a secret would be stored"),
+        (("--header", "Authorization: Bearer $NOT_SET"), "needs the environment variable NOT_SET, which is not set"),
+        (("--header", "nonsense"), "write it as 'NAME: VALUE'"),
+        (("--price", "0.4"), "dollars for a million tokens"),
+        (("--price", "input=cheap,output=1"), "dollars for a million tokens"),
+        (("--base-url", "localhost:8000"), "an address begins with http"),
+        (("--base-url", "http://me:abc123secret@h/v1"), "holds no user, password or query"),
+        (("--model", "anthropic:m", "--base-url", "http://h/v1"), "an address needs an OpenAI-compatible server"),
+        (("--param", "models=x"), "parameter models"),
+    ],
+)
+def test_wrong_flags_are_refused_and_change_nothing(
+    memalign: Run, tone: str, flags: tuple[str, ...], said: str
+) -> None:
+    refused = memalign("edit", tone, *flags)
+    assert refused.code == 2
+    assert said in refused.err
+    assert "abc123secret" not in refused.err
+    assert len(memalign("history", tone, "--json").json["versions"]) == 1
+
+
+def test_a_price_or_a_header_needs_its_reflection_model(memalign: Run, tone: str) -> None:
+    assert memalign("edit", tone, "--reflection-model", "").code == 0
+    refused = memalign("edit", tone, "--reflection-price", "input=1,output=1")
+    assert refused.code == 2
+    assert "name it" in refused.err
+
+
+def test_a_wrong_key_of_an_own_server_says_how_to_send_one(
+    memalign: Run, own: Endpoint, held_out: Path, tmp_path: Path
+) -> None:
+    own.answer = bad_request("No key.", status=401)
+    made = memalign(
+        *("create", "bare", "--value-type", "bool", "--instructions", INSTRUCTIONS),
+        *("--model", f"openai:m@{own.base_url}"),
+    )
+    assert made.code == 0, made.err
+    refused = memalign("judge", "bare", held_out)
+    assert refused.code == 2
+    assert "memalign edit NAME --header 'Authorization: Bearer $VARIABLE' sends one." in refused.err

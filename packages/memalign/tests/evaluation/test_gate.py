@@ -1,0 +1,310 @@
+"""A gate: what passes, what fails, what the cases do not tell, and how often each is wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Judge
+from memalign.align.edit import lock
+from memalign.errors import InputError, ModelUnavailable
+from memalign.evaluation import GateResult, MissingEvidence, ScoredCase, compare, gate, junit_xml, markdown
+from memalign.evaluation.gate_criteria import _keeps_up
+from memalign.metrics import paired_share_interval
+from memalign.models.base import ChatRequest
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.types import Feedback
+
+ITEM = re.compile(r"item (\d+)")
+
+
+def judge_that(wrong: Callable[[int], bool], *, name: str = "tone", **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+    """A judge that says the label, even numbers true, but for the items that it gets `wrong`."""
+
+    def answer(request: ChatRequest) -> Answer:
+        number = int(ITEM.findall(request.user)[-1])
+        return {"rationale": "Read.", "value": (number % 2 == 0) != wrong(number)}
+
+    model = ScriptedChatModel(answer)
+    settings: dict[str, Any] = {"instructions": "Polite? {{ outputs }}", "feedback_value_type": bool} | changes
+    return Judge(name=name, model=model, embedding_model=HashEmbedding(), **settings), model
+
+
+def labelled(count: int, **more: Any) -> list[Feedback]:
+    return [
+        Feedback(id=f"h-{number}", outputs=f"item {number}", value=number % 2 == 0, source="ana", **more)
+        for number in range(count)
+    ]
+
+
+def never(_: int) -> bool:
+    return False
+
+
+def outcomes(found: GateResult) -> dict[str, str]:
+    return {each.demand: each.outcome for each in found.criteria}
+
+
+class TestMinimum:
+    def test_the_whole_interval_must_reach_it(self) -> None:
+        judge, _ = judge_that(lambda number: number % 10 == 0)
+        for least, outcome in ((0.6, "pass"), (0.78, "inconclusive"), (0.95, "regression")):
+            found = gate(judge, labelled(200), minimum={"exact_match": least, "kappa": least})
+            assert outcomes(found)[f"kappa at least {least}"] == outcome
+            assert found.outcome == outcome
+
+    def test_of_an_error_less_is_better(self) -> None:
+        def answer(request: ChatRequest) -> Answer:
+            number = int(ITEM.findall(request.user)[-1])
+            return {"rationale": "Read.", "value": 3 + number % 2}
+
+        judge = Judge(
+            name="rank",
+            instructions="Rank {{ outputs }}",
+            feedback_value_type="int:1..5",
+            model=ScriptedChatModel(answer),
+        )
+        rows = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=1 + n % 5) for n in range(50)]
+        assert gate(judge, rows, minimum={"mae": 3}).outcome == "pass"
+        assert gate(judge, rows, minimum={"mae": 0.5}).outcome == "regression"
+
+    def test_what_the_cases_do_not_tell_says_how_many_more_would(self) -> None:
+        judge, _ = judge_that(lambda number: number % 10 == 0)
+        found = gate(judge, labelled(50), minimum={"exact_match": 0.85})
+        assert found.outcome == "inconclusive"
+        assert re.search(r"about \d+ cases more would settle it", str(found))
+
+    def test_labels_that_are_all_the_same_give_no_kappa(self) -> None:
+        judge, _ = judge_that(never)
+        rows = [row for row in labelled(40) if row.value]
+        found = gate(judge, rows, minimum={"kappa": 0.5})
+        assert found.outcome == "inconclusive"
+        assert "give no figure" in str(found)
+
+    @pytest.mark.parametrize(
+        ("demand", "message"),
+        [
+            ({}, "nothing is demanded"),
+            ({"minimum": {"f1": 0.5}}, "bool has no 'f1'; it has exact_match"),
+            ({"not_worse_than": 5}, "belong together"),
+            ({"minimum": {"kappa": float("nan")}}, "no number"),
+        ],
+    )
+    def test_a_demand_that_cannot_be_met_is_wrong_use(self, demand: dict[str, Any], message: str) -> None:
+        judge, _ = judge_that(never)
+        with pytest.raises(InputError, match=message):
+            gate(judge, labelled(20), **demand)
+
+
+class TestBaseline:
+    def test_a_worse_judge_is_stopped_and_an_equal_one_passes(self) -> None:
+        base, _ = judge_that(lambda number: number % 10 == 0, instructions="Polite, then? {{ outputs }}")
+        worse, _ = judge_that(lambda number: number % 3 == 0)
+        same, _ = judge_that(lambda number: number % 10 == 1)
+        assert gate(worse, labelled(200), baseline=base, not_worse_than=5).outcome == "regression"
+        assert gate(same, labelled(600), baseline=base, not_worse_than=5).outcome == "pass"
+        few = gate(same, labelled(40), baseline=base, not_worse_than=5)
+        assert few.outcome == "inconclusive"
+        assert few.comparison is not None
+        assert few.comparison.broken
+
+    def test_groups_widen_the_interval(self) -> None:
+        base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
+        worse, _ = judge_that(lambda number: number < 20)
+        rows = [
+            Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % 2 == 0, meta={"group": str(n // 20)})
+            for n in range(200)
+        ]
+        alone = [Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows]
+        assert gate(worse, alone, baseline=base, not_worse_than=3).outcome == "regression"
+        assert gate(worse, rows, baseline=base, not_worse_than=3).outcome == "inconclusive"
+
+
+@pytest.mark.parametrize("cases", [60, 200])
+def test_a_judge_at_the_edge_is_wrongly_passed_or_stopped_once_in_twenty_times_at_most(cases: int) -> None:
+    """500 comparisons in which the truth is known: five points worse, exactly what is allowed."""
+    chance = random.Random(cases)
+    found = {"pass": 0, "regression": 0, "inconclusive": 0}
+    for _ in range(500):
+        pairs = [(number, *_drawn(chance, broken=0.10, fixed=0.05)) for number in range(cases)]
+        first, second = (
+            [ScoredCase(id=str(number), label=True, value=pair[place]) for number, *pair in pairs] for place in (0, 1)
+        )
+        found[_keeps_up(compare(first, second), 5, grouped=False).outcome] += 1
+    # 25 of 500 are expected at most; 37 are more than chance gives in a thousand such tests.
+    assert found["pass"] <= 37
+    assert found["regression"] <= 37
+
+
+def test_a_much_worse_judge_never_passes_and_an_equal_one_is_hardly_ever_stopped() -> None:
+    chance = random.Random(1)
+    worse, equal = (
+        [
+            _keeps_up(
+                compare(
+                    *(
+                        [ScoredCase(id=str(n), label=True, value=pair[place]) for n, pair in enumerate(pairs)]
+                        for place in (0, 1)
+                    )
+                ),
+                5,
+                grouped=False,
+            ).outcome
+            for _ in range(250)
+            for pairs in [[_drawn(chance, broken=broken, fixed=fixed) for _ in range(150)]]
+        ]
+        for broken, fixed in ((0.25, 0.05), (0.06, 0.06))
+    )
+    assert worse.count("pass") == 0
+    assert worse.count("regression") > 200
+    assert equal.count("regression") <= 2
+
+
+def _drawn(chance: random.Random, *, broken: float, fixed: float) -> tuple[bool, bool]:
+    """Whether each of two judges is right about a case."""
+    at = chance.random()
+    return (True, False) if at < broken else (False, True) if at < broken + fixed else (True, True)
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 100))
+def test_the_interval_of_a_difference_holds_it_and_mirrors(b: int, c: int, rest: int) -> None:
+    n = b + c + rest
+    low, high = paired_share_interval(b, c, n)
+    assert -1 <= low < high <= 1
+    assert low <= (c - b) / n <= high
+    mirrored = paired_share_interval(c, b, n)
+    assert mirrored == pytest.approx((-high, -low))
+
+
+class TestCases:
+    def test_taught_cases_do_not_count(self) -> None:
+        judge, model = judge_that(never)
+        rows = labelled(60)
+        model_calls = len(model.requests)
+        taught = judge.align([Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]).judge
+        model.requests.clear()
+        found = gate(taught, rows, minimum={"kappa": 0.3})
+        assert found.taught == 10
+        assert found.evaluation.n == 50
+        assert found.evaluation.seen == 0
+        assert model_calls == 0
+        with pytest.raises(InputError, match="all 10 cases are in the judge's memory"):
+            gate(taught, rows[:10], minimum={"kappa": 0.3})
+
+    def test_a_broken_lock_is_a_regression(self) -> None:
+        judge, _ = judge_that(never)
+        taught = judge.align([Feedback(id="t-1", outputs="item 1", value=True, source="ana")]).judge
+        locked = lock(taught, "t-1")
+        found = gate(locked, labelled(60), minimum={"kappa": 0.3})
+        assert found.outcome == "regression"
+        assert outcomes(found)["locked cases hold"] == "regression"
+        assert "t-1 broken" in str(found)
+
+    def test_a_case_without_a_verdict_passes_nobody(self) -> None:
+        def down(_: ChatRequest) -> Answer:
+            raise ModelUnavailable("HTTP 503")
+
+        judge, _ = judge_that(never)
+        with pytest.raises(MissingEvidence, match="60 of 60 cases have no verdict; the first, h-0: ModelUnavailable"):
+            gate(judge.replace(model=ScriptedChatModel(down)), labelled(60), minimum={"kappa": 0.3})
+
+
+class TestEvidence:
+    def test_it_is_asked_for_once_and_then_needs_no_model(self, tmp_path: Path) -> None:
+        judge, model = judge_that(lambda number: number % 10 == 0)
+        first = gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path / "evidence")
+        assert len(model.requests) == 60
+        again = gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path / "evidence")
+        offline = gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path / "evidence", offline=True)
+        assert len(model.requests) == 60
+        assert first.criteria == again.criteria == offline.criteria
+
+    @pytest.mark.parametrize(
+        ("changes", "what"),
+        [
+            ({"instructions": "Kind? {{ outputs }}"}, "the instructions changed"),
+            ({"parameters": {"temperature": 0.5}}, "the settings changed"),
+            ({"retrieval_k": 2}, "the settings changed"),
+        ],
+    )
+    def test_evidence_on_another_judge_is_stale(self, tmp_path: Path, changes: dict[str, Any], what: str) -> None:
+        judge, _ = judge_that(never)
+        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        with pytest.raises(MissingEvidence, match=f"is stale: {what}; measure it again without --offline"):
+            gate(judge.replace(**changes), labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+
+    def test_so_is_evidence_on_other_labels_or_another_memory(self, tmp_path: Path) -> None:
+        judge, model = judge_that(never)
+        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        other = [row if row.id != "h-3" else Feedback(id="h-3", outputs="item 3", value=True) for row in labelled(60)]
+        with pytest.raises(MissingEvidence, match="the labelled cases changed"):
+            gate(judge, other, minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+        calls = len(model.requests)
+        gate(judge, other, minimum={"kappa": 0.5}, evidence=tmp_path)
+        assert len(model.requests) == calls, "a label changes no verdict"
+        gate(judge, other, minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+        taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
+        with pytest.raises(MissingEvidence, match="the memory changed"):
+            gate(taught, other, minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+
+    def test_a_failed_call_is_asked_for_again(self, tmp_path: Path) -> None:
+        judge, model = judge_that(never)
+
+        def shaky(request: ChatRequest) -> Answer:
+            if "item 7" in request.user:
+                raise ModelUnavailable("HTTP 503")
+            return {"rationale": "Read.", "value": int(ITEM.findall(request.user)[-1]) % 2 == 0}
+
+        broken = judge.replace(model=ScriptedChatModel(shaky, name=model.name))
+        with pytest.raises(MissingEvidence, match="1 of 60"):
+            gate(broken, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        assert len(model.requests) == 1
+
+    def test_other_peoples_files_are_left_alone(self, tmp_path: Path) -> None:
+        judge, _ = judge_that(never)
+        (tmp_path / "evidence.json").write_text('{"mine": true}', "utf-8")
+        with pytest.raises(InputError, match=r"evidence\.json cannot be read"):
+            gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        assert (tmp_path / "evidence.json").read_text("utf-8") == '{"mine": true}'
+
+
+class TestReports:
+    @staticmethod
+    def found() -> GateResult:
+        base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
+        judge, _ = judge_that(lambda number: number % 3 == 0)
+        return gate(judge, labelled(60), minimum={"kappa": 0.3}, baseline=base, not_worse_than=5)
+
+    def test_junit_has_a_case_a_criterion(self) -> None:
+        found = self.found()
+        for how, failures, skipped in (("skipped", 1, 1), ("failure", 2, 0), ("pass", 1, 0)):
+            suite = ET.fromstring(junit_xml(found, inconclusive=how))[0]
+            assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == (
+                "2",
+                f"{failures}",
+                f"{skipped}",
+            )
+            assert len(suite.findall("testcase/failure")) == failures
+
+    def test_markdown_escapes_what_comes_from_data(self) -> None:
+        base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
+        judge, _ = judge_that(lambda number: number == 3)
+        rows = [Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(20)]
+        text = markdown(gate(judge, rows, baseline=base, not_worse_than=5))
+        assert "Broken: \\<b\\>\\|h-3" in text
+        assert "❔ inconclusive" in text
+
+    def test_all_of_it_is_json(self) -> None:
+        plain = json.loads(json.dumps(self.found().to_dict()))
+        assert plain["outcome"] == "regression"
+        assert plain["criteria"][1]["found"]["high"] < -0.05

@@ -1,0 +1,156 @@
+"""A model's name may hold its address; a key goes to the server that it is meant for, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from memalign import Judge
+from memalign.errors import ConfigurationError, InputError
+from memalign.models import ChatRequest, resolve, resolve_embedding
+from memalign.models.list_prices import Prices, checked_prices
+from memalign.models.providers import address_of, parse_name, target_of, with_address
+from memalign.types import Usage
+from tests.support.endpoint import Endpoint
+
+SCHEMA = {"type": "object", "properties": {"value": {"type": "boolean"}}, "required": ["value"]}
+REQUEST = ChatRequest(system="You judge.", user="Reply: hello", schema=SCHEMA)
+INSTRUCTIONS = "Kind? {{ outputs }}"
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "model", "url"),
+    [
+        ("openai:qwen2.5:7b@http://localhost:11434/v1", "openai:qwen2.5:7b@http://localhost:11434/v1", "qwen2.5:7b", "http://localhost:11434/v1"),
+        ("openai:/m@https://gpu.example.org/v1/", "openai:m@https://gpu.example.org/v1", "m", "https://gpu.example.org/v1"),
+        ("openai/org/m@http://[::1]:8000/v1", "openai:org/m@http://[::1]:8000/v1", "org/m", "http://[::1]:8000/v1"),
+        ("openai:m@latest@http://h/v1", "openai:m@latest@http://h/v1", "m@latest", "http://h/v1"),
+        ("openai:m@latest", "openai:m@latest", "m@latest", None),
+    ],
+)  # fmt: skip
+def test_a_name_may_hold_an_address(given, name, model, url, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    target = target_of(given)
+    assert (target.name, target.model, target.base_url) == (name, model, url)
+    assert target_of(name) == target
+    assert resolve(given) is resolve(name)
+    assert resolve(given).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("anthropic:m@http://h/v1", r"an address needs an OpenAI-compatible server.*openai:m@http://h/v1"),
+        ("openai:m@http://", "stands an address such as"),
+        ("openai:m@http://h:port/v1", "stands an address such as"),
+        ("openai:m@http://user:pass123@h/v1", "holds no user, password or query"),
+        ("openai:m@http://h/v1?key=pass123", "holds no user, password or query"),
+    ],
+)
+def test_what_is_no_address_is_refused(name, said):
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        parse_name(name)
+    assert "pass123" not in str(caught.value)
+    with pytest.raises(ConfigurationError):
+        Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model=name)
+
+
+def test_an_address_is_given_and_taken_away():
+    assert with_address("openai:m", "http://h/v1/") == "openai:m@http://h/v1"
+    assert with_address("openai:m@http://h/v1", "http://other/v1") == "openai:m@http://other/v1"
+    assert with_address("openai:m@http://h/v1", None) == "openai:m"
+    assert address_of("m") == ("m", None)
+    with pytest.raises(ConfigurationError, match="begins with http"):
+        with_address("openai:m", "localhost:8000")
+
+
+async def test_two_servers_work_side_by_side_and_neither_gets_the_others_key(monkeypatch):
+    with Endpoint({"value": True}) as one, Endpoint({"value": False}) as other, Endpoint({"value": True}) as usual:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-usual")
+        monkeypatch.setenv("OPENAI_BASE_URL", usual.base_url)
+        replies = [
+            (await resolve(name).complete(REQUEST)).data["value"]
+            for name in (
+                f"openai:m@{one.base_url}",
+                f"openai:m@{other.base_url}",
+                "openai:m",
+                f"openai:m@{usual.base_url}",
+            )
+        ]
+    assert replies == [True, False, True, True]
+    assert [len(each.requests) for each in (one, other, usual)] == [1, 1, 2]
+    assert "sk-usual" not in str(one.headers + other.headers)
+    assert all(each["authorization"] == "Bearer sk-usual" for each in usual.headers)
+    assert one.requests[0]["model"] == "m"
+
+
+async def test_an_embedding_model_may_have_an_address_and_a_length():
+    with Endpoint() as endpoint:
+        model = resolve_embedding(f"openai:bge@{endpoint.base_url}@16")
+        await model.embed(["hello"])
+    (body,) = endpoint.embedding_requests
+    assert (body["model"], body["dimensions"]) == ("bge", 16)
+
+
+def test_prices_count_cached_tokens_apart():
+    usage = Usage(calls=1, input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
+    assert Prices(input=1.0, output=5.0).cost(usage) == pytest.approx(1.5)
+    assert Prices(input=1.0, output=5.0, cached=0.1).cost(usage) == pytest.approx(1.14)
+
+
+@pytest.mark.parametrize(
+    "prices", [{"input": 1}, {"input": 1, "output": -1}, {"input": "1", "output": 1}, {"in": 1}, 3]
+)
+def test_odd_prices_are_refused(prices):
+    with pytest.raises(InputError, match="dollars for a million tokens"):
+        checked_prices(prices)
+
+
+def test_how_models_are_reached_changes_no_fingerprint_and_their_address_does():
+    bare = Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model="openai:m@http://h/v1")
+    name = "openai:/m@http://h/v1/"
+    told = bare.replace(
+        parameters={"reflection_model": "openai/big", "models": {name: {"prices": {"input": 1, "output": 2}}}}
+    )
+    assert told.fingerprint == bare.fingerprint
+    assert told.parameters["reflection_model"] == "openai:big"
+    assert list(told.parameters["models"]) == ["openai:m@http://h/v1"]
+    assert bare.replace(model="openai:m@http://other/v1").fingerprint != bare.fingerprint
+    assert bare.replace(parameters={"reasoning_effort": "low"}).fingerprint != bare.fingerprint
+
+
+def test_prices_given_are_what_a_judgment_costs():
+    with Endpoint() as endpoint:
+        name = f"openai:unknown@{endpoint.base_url}"
+        judge = Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model=name)
+        assert judge(outputs="Hello!").usage.cost is None
+        priced = judge.replace(parameters={"models": {name: {"prices": {"input": 10, "output": 100}}}})
+        usage = priced(outputs="Hello, you!").usage
+    cost = (usage.input_tokens * 10 + usage.output_tokens * 100) / 1e6
+    assert usage.cost == pytest.approx(cost)
+    assert cost > 0
+
+
+@pytest.mark.parametrize("refuses", [[], ["reasoning_effort"]])
+def test_the_effort_is_asked_for_where_the_endpoint_takes_it(refuses):
+    with Endpoint(refuses=refuses) as endpoint:
+        name = f"openai:m@{endpoint.base_url}"
+        parameters = {"reasoning_effort": "low"}
+        judge = Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model=name, parameters=parameters)
+        assert judge(outputs="Hello!").value is True
+    assert endpoint.requests[0]["reasoning_effort"] == "low"
+    assert ("reasoning_effort" in endpoint.requests[-1]) == (not refuses)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"models": {"openai:m": {"header": {}}}},
+        {"models": {"openai:m": {"headers": {"Authorization": "Bearer abc123secret"}}}},
+        {"models": ["openai:m"]},
+        {"reflection_model": 3},
+        {"reasoning_effort": "a lot"},
+    ],
+)
+def test_odd_parameters_are_refused(parameters):
+    with pytest.raises(InputError):
+        Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, parameters=parameters)
