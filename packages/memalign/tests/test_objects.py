@@ -192,10 +192,10 @@ def test_a_notebook_has_a_bar_without_asking(monkeypatch: pytest.MonkeyPatch) ->
 
     def ipython(kernel: object) -> None:
         here = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
-        monkeypatch.setitem(sys.modules, "IPython", here)  # type: ignore[arg-type]  # what we ask of it
+        monkeypatch.setitem(sys.modules, "IPython", here)
 
     drawing = SimpleNamespace(HTML=str, display=display, update_display=display)
-    monkeypatch.setitem(sys.modules, "IPython.display", drawing)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython.display", drawing)
     one, _ = judge()
     ipython(None)  # a terminal's IPython
     one.judge_many([{"id": "a", "outputs": "x"}])

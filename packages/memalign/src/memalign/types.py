@@ -370,7 +370,8 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
         said = [("id", self.id), ("value", self.value), ("error", self.error), ("confidence", self.confidence)]
         said += [("rationale", _short(self.rationale)), ("abstained", self.abstained or None)]
         shown = ", ".join(f"{name}={value!r}" for name, value in said if value not in (None, ""))
-        return f"Judgment({shown}, {len(self.findings)} findings, model={self.model!r})"
+        findings = f", {len(self.findings)} findings" if self.findings else ""
+        return f"Judgment({shown}{findings}, model={self.model!r})"
 
     def _repr_html_(self) -> str:
         """The card of a notebook."""

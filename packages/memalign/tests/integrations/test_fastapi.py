@@ -24,7 +24,7 @@ app = fastapi.FastAPI()
 
 
 @app.get("/plainly")
-async def plainly(outputs: str):  # type: ignore[no-untyped-def]  # as many write it
+async def plainly(outputs: str):  # as many write it
     return {"judged": [await JUDGE.ajudge(outputs=outputs, id="p-1")]}
 
 

@@ -124,7 +124,7 @@ class TestInstructions:
         one, model = judge(instructions=instructions)
         assert one.fields == fields
         assert one.instructions == instructions
-        whole = {"inputs": {"question": "x"}, "outputs": [{"text": "x"}]}
+        whole: dict[str, Any] = {"inputs": {"question": "x"}, "outputs": [{"text": "x"}]}
         one(**{name: whole.get(name, "x") for name in fields})
         assert instructions in model.requests[0].system
 
