@@ -28,6 +28,7 @@ from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
 from memalign.judge.open_model import open_model, open_reflection_model
 from memalign.judge.paid_calls import Answers, PaidCalls
+from memalign.judge.rehearsal import Rehearsal
 from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
@@ -108,9 +109,12 @@ class MemAlign:
         if self.columns is not None:
             object.__setattr__(self, "columns", checked_columns(self.columns))
 
-    def calls(self, answers: Answers | None = None) -> PaidCalls:
-        """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for."""
-        return PaidCalls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency)
+    def calls(self, answers: Answers | None = None, rehearsal: Rehearsal | None = None) -> PaidCalls:
+        """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for.
+
+        With a `rehearsal` nothing is asked, and it says what would be.
+        """
+        return PaidCalls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, rehearsal=rehearsal)
 
     async def align(
         self,

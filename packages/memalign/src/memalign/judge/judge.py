@@ -21,6 +21,7 @@ from memalign.judge.open_model import open_model
 from memalign.judge.parameters import FIRST_NAMES, OF_MODELS, SAID_BESIDE, checked_parameters
 from memalign.judge.prepare import Prepared, budget_of, prepare
 from memalign.judge.retrieve import retrieve
+from memalign.judge.spend_limit import SpendLimit
 from memalign.judge.verdict import decide
 from memalign.memory.budget import Budget
 from memalign.memory.model import Memory
@@ -316,7 +317,7 @@ class Judge:
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-        max_cost: float | None = None,
+        max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
     ) -> Sequence[Judgment]:
         """Judge many items; see `ajudge_many`."""
@@ -338,7 +339,7 @@ class Judge:
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Progress | None = None,
-        max_cost: float | None = None,
+        max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
     ) -> Sequence[Judgment]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
@@ -349,7 +350,7 @@ class Judge:
         that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
         file alone: what comes back reads each when it is asked for.
 
-        `max_cost` is what this run may spend, in dollars. Where it is reached, or where dozens in a row failed and none
+        `max_cost` is what this run may spend, in dollars, or a SpendLimit that it shares with others. Where it is reached, or where dozens in a row failed and none
         was answered, the run stops, and the rest have an error that begins with `NotJudged`. Raises ConfigurationError
         where the model's price is not known. `on_judgment` is called with the id and the judgment of each item that was
         judged in this run, `progress` with "judge", how many are done and how many there are. In a notebook a bar is shown
