@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memalign.cli.align_report import run_and_report
-from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, read_input, version_line
+from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, version_line
 from memalign.cli.guideline_words import (
     check_table,
     check_words,
@@ -18,6 +18,7 @@ from memalign.cli.guideline_words import (
     precedence_words,
 )
 from memalign.cli.output import counted, facts, label_text, listed, table
+from memalign.cli.rows_given import ColumnMap, FeedbackSource, columns_of, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def align(
     feedback: Annotated[
         str | None,
         typer.Argument(
-            metavar="FEEDBACK", help="JSONL, CSV, JSON, Parquet; - reads JSON lines; none: only what is pending."
+            metavar="FEEDBACK", help="JSONL, CSV, XLSX, Parquet, …; - reads JSON lines; none: only what is pending."
         ),
     ] = None,
     *,
@@ -66,6 +67,8 @@ def align(
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
     careful: Careful = False,
+    columns: ColumnMap = None,
+    source: FeedbackSource = None,
     skip_invalid: SkipInvalid = False,
     allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also learn what was erased here.")] = False,
 ) -> int:
@@ -77,9 +80,8 @@ def align(
     """
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
     options = {"skip_invalid": skip_invalid, "allow_erased": allow_erased}
-    return _learn(
-        session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size, careful=careful
-    )
+    settings = {"retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
+    return _learn(session, name, feedback, options, columns, source, **models, **settings)
 
 
 def overwrite(
@@ -94,6 +96,8 @@ def overwrite(
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
     careful: Careful = False,
+    columns: ColumnMap = None,
+    source: FeedbackSource = None,
     skip_invalid: SkipInvalid = False,
 ) -> int:
     """Replace feedback that the judge has learned. It is an align that refuses unknown feedback.
@@ -102,16 +106,23 @@ def overwrite(
     """
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
     options = {"skip_invalid": skip_invalid, "must_exist": True}
-    return _learn(
-        session, name, feedback, options, **models, retrieval_k=retrieval_k, shard_size=shard_size, careful=careful
-    )
+    settings = {"retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
+    return _learn(session, name, feedback, options, columns, source, **models, **settings)
 
 
-def _learn(session: Session, name: str, feedback: str | None, options: dict[str, bool], **settings: Any) -> int:
+def _learn(
+    session: Session,
+    name: str,
+    feedback: str | None,
+    options: dict[str, bool],
+    columns: list[str] | None,
+    source: str | None,
+    **settings: Any,
+) -> int:
     from memalign.align import MemAlign
 
-    optimizer = MemAlign(**settings)
-    given = () if feedback is None else read_input(feedback)
+    optimizer = MemAlign(columns=columns_of(columns), **settings)
+    given = () if feedback is None else rows_given(feedback, source=source)
     return run_and_report(
         session,
         name,

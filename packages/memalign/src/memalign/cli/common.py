@@ -14,7 +14,7 @@ import typer
 
 from memalign.cli.output import Output
 from memalign.cli.verbose import Verbose, showing_raw_answers
-from memalign.errors import InputError, InvalidRows, JudgeNotFound, RowError
+from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
@@ -42,7 +42,6 @@ __all__ = [
     "confirmed",
     "interruptible",
     "latest_of",
-    "read_input",
     "version_line",
     "with_session",
 ]
@@ -134,32 +133,20 @@ def with_session(function: Callable[Concatenate[Session, P], int], *, asks_model
     return run
 
 
-def read_input(file: str) -> str | list[dict[str, Any]]:
-    """`file` itself, or for `-` the JSON lines of stdin. Raises InvalidRows for a line that is no JSON object."""
-    if file != "-":
-        return file
-    from memalign.io.rows import json_rows
-
-    read = list(json_rows(enumerate(sys.stdin.buffer, 1)))
-    bad = [row for row in read if isinstance(row, RowError)]
-    rows = [dict(row.fields) for row in read if not isinstance(row, RowError)]
-    if bad:
-        raise InvalidRows("stdin", bad)
-    if not rows:
-        raise InputError("stdin is empty: it has no row")
-    return rows
-
-
 def confirmed(question: str, *, yes: bool) -> bool:
     """Whether the person agrees; `yes` is their answer in advance. Raises InputError where nobody can be asked."""
     if yes:
         return True
-    if not sys.stdin.isatty():
+    if not _on_terminal():
         raise InputError(f"{question} There is no terminal to ask on: give --yes to go ahead")
     try:
         return typer.confirm(question, default=False, err=True)
     except typer.Abort:  # Ctrl-C, or the end of the input
         raise Interrupted("interrupted; nothing was done") from None
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 class Interrupted(KeyboardInterrupt):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import DONE, Name, Session, Version, read_input
+from memalign.cli.common import DONE, Name, Session, Version
 from memalign.cli.output import facts, label_text, table, usage_text
+from memalign.cli.rows_given import ColumnMap, rows_given
 from memalign.errors import ConfigurationError, InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def explain(
     examples: Annotated[
         str, typer.Option("--examples", metavar="FILE", help="The file that was judged; - reads JSON lines.")
     ],
+    columns: ColumnMap = None,
     version: Version = None,
 ) -> int:
     """Show the very prompt of one judgment, byte for byte, its guidelines and its cost.
@@ -47,7 +49,7 @@ def explain(
     judgment = found.judgments.get(example_id)
     if judgment is None:
         raise InputError(f"{out} has no judgment of {example_id!r}; it has {len(found.judgments):,} others")
-    example = _example(examples, example_id)
+    example = _example(examples, example_id, columns, session.judge(name)[1].columns)
     if found.contents.get(example_id) not in ("", None, example.content_hash):
         raise InputError(
             f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
@@ -69,11 +71,10 @@ def explain(
     return DONE
 
 
-def _example(file: str, example_id: str) -> Example:
-    from memalign.io import check_examples, read_examples
+def _example(file: str, example_id: str, columns: list[str] | None, remembered: Mapping[str, str]) -> Example:
+    from memalign.io import check_examples
 
-    given = read_input(file)
-    items = read_examples(given) if isinstance(given, str) else check_examples(given, name="stdin")
+    items = check_examples(rows_given(file, columns, remembered=remembered))
     example = next((item for item in items if item.id == example_id), None)
     if example is None:
         raise InputError(f"{file} has no example {example_id!r}")

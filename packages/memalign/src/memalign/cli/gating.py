@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible, read_input
+from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible
 from memalign.cli.output import counted, table, usage_text
+from memalign.cli.rows_given import rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def gate(
     with interruptible(left), session.progress() as progress:
         found = decide(
             judge,
-            read_input(labelled),
+            rows_given(labelled),
             minimum=demands,
             baseline=base,
             not_worse_than=not_worse_than,

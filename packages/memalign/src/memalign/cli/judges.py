@@ -20,6 +20,7 @@ from memalign.cli.model_options import (
     facts_of_models,
 )
 from memalign.cli.output import counted, facts, listed, table
+from memalign.cli.rows_given import ColumnMap, columns_of
 from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def show(session: Session, name: Name, *, version: Version = None) -> int:
         ("examples per prompt", "as many as suit the model" if judge.retrieval_k is None else judge.retrieval_k),
         *((key, value) for key, value in judge.parameters.items() if key != "models"),
         *facts_of_models(judge),
+        *[("columns", f"{field} from {column}") for field, column in judge.columns.items()],
         ("memory", f"{_counts(judge)}, hash {memory.hash}"),
         ("label policy", _label_policy(judge)),
         ("locked cases", listed(memory.locks) or "none"),
@@ -151,6 +153,7 @@ def edit(
     reflection_model: ReflectionModel = None,
     reflection_header: ReflectionHeaders = None,
     reflection_price: ReflectionPrice = None,
+    columns: ColumnMap = None,
     authority: Annotated[
         str | None,
         typer.Option(metavar="WHO", help="Whose label counts where people differ: ana,ben; '' for nobody's."),
@@ -178,12 +181,14 @@ def edit(
     changes = _settings(options.named(model) if model and base_url else model, embedding_model, retrieval_k, param)
     if instructions is not None:
         changes["instructions"] = _text_of(instructions)
+    if columns is not None:
+        changes["columns"] = columns_of(columns)
     weighed = {"authority": _names(authority), "policy": _names(policy)}
     reweighed = authority is not None or policy is not None
     if not changes and not reweighed and not options.given:
         raise InputError(
             "nothing to change: give --model, --base-url, --header, --price, --reflection-model, --instructions, "
-            "--embedding-model, -k, --param, --authority or --policy"
+            "--embedding-model, -k, --param, --map, --authority or --policy"
         )
     parameters = changes.pop("parameters", {})
 
@@ -234,6 +239,7 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "embedding_model": judge.embedding_model_name,
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
+        "columns": dict(judge.columns),
         "policy": list(memory.policy),
         "authority": list(memory.authority),
         "locks": list(memory.locks),

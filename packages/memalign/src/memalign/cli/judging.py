@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -21,10 +20,10 @@ from memalign.cli.common import (
     Session,
     Version,
     interruptible,
-    read_input,
 )
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
+from memalign.cli.rows_given import ColumnMap, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ def judge(
     examples: Examples,
     *,
     out: JudgedOut = None,
+    columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
@@ -76,7 +76,7 @@ def judge(
     if to.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = session.judge(name, version)
-    source = ExampleSource.of_lines(sys.stdin.buffer, name="stdin") if examples == "-" else ExampleSource.of(examples)
+    source = ExampleSource.of(rows_given(examples, columns, remembered=chosen.columns, once=True))
     run = RunProgress()
     started = time.perf_counter()
     with interruptible(lambda: kept_in(to.lines, "OUT.jsonl")), session.progress(detail=run.text) as progress:
@@ -170,7 +170,7 @@ def scorecard(
     if len(judges) < len(names):
         raise InputError("a judge is named twice; tone and tone@2 are two versions of one")
     started = time.perf_counter()
-    given = read_input(examples)
+    given = rows_given(examples)
     with interruptible(lambda: kept_in(out, "FOLDER")), session.progress() as progress:
         card = score(judges, given, out=out, concurrency=concurrency, progress=progress, max_cost=max_cost)
     data: dict[str, Any] = card.to_dict() | {"usage": card.usage}

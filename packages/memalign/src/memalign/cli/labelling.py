@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 
 from memalign.cli.common import DONE, FAILURES, Concurrency, MaxCost, Name, Session, Version
 from memalign.cli.output import counted, table, usage_text
+from memalign.cli.rows_given import ColumnMap, rows_given
 
 
 def next_(
@@ -25,6 +25,7 @@ def next_(
         Path | None,
         typer.Option("--judged", metavar="OUT.jsonl", help="Use the judgments of judge -o. No model is called."),
     ] = None,
+    columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
@@ -40,7 +41,7 @@ def next_(
     from memalign.io import Examples
 
     _, judge = session.judge(name, version)
-    source = Examples.of_lines(sys.stdin.buffer, name="stdin") if cases == "-" else Examples.of(cases)
+    source = Examples.of(rows_given(cases, columns, remembered=judge.columns, once=True))
     started = time.perf_counter()
     with session.progress() as progress:
         found = next_cases(

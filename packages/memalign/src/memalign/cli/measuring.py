@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible, read_input
+from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible
 from memalign.cli.judged_out import kept_in
 from memalign.cli.judging import Out
 from memalign.cli.output import counted, label_text, listed, shorten, table, usage_text
+from memalign.cli.rows_given import ColumnMap, FeedbackSource, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,13 +27,15 @@ _ZERO_SHOT = ("zero-shot", "bare")
 def check(
     session: Session,
     feedback: Annotated[
-        str, typer.Argument(metavar="FEEDBACK", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.")
+        str, typer.Argument(metavar="FEEDBACK", help="JSONL, CSV, XLSX, Parquet, …; - reads JSON lines.")
     ],
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The judge that is to learn it.")] = None,
     *,
     value_type: Annotated[
         str | None, typer.Option(metavar="TYPE", help="Check values without a judge: bool, A|B|tie, int:1..5, …")
     ] = None,
+    columns: ColumnMap = None,
+    source: FeedbackSource = None,
 ) -> int:
     """Look at feedback before aligning: labels, sources, duplicates, conflicts, bias.
 
@@ -47,7 +50,8 @@ def check(
         raise InputError("give a judge or --value-type, not both: the judge has its own")
     judge = None if name is None else session.judge(name)[1]
     kind = judge.value_type if judge else ValueType.of(value_type) if value_type else None
-    found = review_feedback(read_input(feedback), kind, judge)
+    given = rows_given(feedback, columns, remembered=judge.columns if judge else None, source=source)
+    found = review_feedback(given, kind, judge)
     session.give(found.to_dict(), *_review(found, feedback))
     return FAILURES if found.invalid else DONE
 
@@ -57,6 +61,7 @@ def _review(found: FeedbackReview, name: str) -> list[Any]:
 
     said = f"{found.labelled} with a value, {found.commented} with a rationale, {len(found.invalid)} invalid"
     parts: list[Any] = [f"{name}: {counted(found.rows, 'row')} on {counted(found.cases, 'case')}; {said}"]
+    parts += [f"note: {note}" for note in found.notes]
     if found.status is not None:
         known = ", ".join(f"{found.status.get(each, 0)} {each}" for each in ("new", "changed", "unchanged"))
         parts.append(f"to the judge: {known}")
@@ -114,6 +119,7 @@ def evaluate(
         str | None,
         typer.Option(metavar="N|zero-shot", help="Compare with another version, or with the judge without memory."),
     ] = None,
+    columns: ColumnMap = None,
     out: Out = None,
     concurrency: Concurrency = None,
 ) -> int:
@@ -127,7 +133,7 @@ def evaluate(
 
     number, chosen = session.judge(name, version)
     other = None if against is None else _other(session, chosen, against)
-    given = read_input(labelled)
+    given = rows_given(labelled, columns, remembered=chosen.columns)
     with interruptible(lambda: kept_in(out, "OUT.jsonl")), session.progress() as progress:
         found = measure(chosen, given, concurrency=concurrency, out=out, progress=progress)
         base = None if other is None else measure(other, given, concurrency=concurrency, progress=progress)

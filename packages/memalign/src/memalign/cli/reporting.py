@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible, read_input
+from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible
+from memalign.cli.rows_given import rows_given
 from memalign.errors import InputError
 
 _FORMATS = (".html", ".md", ".json")
@@ -69,7 +70,7 @@ def report(
     with interruptible(left), session.progress() as progress:
         found = gather(
             judge,
-            read_input(labelled),
+            rows_given(labelled),
             against=others,
             population=population,
             evidence=evidence,

@@ -37,7 +37,7 @@ class FeedbackReview:
     `labels` and `sources` count rows. `duplicates` are groups of ids with the same content. `alpha` is Krippendorff's,
     over the `compared` cases that two or more people labelled; None when there are fewer than two such cases, or all
     labels are the same. `remarks` answer what a reviewer of bias would ask. `status` counts new, changed and unchanged
-    rows against a judge, None without one.
+    rows against a judge, None without one. `notes` say what else became of rows, such as how many are not filled in.
     """
 
     rows: int
@@ -53,6 +53,7 @@ class FeedbackReview:
     remarks: tuple[Remark, ...]
     status: dict[str, int] | None
     invalid: tuple[RowError, ...]
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
@@ -115,6 +116,7 @@ def review_feedback(
         remarks=remarks(cases, labels=labels, value_type=value_type),
         status=_status(judge, rows) if judge else None,
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
+        notes=file.notes,
     )
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
@@ -80,10 +80,18 @@ class Given:
         return cls(items=items, name=name, columns=known, source=source)
 
     @classmethod
-    def of_lines(cls, lines: Iterable[bytes], *, name: str, columns: Mapping[str, str] | None = None) -> Self:
+    def of_lines(
+        cls,
+        lines: Iterable[bytes],
+        *,
+        name: str,
+        columns: Mapping[str, str] | None = None,
+        remembered: Mapping[str, str] | None = None,
+        source: str | None = None,
+    ) -> Given:
         """The rows of JSON lines that can be read only once, such as those of stdin."""
         found = never_empty(name, json_rows(enumerate(lines, 1)))
-        return cls(items=found, name=name, columns=Columns(columns, asked=columns is not None))
+        return cls.of(found, name=name, columns=columns, remembered=remembered, source=source)
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         """The rows by their fields; raises InputError for one that cannot be read."""
@@ -153,7 +161,8 @@ class Given:
         if names is not None:
             return not self.columns.ids & set(names)
         return not any(
-            isinstance(item, Example | Feedback) or (isinstance(item, Mapping) and self.columns.ids & item.keys())
+            isinstance(item, Example | Feedback | Row | RowError)
+            or (isinstance(item, Mapping) and self.columns.ids & item.keys())
             for item in self.items
         )
 

@@ -165,16 +165,17 @@ _BY_HAND = ("policy", "authority", "locks")
 
 
 def _settings(judge: Judge) -> dict[str, Any]:
-    return settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in _BY_HAND}
+    always = {"columns": dict(judge.columns)}  # which have a row where there are any
+    return settings_of(judge) | always | {name: list(getattr(judge.memory, name)) for name in _BY_HAND}
 
 
 def summary(before: Contents, after: Contents) -> str:
     """One line of counts, setting names and guideline ids: what may be kept for ever, whatever is erased later."""
     parts = [
         f"{name} changed"
-        for kind, name in after
+        for kind, name in after | before
         if (kind == "judge" or (kind == "memory" and name in _BY_HAND))
-        and before.get((kind, name), b"") != after[kind, name]
+        and before.get((kind, name), b"") != after.get((kind, name), b"")
     ]
     if not before:
         parts = []

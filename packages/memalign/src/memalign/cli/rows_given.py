@@ -1,0 +1,51 @@
+"""Files of rows on the command line: their columns, whose they are, and stdin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from memalign.io import Given
+
+__all__ = ["ColumnMap", "FeedbackSource", "columns_of", "rows_given"]
+
+ColumnMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN",
+        help="Columns of other names: outputs=answer,value=label. align and edit remember them; none forgets.",
+    ),
+]
+FeedbackSource = Annotated[
+    str | None, typer.Option("--source", metavar="WHO", help="Whose feedback a row is that has no source.")
+]
+
+
+def columns_of(given: list[str] | None) -> dict[str, str] | None:
+    """The columns that --map names, none of another name for `none`, None where nothing was said. Raises InputError."""
+    from memalign.io import parse_columns
+
+    return None if given is None else parse_columns(given)
+
+
+def rows_given(
+    file: str,
+    columns: list[str] | None = None,
+    *,
+    remembered: Mapping[str, str] | None = None,
+    source: str | None = None,
+    once: bool = False,
+) -> Given:
+    """The rows of a file, or for `-` the JSON lines of stdin, which are kept unless they are read `once`."""
+    from memalign.io import Given
+
+    named = columns_of(columns)
+    if file != "-":
+        return Given.of(file, columns=named, remembered=remembered, source=source)
+    given = Given.of_lines(sys.stdin.buffer, name="stdin", columns=named, remembered=remembered, source=source)
+    return given if once else given.kept()
