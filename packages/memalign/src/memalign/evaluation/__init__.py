@@ -3,6 +3,7 @@
 from memalign.evaluation.agreement import aevaluate, evaluate
 from memalign.evaluation.bias_review import Remark
 from memalign.evaluation.comparison import Comparison, compare
+from memalign.evaluation.estimate import aestimate_evaluation, estimate_evaluation
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, same_value
 from memalign.evaluation.evidence import MissingEvidence
 from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackReview, review_feedback
@@ -26,6 +27,7 @@ __all__ = [
     "Remark",
     "Report",
     "ScoredCase",
+    "aestimate_evaluation",
     "aevaluate",
     "agate",
     "anext_cases",
@@ -33,6 +35,7 @@ __all__ = [
     "as_html",
     "as_markdown",
     "compare",
+    "estimate_evaluation",
     "evaluate",
     "gate",
     "junit_xml",
