@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.cli.conftest import HELD_OUT, INSTRUCTIONS, Run, jsonl
 
 FORMULA = {"id": "001", "inputs": "=HYPERLINK(0)", "outputs": "-1+cmd|calc"}
 NESTED = {"id": "3-4", "inputs": {"question": "Where?\r\nHere?", "tags": ["a", 1]}, "outputs": "x" * 40_000}
-CASES = [FORMULA, NESTED, {"id": "plain", "inputs": "Olá…", "outputs": "{not json}"}]
+CASES: list[dict[str, Any]] = [FORMULA, NESTED, {"id": "plain", "inputs": "Olá…", "outputs": "{not json}"}]
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def cases(tmp_path: Path) -> Path:
     return jsonl(tmp_path / "cases.jsonl", CASES)
 
 
-def filled(path: Path, **answers: dict[str, Any]) -> Path:
+def filled(path: Path, answers: Mapping[str, Mapping[str, Any]]) -> Path:
     """What an expert does to a sheet: cells by id and column."""
     book = openpyxl.load_workbook(path)
     sheet = book["review"]
@@ -41,7 +42,7 @@ def header(path: Path) -> list[str]:
 def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -> None:
     told = memalign("review", tone, cases, "-o", "review.xlsx", "--json").json
     assert told["next"] == "memalign align tone review.xlsx --source WHO"
-    filled(Path("review.xlsx"), **{"001": {"value": True}, "3-4": {"rationale": "Far too long."}})
+    filled(Path("review.xlsx"), {"001": {"value": True}, "3-4": {"rationale": "Far too long."}})
     done = memalign("align", tone, "review.xlsx", "--source", "ana", "--json")
     assert done.code == 0, done.err
     assert [(row["line"], row["key"]) for row in done.json["rows"]] == [(2, "001@ana"), (3, "3-4@ana")]
@@ -108,7 +109,7 @@ def test_each_value_type_has_its_choices_and_comes_back(
     assert memalign("review", "other", cases, "-o", "review.xlsx").code == 0
     rules = openpyxl.load_workbook("review.xlsx")["review"].data_validations.dataValidation
     assert [each.type for each in rules] == ([rule] if rule else [])
-    filled(Path("review.xlsx"), plain={"value": value})
+    filled(Path("review.xlsx"), {"plain": {"value": value}})
     found = memalign("check", "review.xlsx", "other", "--json").json
     assert (found["rows"], found["invalid"]) == (1, [])
     assert [each["label"] for each in found["labels"] if each["count"]] == [str(kept)]
@@ -122,7 +123,7 @@ def test_the_judges_verdict_is_hidden_unless_it_is_asked_for(memalign: Run, tone
     assert memalign("review", tone, "judged.jsonl", "--examples", held_out, "--shown", "-o", "shown.xlsx").code == 0
     sheet = openpyxl.load_workbook("shown.xlsx")["review"]
     assert [sheet.cell(2, place).value for place in (4, 5)] == [True, "It answers the question."]
-    filled(Path("shown.xlsx"), **{"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}})
+    filled(Path("shown.xlsx"), {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}})
     done = memalign("align", tone, "shown.xlsx", "--json").json
     assert [row["key"] for row in done["rows"]] == ["h-1@ben"]
 
@@ -133,14 +134,14 @@ def test_a_sheet_names_row_and_column_of_what_is_wrong(memalign: Run, tone: str,
     assert (untouched.code, "none of its 3 rows is filled in" in untouched.err) == (2, True)
     filled(
         Path("review.xlsx"),
-        **{"001": {"value": "maybe"}, "3-4": {"value": True, "memalign 2": None}, "plain": {"rationale": 7}},
+        {"001": {"value": "maybe"}, "3-4": {"value": True, "memalign 2": None}, "plain": {"rationale": 7}},
     )
     refused = memalign("align", tone, "review.xlsx", "--source", "ana")
     assert refused.code == 2
     assert "row 2, column D (value) (001): value 'maybe' is not allowed; allowed: true or false" in refused.err
     assert "row 3, column G (memalign) (3-4): the column 'memalign', which holds the case, was changed" in refused.err
     assert "row 4, column E (rationale) (plain): rationale must be text" in refused.err
-    filled(Path("review.xlsx"), **{"001": {"id": "plain", "value": True}})
+    filled(Path("review.xlsx"), {"001": {"id": "plain", "value": True}})
     assert (
         "row 2, column A (id) (plain): the row is of case '001': its id was changed"
         in memalign("align", tone, "review.xlsx").err

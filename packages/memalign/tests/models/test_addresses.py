@@ -154,3 +154,11 @@ def test_the_effort_is_asked_for_where_the_endpoint_takes_it(refuses):
 def test_odd_parameters_are_refused(parameters):
     with pytest.raises(InputError):
         Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, parameters=parameters)
+
+
+@pytest.mark.parametrize("key", ["sk-abc123…", "sk-abc123\n"])
+def test_a_key_that_cannot_be_sent_is_named_before_anything_is_asked(monkeypatch, key):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY holds a line break or a character") as caught:
+        resolve("openai:m")
+    assert "abc123" not in str(caught.value)

@@ -75,6 +75,14 @@ def test_variables_are_filled_in(monkeypatch):
     assert filled == {"Authorization": "Bearer abc123secret", "X-Price": "5 $"}
 
 
+@pytest.mark.parametrize("value", ["abc…", "abc\nX-Other: 1"])
+def test_a_variable_that_cannot_be_sent_is_named(monkeypatch, value):
+    monkeypatch.setenv("TEAM_KEY", value)
+    with pytest.raises(ConfigurationError, match="header Authorization: TEAM_KEY holds a line break or") as caught:
+        filled_headers({"Authorization": "Bearer $TEAM_KEY"}, "openai:m")
+    assert "abc" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_variable_that_is_not_set_is_named(monkeypatch, value):
     if value is not None:

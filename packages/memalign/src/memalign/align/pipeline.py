@@ -28,12 +28,14 @@ from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
 from memalign.judge.open_model import open_model, open_reflection_model
 from memalign.judge.paid_calls import Answers, PaidCalls
+from memalign.judge.rehearsal import Rehearsal
 from memalign.memory import Memory
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
 from memalign.models.asking import asked_through
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
+from memalign.notebook import notebook_progress
 from memalign.types import FeedbackKey
 
 __all__ = ["STAGES", "MemAlign", "default_stages"]
@@ -107,9 +109,12 @@ class MemAlign:
         if self.columns is not None:
             object.__setattr__(self, "columns", checked_columns(self.columns))
 
-    def calls(self, answers: Answers | None = None) -> PaidCalls:
-        """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for."""
-        return PaidCalls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency)
+    def calls(self, answers: Answers | None = None, rehearsal: Rehearsal | None = None) -> PaidCalls:
+        """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for.
+
+        With a `rehearsal` nothing is asked, and it says what would be.
+        """
+        return PaidCalls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, rehearsal=rehearsal)
 
     async def align(
         self,
@@ -131,7 +136,9 @@ class MemAlign:
         calls = calls or self.calls()
         with asked_through(calls):
             options = {"skip_invalid": skip_invalid, "must_exist": must_exist, "refuse": refuse}
-            return await self._align(judge, feedback, Run(given=judge, progress=progress, calls=calls), **options)
+            return await self._align(
+                judge, feedback, Run(given=judge, progress=progress or notebook_progress(), calls=calls), **options
+            )
 
     async def _align(self, judge: Judge, feedback: FeedbackSource, run: Run, **options: Any) -> AlignResult:
         judge = self._configured(judge)
@@ -178,7 +185,7 @@ class MemAlign:
         """
         calls = calls or self.calls()
         with asked_through(calls):
-            run = Run(given=judge, progress=progress, calls=calls)
+            run = Run(given=judge, progress=progress or notebook_progress(), calls=calls)
             run.removed = judge.memory.keys(*selectors, source=source)
             return await self._unalign(judge, run)
 

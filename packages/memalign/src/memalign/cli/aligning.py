@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memalign.cli.align_report import run_and_report
-from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session, version_line
+from memalign.cli.common import (
+    DONE,
+    Concurrency,
+    EmbeddingModel,
+    Name,
+    RetrievalK,
+    Session,
+    latest_of,
+    version_line,
+)
+from memalign.cli.estimating import DryRun, give_estimate
 from memalign.cli.guideline_words import (
     check_table,
     check_words,
@@ -49,6 +59,10 @@ Careful = Annotated[
     bool,
     typer.Option("--careful", help="Try what was learned on past cases before it counts: four times the calls."),
 ]
+MostSpent = Annotated[
+    float | None,
+    typer.Option("--max-cost", metavar="DOLLARS", help="Stop before it costs more. What waits stays pending."),
+]
 SkipInvalid = Annotated[bool, typer.Option("--skip-invalid", help="Learn the good rows of a file that has bad ones.")]
 
 
@@ -69,6 +83,9 @@ def align(
     careful: Careful = False,
     columns: ColumnMap = None,
     source: FeedbackSource = None,
+    concurrency: Concurrency = None,
+    max_cost: MostSpent = None,
+    dry_run: DryRun = False,
     skip_invalid: SkipInvalid = False,
     allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also learn what was erased here.")] = False,
 ) -> int:
@@ -79,9 +96,10 @@ def align(
     feedback is tried again.
     """
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
+    limits = {"concurrency": concurrency, "max_cost": max_cost}
     options = {"skip_invalid": skip_invalid, "allow_erased": allow_erased}
-    settings = {"retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
-    return _learn(session, name, feedback, options, columns, source, **models, **settings)
+    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
+    return _learn(session, name, feedback, options, columns, source, dry_run=dry_run, **settings)
 
 
 def overwrite(
@@ -98,6 +116,9 @@ def overwrite(
     careful: Careful = False,
     columns: ColumnMap = None,
     source: FeedbackSource = None,
+    concurrency: Concurrency = None,
+    max_cost: MostSpent = None,
+    dry_run: DryRun = False,
     skip_invalid: SkipInvalid = False,
 ) -> int:
     """Replace feedback that the judge has learned. It is an align that refuses unknown feedback.
@@ -105,9 +126,10 @@ def overwrite(
     What the old feedback taught is forgotten first.
     """
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
+    limits = {"concurrency": concurrency, "max_cost": max_cost}
     options = {"skip_invalid": skip_invalid, "must_exist": True}
-    settings = {"retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
-    return _learn(session, name, feedback, options, columns, source, **models, **settings)
+    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
+    return _learn(session, name, feedback, options, columns, source, dry_run=dry_run, **settings)
 
 
 def _learn(
@@ -117,12 +139,18 @@ def _learn(
     options: dict[str, bool],
     columns: list[str] | None,
     source: str | None,
+    *,
+    dry_run: bool,
     **settings: Any,
 ) -> int:
     from memalign.align import MemAlign
 
     optimizer = MemAlign(columns=columns_of(columns), **settings)
     given = () if feedback is None else rows_given(feedback, source=source)
+    if dry_run:
+        registry = session.registry()
+        usage = registry.estimate(name, given, optimizer=optimizer, **options)
+        return give_estimate(session, name, latest_of(registry, name), usage, settings["max_cost"])
     return run_and_report(
         session,
         name,

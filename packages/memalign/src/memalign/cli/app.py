@@ -24,6 +24,7 @@ from memalign.cli import (
     judging,
     labelling,
     measuring,
+    reporting,
     reviewing,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
@@ -46,6 +47,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "scorecard": (judging.scorecard, "memalign scorecard answers.jsonl tone safety -o scores"),
         "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
+        "report": (reporting.report, "memalign report tone held_out.jsonl -o report.html"),
         "gate": (gating.gate, "memalign gate tone held_out.jsonl --min-kappa 0.6 --not-worse-than 5"),
     },
     "Learning": {

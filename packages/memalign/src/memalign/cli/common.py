@@ -137,12 +137,16 @@ def confirmed(question: str, *, yes: bool) -> bool:
     """Whether the person agrees; `yes` is their answer in advance. Raises InputError where nobody can be asked."""
     if yes:
         return True
-    if not sys.stdin.isatty():
+    if not _on_terminal():
         raise InputError(f"{question} There is no terminal to ask on: give --yes to go ahead")
     try:
         return typer.confirm(question, default=False, err=True)
     except typer.Abort:  # Ctrl-C, or the end of the input
         raise Interrupted("interrupted; nothing was done") from None
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 class Interrupted(KeyboardInterrupt):

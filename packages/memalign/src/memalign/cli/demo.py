@@ -66,7 +66,10 @@ def _embedded(session: Session, screen: Screen) -> str:
             with session.progress(size=True) as progress:
                 pull(model, progress=progress, log=screen.show)
         except MemalignError:
-            screen.show("The demo needs a model: set OPENAI_API_KEY (or another provider's key), or try again online.")
+            screen.show(
+                "The demo needs a model: set OPENAI_API_KEY (or another provider's key), or try again online. "
+                "`memalign models pull` knows a second source, and asks before it takes it."
+            )
             raise
     return f"local:{model.name}"
 

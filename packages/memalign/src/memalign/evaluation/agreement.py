@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters, too_few_groups
 from memalign.io import FeedbackSource, check_feedback
+from memalign.judge.spend_limit import SpendLimit
 from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
@@ -68,9 +69,12 @@ def evaluate(
     out: str | Path | None = None,
     progress: Progress | None = None,
     seed: int = 0,
+    max_cost: float | SpendLimit | None = None,
 ) -> Evaluation:
     """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
-    return aio.run(aevaluate(judge, labelled, concurrency=concurrency, out=out, progress=progress, seed=seed))
+    return aio.run(
+        aevaluate(judge, labelled, concurrency=concurrency, out=out, progress=progress, seed=seed, max_cost=max_cost)
+    )
 
 
 async def aevaluate(
@@ -81,13 +85,15 @@ async def aevaluate(
     out: str | Path | None = None,
     progress: Progress | None = None,
     seed: int = 0,
+    max_cost: float | SpendLimit | None = None,
 ) -> Evaluation:
     """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on its content.
 
     `labelled` is a feedback file, or Feedback objects or mappings. Cases with comments only are counted and not
     judged; cases whose judging fails are counted and not wrong. Where rows have a `group` column, intervals resample
-    whole groups; fewer than ten groups give none. `out` keeps the judgments and is resumed from; `seed` is the bootstrap's. Raises InvalidRows for bad
-    rows, InputError when no case has a label.
+    whole groups; fewer than ten groups give none. `out` keeps the judgments
+    and is resumed from; `seed` is the bootstrap's. What `max_cost`, in dollars, stops is counted as not scored. Raises
+    InvalidRows for bad rows, InputError when no case has a label.
     """
     rows = check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows
     annotations = _by_case(rows)
@@ -100,7 +106,8 @@ async def aevaluate(
     ]
     if not examples:
         raise InputError("no case has a label (a value): there is nothing to compare the judge with")
-    judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
+    limit: dict[str, Any] = {} if max_cost is None else {"max_cost": max_cost}  # not every judge knows one
+    judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress, **limit)
     judged = list(zip(examples, judgments, strict=True))
     cases = tuple(
         _case(example, label, judgment) for example, judgment in judged if (label := labels[example.id]) is not None

@@ -11,11 +11,12 @@ import base64
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
 from memalign.errors import ConfigurationError, InputError, ModelError, SpendLimitReached
+from memalign.judge.rehearsal import Rehearsal, RehearsedEmbedding
 from memalign.judge.spend_limit import SpendLimit, SpendRun
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits, YesNoModel
 from memalign.prompts.encoding import estimate_tokens
@@ -42,25 +43,40 @@ class Answers(Protocol):
         ...
 
 
+class _Call(NamedTuple):
+    """What is asked: by the model's name, the kind of request, and its size in tokens."""
+
+    model: str
+    kind: str
+    size: int
+
+
 class PaidCalls:
     """The calls of one align, whichever models they go to: a `Through` for `asked_through`.
 
     `answers` keeps what was paid for (None: nothing is kept), `max_cost` is in dollars, `concurrency` is how many calls may
     be in flight (None: as many as suit the model). A call that would pass `max_cost` raises SpendLimitReached, and its
-    feedback waits. `stopped` is then the reason. Raises InputError for what is no limit.
+    feedback waits. `stopped` is then the reason. With a `rehearsal` no model is asked at all. Raises InputError for what is no limit.
     """
 
     def __init__(
-        self, *, answers: Answers | None = None, max_cost: float | None = None, concurrency: int | None = None
+        self,
+        *,
+        answers: Answers | None = None,
+        max_cost: float | None = None,
+        concurrency: int | None = None,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
         if concurrency is not None and (
             isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
         ):
             raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
         self.concurrency = concurrency
+        self.rehearsal = rehearsal
         self._answers = answers
         self._limit = None if max_cost is None else SpendLimit(max_cost)
-        self._runs: dict[str, SpendRun] = {}
+        self._runs: dict[tuple[str, str], SpendRun] = {}
+        self._unpriced = ""
         self._first = asyncio.Lock()
 
     @property
@@ -78,7 +94,11 @@ class PaidCalls:
 
     def embedding(self, model: EmbeddingModel) -> EmbeddingModel:
         """`model`, whose vectors are kept: a provider's differ a little from call to call, and prompts with them."""
-        return model if self._answers is None or isinstance(model, _Embedding) else _Embedding(model, self)
+        if isinstance(model, _Embedding | RehearsedEmbedding):
+            return model
+        if self.rehearsal is not None:
+            return RehearsedEmbedding(model, self.rehearsal.dimensions)
+        return model if self._answers is None else _Embedding(model, self)
 
     # -- kept answers --------------------------------------------------------------------------------------------
 
@@ -100,27 +120,29 @@ class PaidCalls:
 
     # -- the limit -----------------------------------------------------------------------------------------------
 
-    async def pay(self, kind: str, size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]) -> T:
-        """What `call` gives, where the limit leaves room for it; calls of a `kind` cost about as much a unit of `size`.
+    async def pay(self, asked: _Call, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]) -> T:
+        """What `call` gives, where the limit leaves room for it; calls of a kind cost about as much a unit of size.
 
         The first call of a kind goes alone: until it is answered, nobody knows what the others would cost. Raises
         SpendLimitReached.
         """
         if self._limit is None:
             return await call()
+        kind = (asked.model, asked.kind)
         run = self._runs.get(kind) or self._runs.setdefault(kind, self._limit.start_run())
         if not run.price_known:
             async with self._first:
                 if not run.price_known:
-                    return await self._paid(run, size, call, usage_of)
-        return await self._paid(run, size, call, usage_of)
+                    return await self._paid(run, asked, call, usage_of)
+        return await self._paid(run, asked, call, usage_of)
 
     async def _paid(
-        self, run: SpendRun, size: int, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
+        self, run: SpendRun, asked: _Call, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
     ) -> T:
-        if not run.room(size):
+        self.check_price()
+        if not run.room(asked.size):
             raise SpendLimitReached(f"{self.stopped}; align again to go on")
-        run.begin(size)
+        run.begin(asked.size)
         usage = Usage()
         try:
             answer = await call()
@@ -129,16 +151,18 @@ class PaidCalls:
             usage = error.usage or Usage()
             raise
         finally:
-            run.end(usage.cost or 0.0, answered=usage.calls > 0, size=size)
+            run.end(usage.cost or 0.0, answered=usage.calls > 0, size=asked.size)
+            if usage.cost is None:
+                self._unpriced = asked.model
         return answer
 
-    def check_price(self, model: ChatModel, usage: Usage) -> None:
-        """Raise ConfigurationError where the limit cannot hold."""
-        if self._limit is not None and usage.cost is None:
+    def check_price(self) -> None:
+        """Raise ConfigurationError where the limit cannot hold: an answer came whose cost nobody knows."""
+        if self._unpriced:
             raise ConfigurationError(
-                f"max_cost cannot hold: what a call of {model.name} costs is not known (the price list has no such model "
-                "at this address, or the server counts no tokens); say what it costs (memalign edit NAME --price "
-                "input=…,output=…), or leave the limit out (--max-cost, max_cost)"
+                f"max_cost cannot hold: what a call of {self._unpriced} costs is not known (the price list has no such "
+                "model at this address, or the server counts no tokens); give its price (memalign edit NAME --price "
+                "input=N,output=N), or leave the limit out (--max-cost, max_cost)"
             )
 
 
@@ -163,12 +187,13 @@ class _Asked:
         known = self._calls.find(key, ChatReply)
         if known is not None:
             return msgspec.structs.replace(known, usage=Usage())
+        if self._calls.rehearsal is not None:
+            return self._calls.rehearsal.reply(self._model, request)
         size = estimate_tokens(request.system) + estimate_tokens(request.user)
-        reply = await self._calls.pay(
-            request.schema_name, size, lambda: self._model.complete(request), lambda answer: answer.usage
-        )
+        asked = _Call(self.name, request.schema_name, size)
+        reply = await self._calls.pay(asked, lambda: self._model.complete(request), lambda answer: answer.usage)
         self._calls.keep(key, reply)
-        self._calls.check_price(self._model, reply.usage)
+        self._calls.check_price()
         return reply
 
 
@@ -186,11 +211,16 @@ class _AskedApart(_Asked):
         keys = {question: _key(self._model, (system, item, question)) for question in questions}
         known = {q: margin for q, key in keys.items() if (margin := self._calls.find(key, float)) is not None}
         usage = Usage()
-        if new := [question for question in keys if question not in known]:
+        new = [question for question in keys if question not in known]
+        if self._calls.rehearsal is not None:
+            margins = self._calls.rehearsal.margins(self._model, system, item, new)
+            known.update(zip(new, margins, strict=True))
+        elif new:
             model = cast("YesNoModel", self._model)
             size = sum(map(estimate_tokens, (system, item, *new)))
+            asked = _Call(self.name, "margins", size)
             margins, usage = await self._calls.pay(
-                "margins", size, lambda: model.margins(system, item, new, timeout=timeout), lambda answer: answer[1]
+                asked, lambda: model.margins(system, item, new, timeout=timeout), lambda answer: answer[1]
             )
             for question, margin in zip(new, margins, strict=True):
                 known[question] = margin

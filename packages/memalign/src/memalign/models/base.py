@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ChatModel", "ChatReply", "ChatRequest", "EmbeddingModel", "Limits", "YesNoModel"]
+__all__ = ["ChatModel", "ChatReply", "ChatRequest", "EmbeddingModel", "Limits", "PricedModel", "YesNoModel"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +105,13 @@ class YesNoModel(Protocol):
         *,
         timeout: float | None = None,  # noqa: ASYNC109  # of each question, not of the call
     ) -> tuple[list[float], Usage]: ...
+
+
+@runtime_checkable
+class PricedModel(Protocol):
+    """A model that knows what its tokens cost before it is asked: US dollars for a usage, None where nobody told."""
+
+    def price_of(self, usage: Usage) -> float | None: ...
 
 
 @runtime_checkable

@@ -63,6 +63,12 @@ class EmbeddedModel(msgspec.Struct, frozen=True, kw_only=True):
             return False
 
     @property
+    def packages(self) -> str:
+        """The wheels, for people."""
+        first, last = self.package.format(n=1), self.package.format(n=self.parts)
+        return f"{self.parts} packages, {first} … {last} {self.version}"
+
+    @property
     def megabytes(self) -> str:
         """The size for people, `1,117 MB`."""
         return f"{self.size / 1e6:,.0f} MB"

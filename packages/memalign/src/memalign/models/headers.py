@@ -50,10 +50,17 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 def filled_headers(headers: Mapping[str, str], model: str) -> dict[str, str]:
     """`headers` as they are sent, their variables filled in. Raises ConfigurationError for one that is not set."""
+    filled = {}
     for name, value in headers.items():
         missing = [each for each in Template(value).get_identifiers() if not os.environ.get(each)]
         if missing:
             raise ConfigurationError(
                 f"{model}: its header {name} needs the environment variable {missing[0]}, which is not set"
             )
-    return {name: Template(value).substitute(os.environ) for name, value in headers.items()}
+        filled[name] = Template(value).substitute(os.environ)
+        if not (filled[name].isascii() and filled[name].isprintable()):
+            variables = " or ".join(Template(value).get_identifiers())
+            raise ConfigurationError(
+                f"{model}: its header {name}: {variables} holds a line break or a character that no header has, such as '…'"
+            )
+    return filled

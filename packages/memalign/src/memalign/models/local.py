@@ -117,6 +117,10 @@ class LocalChatModel:
         )
         return f"xllamacpp {llama.__version__} ({', '.join(found)}), head apart"
 
+    def price_of(self, usage: Usage) -> float | None:  # noqa: ARG002  # the protocol's
+        """Nobody is paid."""
+        return 0.0
+
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer in the worker thread, after the calls that came before.
 

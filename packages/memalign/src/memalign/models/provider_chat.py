@@ -22,7 +22,7 @@ from memalign.models.answers import find_object, fitted
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
 from memalign.models.concurrency import ConcurrencyLimiter
-from memalign.models.list_prices import Prices, context_window, list_price
+from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
 from memalign.models.probabilities import label_probabilities, read_tokens
 from memalign.models.provider_address import what_it_serves
 from memalign.models.provider_client import LoopClients, open_chat
@@ -120,6 +120,10 @@ class ProviderChatModel:
         """What the model can take, its context window from genai-prices where that knows the model."""
         window = context_window(self._target) if self._look_up_context else None
         return msgspec.structs.replace(self._limits, context_tokens=window) if window else self._limits
+
+    def price_of(self, usage: Usage) -> float | None:
+        """US dollars for a usage, before anything is asked; None where no price is known."""
+        return list_price_of(usage, self._target) if self._prices is None else self._prices.cost(usage)
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The answer to `request`, its usage summed over every call that was answered.

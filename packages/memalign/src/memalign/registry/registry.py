@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
-from memalign.errors import InvalidRows, MemalignError, VersionConflict
-from memalign.io import FeedbackSource, Given
+from memalign.errors import MemalignError, VersionConflict
+from memalign.io import FeedbackSource
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import LedgerEntry
@@ -22,16 +22,16 @@ from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback
-from memalign.registry.erased_hashes import ALLOW, ErasedHashes
+from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
 from memalign.registry.kept_answers import count_kept, forget_kept
-from memalign.registry.learning import Step, conflict, learn_and_commit
+from memalign.registry.learning import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
 from memalign.registry.search import matching
 from memalign.registry.verify import verified
 from memalign.registry.versions import JudgeSummary, VersionInfo
-from memalign.types import Feedback, FeedbackKey
+from memalign.types import FeedbackKey, Usage
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -197,26 +197,38 @@ class Registry:
         Every answer that a model was paid for is kept beside the registry until the commit. An align that was stopped, by
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
         """
-        source = Given.of(feedback).kept()  # every attempt reads it
         learner = optimizer or MemAlign()
+        erased = None if allow_erased else partial(self._erased, name)
+        rules = Rules(skip_invalid=skip_invalid, must_exist=must_exist, erased=erased)
+        step = aligning(learner, feedback, rules, progress)
+        return await self._learned(name, step, learner, attempts, action="align", allow_erased=allow_erased)
 
-        async def learn(judge: Judge, calls: PaidCalls) -> AlignResult:
-            erased = None if allow_erased else await asyncio.to_thread(self._erased, name)
-            refused: dict[FeedbackKey, str] = {}
+    def estimate(self, name: str, feedback: FeedbackSource = (), **options: Any) -> Usage:
+        """About what an align would take; see `aestimate`."""
+        return aio.run(self.aestimate(name, feedback, **options))
 
-            def refuse(row: Feedback) -> str | None:
-                reason = erased.row_refusal(row, judge.memory) if erased else None
-                return refused.setdefault(row.key, reason) if reason else None
+    async def aestimate(
+        self,
+        name: str,
+        feedback: FeedbackSource = (),
+        *,
+        optimizer: MemAlign | None = None,
+        skip_invalid: bool = False,
+        must_exist: bool = False,
+        allow_erased: bool = False,
+    ) -> Usage:
+        """About how many calls, tokens and dollars an align with the same arguments would take. No model is asked.
 
-            options: dict[str, Any] = {"skip_invalid": skip_invalid, "must_exist": must_exist, "progress": progress}
-            try:
-                return await learner.align(judge, source, refuse=refuse, calls=calls, **options)
-            except InvalidRows as error:
-                if refused and not must_exist:  # what was erased cannot be overwritten
-                    raise InvalidRows(error.source, error.rows, hint=ALLOW) from None
-                raise
-
-        return await self._learned(name, learn, learner, attempts, action="align", allow_erased=allow_erased)
+        Rows, keys and the model's name are checked as `align` does. Answers that are kept cost nothing again. The cost is
+        None where a price is not known.
+        """
+        learner = optimizer or MemAlign()
+        erased = None if allow_erased else partial(self._erased, name)
+        rules = Rules(skip_invalid=skip_invalid, must_exist=must_exist, erased=erased)
+        step = aligning(learner, feedback, rules)
+        return await estimate_learning(
+            self._database, name, step, load=partial(self._load, name, None), optimizer=learner
+        )
 
     def unalign(
         self, name: str, *selectors: str | FeedbackKey, source: str | None = None, **options: Any
@@ -275,7 +287,7 @@ class Registry:
             self._database,
             name,
             step,
-            load=lambda: self._load(name, None),
+            load=partial(self._load, name, None),
             commit=committed,
             optimizer=optimizer,
             attempts=attempts,

@@ -1,0 +1,123 @@
+"""What a run would ask and cost: the same run, with made-up answers in the place of a model's.
+
+The calls and the prompts are those of the run itself, as far as they do not hang on what a model would say. Answers are of
+the usual length. So the estimate is rather too high: prompts that a provider serves from its cache cost less.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, PricedModel
+from memalign.prompts.encoding import estimate_tokens
+from memalign.types import Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Rehearsal", "RehearsedEmbedding"]
+
+GENEROUS = 3 / 4
+"""estimate_tokens counts three bytes a token, to be safe; most texts are nearer four."""
+RATIONALE = (
+    "what the reply says about it, measured by the guidelines, and what they ask for in a case such as this one, " * 2
+)
+RULE = "Matter {number}: next step, responsible person, exact date, plain words, apology, alternative offer, follow-up."
+CHECK = "Does matter {number} come with next step, person, date?"
+
+
+class Rehearsal:
+    """Stands in for every model of a run; `usage` is what they would have been asked, and cost.
+
+    The cost is None where the price of one of them is not known. `dimensions` is the length of a provider's vectors, where
+    the memory has some.
+    """
+
+    def __init__(self, *, dimensions: int = 8) -> None:
+        self.dimensions = dimensions
+        self._spent: dict[str, tuple[ChatModel, Usage]] = {}
+        self._numbers = itertools.count(1)
+
+    @property
+    def usage(self) -> Usage:
+        """Calls, tokens and dollars."""
+        return sum((replace(spent, cost=_price(model, spent)) for model, spent in self._spent.values()), Usage())
+
+    def reply(self, model: ChatModel, request: ChatRequest) -> ChatReply:
+        """An answer as the request's schema wants it."""
+        data = self._changes(request) if request.schema_name == "changes" else _filled(request.schema)
+        text = json.dumps(data, ensure_ascii=False)
+        # A schema goes with the request, and is billed as input.
+        asked = request.system + request.user + json.dumps(request.schema)
+        self._count(model, asked, text)
+        return ChatReply(data=data, text=text, usage=Usage())
+
+    def margins(self, model: ChatModel, system: str, item: str, questions: Sequence[str]) -> list[float]:
+        """A margin for each question: it cannot be told."""
+        for question in questions:
+            self._count(model, f"{system}{item}{question}", "yes")
+        return [0.0] * len(questions)
+
+    def _count(self, model: ChatModel, asked: str, answered: str) -> None:
+        _, spent = self._spent.get(model.name, (model, Usage()))
+        one = Usage(
+            calls=1,
+            input_tokens=round(estimate_tokens(asked) * GENEROUS),
+            output_tokens=round(estimate_tokens(answered) * GENEROUS),
+        )
+        self._spent[model.name] = (model, spent + one)
+
+    def _changes(self, request: ChatRequest) -> dict[str, Any]:
+        """A rule with a check for each piece of feedback."""
+        labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+        changes = []
+        for label, number in zip(labels, self._numbers, strict=False):
+            checks = [{"question": CHECK.format(number=number), "answer": "yes"}]
+            rule = {"action": "ADD", "feedback": [label], "text": RULE.format(number=number), "guideline": ""}
+            changes.append(rule | {"checks": checks})
+        return {"changes": changes}
+
+
+class RehearsedEmbedding:
+    """An EmbeddingModel that is not asked: every text is as far from every other."""
+
+    def __init__(self, model: EmbeddingModel, dimensions: int) -> None:
+        self._model, self._dimensions = model, dimensions
+
+    @property
+    def name(self) -> str:
+        """The name of the model that it stands in for."""
+        return self._model.name
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """All zeros, as of texts without a word."""
+        import numpy as np
+
+        return np.zeros((len(texts), self._dimensions), dtype=np.float32)
+
+
+def _price(model: ChatModel, usage: Usage) -> float | None:
+    return model.price_of(usage) if isinstance(model, PricedModel) else None
+
+
+def _filled(schema: dict[str, Any]) -> Any:
+    """A value of the schema. Of several words the last: it is the one that asks for nothing more."""
+    if "enum" in schema:
+        return schema["enum"][-1]
+    match schema.get("type"):
+        case "object":
+            return {name: _filled(part) for name, part in schema.get("properties", {}).items()}
+        case "array":
+            return [_filled(schema["items"])]
+        case "string":
+            return RATIONALE[: schema.get("maxLength")].strip(" ,")
+        case "boolean":
+            return True
+        case _:
+            return schema.get("minimum") or 0

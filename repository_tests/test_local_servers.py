@@ -1,0 +1,173 @@
+"""The pages on Ollama, vLLM and LM Studio: every command of theirs runs as it stands, against what such a server answers.
+
+Only the port is another one. Commands of the servers themselves (`ollama`, `vllm`, `lms`) are not run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from memalign.cli.app import app
+from memalign.models.catalogue import CATALOGUE
+from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.local_servers import lm_studio, ollama, vllm
+
+ROOT = Path(__file__).resolve().parent.parent
+HOW_TO = ROOT / "docs" / "how-to"
+SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ADDRESS = re.compile(r"http://localhost:\d+")
+
+
+def fill(body: dict[str, Any]) -> dict[str, Any]:
+    """A model that likes every reply that says sorry, and writes one rule for each comment."""
+    properties = body["response_format"]["json_schema"]["schema"]["properties"]
+    if "changes" in properties:
+        labels = properties["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+        rule = "A reply to an upset customer must begin with regret"
+        return {
+            "changes": [
+                {"action": "ADD", "text": f"{rule} ({label}).", "feedback": [label], "guideline": "", "checks": []}
+                for label in labels
+            ]
+        }
+    if "value" not in properties:  # which of two guidelines say the same
+        return {name: each["enum"][-1] for name, each in properties.items()}
+    said = {"checks": dict.fromkeys(properties["checks"]["properties"], "no")} if "checks" in properties else {}
+    reason = {"rationale": "It says sorry, or does not."} if "rationale" in properties else {}
+    return {**said, **reason, "value": "sorry" in user_of(body).rpartition("item")[2]}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(ROOT / "examples" / "support", tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def follow(
+    page: str, server: Endpoint, monkeypatch: pytest.MonkeyPatch, *, but: tuple[str, ...] = ()
+) -> list[tuple[str, Any]]:
+    """Type what the page says, in its order; each command with its result. Lines with one of `but` are left out."""
+    ran = []
+    for block in SHELL.findall((HOW_TO / page).read_text("utf-8")):
+        for line in block.replace("\\\n", " ").splitlines():
+            if any(each in line for each in but):
+                continue
+            typed = ADDRESS.sub(server.base_url.removesuffix("/v1"), line)
+            words = shlex.split(typed, comments=True)
+            if words[:1] == ["export"]:
+                name, _, value = words[1].partition("=")
+                monkeypatch.setenv(name, value)
+            elif words[:1] == ["memalign"]:
+                result = CliRunner().invoke(app, words[1:])
+                assert result.exit_code == 0, f"{line}: {result.stdout}{result.stderr}"
+                ran.append((line, result))
+    return ran
+
+
+def judgments(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_ollama(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
+    with ollama(fill) as server:
+        assert len(follow("ollama.md", server, monkeypatch)) == 7
+    assert {body["model"] for body in server.requests} == {"qwen2.5:7b"}
+    assert "sk-of-another-server" not in str(server.headers)
+    assert server.requests[-1]["reasoning_effort"] == "low"
+    assert [each["value"] for each in judgments(here / "judged.jsonl")] == [False, False, False, True]
+    assert all(each["error"] is None and each["probabilities"] is None for each in judgments(here / "judged-2.jsonl"))
+    assert "must begin with regret" in system_of(server.requests[-1]), "what was learned is in the prompt"
+
+
+def test_vllm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with vllm(fill, model="Qwen/Qwen2.5-32B-Instruct", key="choose-one") as server:
+        # The strong model is at a provider: its part of the page is the next test's.
+        assert len(follow("vllm.md", server, monkeypatch, but=("more.jsonl",))) == 7
+    assert {each["authorization"] for each in server.headers} == {"Bearer choose-one"}
+    assert all(each["usage"]["cost"] > 0 for each in judgments(here / "judged.jsonl"))
+    told = [each["probabilities"]["true"] for each in judgments(here / "judged-2.jsonl")]
+    assert told == pytest.approx([0.1, 0.9, 0.1, 0.1])
+    assert b"choose-one" not in (here / "memalign.db").read_bytes()
+
+
+def test_the_strong_model_beside_vllm_writes_the_guidelines(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with vllm(fill, model="Qwen/Qwen2.5-32B-Instruct", key="choose-one") as server, Endpoint(fill) as provider:
+        # What stands for the provider in this test; on the page it is OpenAI's own address.
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        follow("vllm.md", server, monkeypatch)
+    assert {body["model"] for body in provider.requests} == {"gpt-4.1"}
+    assert {each["authorization"] for each in provider.headers} == {"Bearer YOUR-KEY"}
+    assert "choose-one" not in str(provider.headers)
+    assert "YOUR-KEY" not in str(server.headers)
+
+
+def test_lm_studio(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lm_studio(fill) as server:
+        assert len(follow("lm-studio.md", server, monkeypatch)) == 6
+    assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
+    assert all(sum(each["probabilities"].values()) == 1 for each in judgments(here / "judged-2.jsonl"))
+    assert all(each["usage"]["calls"] == 5 for each in judgments(here / "judged-2.jsonl"))
+
+
+def test_any_other_server(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Endpoint(fill, models=["model.gguf"]) as server:
+        assert len(follow("local-server.md", server, monkeypatch, but=("local:", "models pull"))) == 3
+    assert {body["model"] for body in server.requests} == {"model.gguf"}
+
+
+@pytest.mark.parametrize(
+    ("made", "model", "said"),
+    [
+        (lambda: ollama(fill), "openai:qwen2.5:7b", "use this address"),
+        (lambda: vllm(fill, model="m"), "openai:m", "use this address"),
+        (lambda: lm_studio(fill), "openai:qwen2.5-7b-instruct", "use this address"),
+    ],
+)
+def test_an_address_without_its_end_is_told_by_each(
+    here: Path, made: Callable[[], Endpoint], model: str, said: str
+) -> None:
+    with made() as server:
+        address = server.base_url.removesuffix("/v1")
+        create = ["create", "tone", "--value-type", "bool", "--instructions", "Good? {{ outputs }}", "--model", model]
+        assert CliRunner().invoke(app, [*create, "--base-url", address]).exit_code == 0
+        failed = CliRunner().invoke(app, ["judge", "tone", "new.jsonl"])
+    assert failed.exit_code == 2
+    assert f"A server answers at {server.base_url}: {said}." in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: ollama(fill), "It serves qwen2.5:7b, llama3.2:latest."),
+        (lambda: vllm(fill, model="Qwen/Qwen2.5-32B-Instruct"), "It serves Qwen/Qwen2.5-32B-Instruct."),
+        (lambda: lm_studio(fill), "No models loaded. Please load a model"),
+    ],
+)
+def test_a_wrong_name_is_told_by_each(here: Path, made: Callable[[], Endpoint], said: str) -> None:
+    with made() as server:
+        create = ["create", "tone", "--value-type", "bool", "--instructions", "Good? {{ outputs }}"]
+        name = f"openai:other@{server.base_url}"
+        assert CliRunner().invoke(app, [*create, "--model", name]).exit_code == 0
+        failed = CliRunner().invoke(app, ["judge", "tone", "new.jsonl"])
+    assert failed.exit_code == 2
+    assert said in failed.stderr
+
+
+def test_the_page_names_the_sources_and_hashes_of_the_embedded_models() -> None:
+    text = (HOW_TO / "local-server.md").read_text("utf-8")
+    for model in CATALOGUE.values():
+        assert model.sha256 in text
+        row = next(line for line in text.splitlines() if f"`{model.package.format(n=1)}`" in line)
+        assert f"`part{model.parts}`" in row
+        assert f"version {model.version}" in row
