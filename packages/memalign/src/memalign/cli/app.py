@@ -25,6 +25,7 @@ from memalign.cli import (
     labelling,
     measuring,
     reporting,
+    reviewing,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
@@ -51,6 +52,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "Learning": {
         "next": (labelling.next_, "memalign next tone new.jsonl -n 5"),
+        "review": (reviewing.review, "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx"),
         "check": (measuring.check, "memalign check feedback.jsonl tone"),
         "align": (aligning.align, "memalign align tone feedback.jsonl"),
         "overwrite": (aligning.overwrite, "memalign overwrite tone corrected.jsonl"),
