@@ -8,15 +8,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
 from memalign.cache import derived
-from memalign.errors import InputError, UnknownKey
-from memalign.values import Value
+from memalign.errors import InputError
+from memalign.keys import FeedbackKey, readings, select_keys
+from memalign.plain import PlainStruct
+from memalign.values import Value, value_text
 
 __all__ = [
     "CONTENT_FIELDS",
@@ -73,87 +75,6 @@ def json_line(value: object) -> bytes:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode() + b"\n"
 
 
-class FeedbackKey(NamedTuple):
-    """Whose feedback on which case: the identity of a piece of feedback. JSON keeps it as a list of the two.
-
-    `str` gives the one written form, for commands and messages: `t-17@ana`, and `t-17@ana@example.org` for the feedback
-    of ana@example.org. An id that holds an `@`, or begins with a double quote, is quoted as in JSON: `"mail@x"@ana`.
-    """
-
-    id: str
-    source: str
-
-    def __str__(self) -> str:
-        written = _written_id(self.id)
-        return f"{written}@{self.source}" if self.source else written
-
-    @classmethod
-    def parse(cls, text: str) -> FeedbackKey:
-        """The key of a written form. Raises InputError."""
-        example_id, source = _split(text)
-        if not example_id or not source:
-            raise InputError(f"{text!r} is not the key of a piece of feedback, such as t-17@ana")
-        return cls(example_id, source)
-
-    @classmethod
-    def from_old(cls, text: str) -> FeedbackKey:
-        """The key of the text by which old formats name feedback: a source had no `@` then, and an id no quotes."""
-        return cls(*text.rsplit("@", 1))
-
-
-def _written_id(example_id: str) -> str:
-    quoted = "@" in example_id or example_id.startswith('"')
-    return json.dumps(example_id, ensure_ascii=False) if quoted else example_id
-
-
-def _split(text: str) -> tuple[str, str | None]:
-    """Id and source of a written key; no source for a written id."""
-    example_id, at, source = text.partition("@")
-    if text.startswith('"'):
-        try:
-            example_id, end = json.JSONDecoder().raw_decode(text)
-        except ValueError:
-            return "", None
-        at, source = text[end : end + 1], text[end + 1 :]
-        if at not in ("", "@"):
-            return "", None
-    return example_id, source if at else None
-
-
-def select_keys(
-    known: Iterable[FeedbackKey], selectors: Iterable[str | FeedbackKey]
-) -> dict[str | FeedbackKey, tuple[FeedbackKey, ...]]:
-    """Those of the `known` keys that each selector names; none for one that names nothing.
-
-    A selector is a key, a written key (`t-17@ana`), or an id (`t-17`, or `"mail@x"` as in written keys), which names all
-    feedback on the case. An id with an `@` may come without quotes. Raises UnknownKey where that names several things.
-    """
-    by_id: dict[str, list[FeedbackKey]] = {}
-    for key in known:
-        by_id.setdefault(key.id, []).append(key)
-    return {selector: _named(by_id, selector) for selector in selectors}
-
-
-def readings(selector: str) -> list[tuple[str, str | None]]:
-    """What a written key or id may mean: ids, each with a source or None for all feedback on the case."""
-    if selector.startswith('"'):
-        return [_split(selector)]
-    ends = [at for at, character in enumerate(selector) if character == "@"]
-    return [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
-
-
-def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) -> tuple[FeedbackKey, ...]:
-    if isinstance(selector, FeedbackKey):
-        return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
-    found: dict[str, tuple[FeedbackKey, ...]] = {}
-    for example_id, source in readings(selector):
-        if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
-            found[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
-    if len(found) > 1:
-        raise UnknownKey(f"{selector!r} may be {' or '.join(found)}; write it so, with the quotes")
-    return next(iter(found.values()), ())
-
-
 def as_json(value: object) -> Any:
     """`value` as JSON values for readers: keys of feedback in their written form, values of ours as objects."""
     if isinstance(value, FeedbackKey):
@@ -184,7 +105,7 @@ def too_deep(value: object, levels: int) -> bool:
     return True
 
 
-class _Content(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
+class _Content(PlainStruct, frozen=True, kw_only=True, weakref=True):
     """Fields shared by Example and Feedback: an id and what was judged."""
 
     id: str
@@ -193,7 +114,7 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     expectations: Any = None
     conversation: Any = None
     trace: Any = None
-    meta: dict[str, Any] = {}
+    meta: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def _check_id(self) -> None:
         if not isinstance(self.id, str) or not self.id.strip():
@@ -283,7 +204,7 @@ def guideline_number(guideline_id: str) -> int:
     return int(guideline_id[1:])
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class Check(PlainStruct, frozen=True, kw_only=True):
     """A yes/no question about an item alone, by which a guideline is weighed.
 
     `answer` is what an expert's remark says of the remark's own case, and speaks for `value`, the label that they gave.
@@ -295,7 +216,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     value: Value | None = None
 
 
-class Guideline(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
+class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
     """One rule that the judge follows, its checks, and where it comes from.
 
     `id` is G1, G2, … and never reused. `supported_by` are the keys of the feedback that it states; `exposed_to` the
@@ -325,8 +246,18 @@ class Guideline(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         """The n of `Gn`; guidelines are shown in this order so that a new version extends its predecessor's prefix."""
         return guideline_number(self.id)
 
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, facts, table
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
+        checks = [(each.question, each.answer) for each in self.checks]
+        sources = ", ".join(map(str, self.supported_by[:20]))
+        told = [("", self.text), ("from", sources), ("written by", self.origin)]
+        status = f"{self.status}{', pinned' if self.pinned else ''}"
+        return card(self.id, status, facts(told), table(("check", "speaks for the label"), checks))
+
+
+class Usage(PlainStruct, frozen=True, kw_only=True):
     """What model calls cost. Usages add up with `+`.
 
     `cached_tokens` are included in `input_tokens`. `cost` is in US dollars, and None when any part of it is unknown:
@@ -339,7 +270,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = 0.0
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
 
     def __add__(self, other: Usage) -> Usage:
         known = self.cost is not None and other.cost is not None
@@ -359,7 +290,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return self if other == 0 else NotImplemented  # so that sum() works
 
 
-class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCall(PlainStruct, frozen=True, kw_only=True):
     """What a judge read in a long trace: all that some `spans` hold, where a `text` occurs, or what is below a span.
 
     `part` is which part of a long answer, from 1. `swapped` marks a call on the item with its sides swapped.
@@ -372,7 +303,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     swapped: bool = False
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Finding(PlainStruct, frozen=True, kw_only=True):
     """What one thing about an item says for or against its verdict.
 
     `guideline` is the id of the guideline that `check` belongs to, and `taught_by` the feedback behind it. Without a
@@ -390,10 +321,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     taught_by: tuple[FeedbackKey, ...] = ()
 
 
-class Judgment(msgspec.Struct, frozen=True, kw_only=True):
+class Judgment(PlainStruct, frozen=True, kw_only=True):
     """One verdict and its receipt.
 
-    `value` is None exactly when `error` says why. `rationale` and `probabilities` are the model's own: each label (as
+    `id` is the item's. `value` is None exactly when `error` says why. `rationale` and `probabilities` are the model's own: each label (as
     text: "true", "4", "A") with its probability in [0, 1]. `confidence` is the probability of the value, the
     calibrator's where there is one; None where the model gives none and was asked only once.
     `value` is the model's own verdict or the calibrator's, as `decided_by` says; both stand beside it, `own_value` and
@@ -402,6 +333,7 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
     say what was truncated or left out. `not_judged` marks an item that the run stopped before, as `error` says.
     """
 
+    id: str = ""
     value: Value | None = None
     rationale: str | None = None
     confidence: float | None = None
@@ -429,3 +361,41 @@ class Judgment(msgspec.Struct, frozen=True, kw_only=True):
         if chances is None or isinstance(self.value, bool) or not isinstance(self.value, int):
             return None
         return sum(float(label) * probability for label, probability in chances.items())
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        """The fields as `to_dict` has them, so that `dict(judgment)` works, and with it a web application's encoder."""
+        return iter(self.to_dict().items())
+
+    def __repr__(self) -> str:
+        said = [("id", self.id), ("value", self.value), ("error", self.error), ("confidence", self.confidence)]
+        said += [("rationale", _short(self.rationale)), ("abstained", self.abstained or None)]
+        shown = ", ".join(f"{name}={value!r}" for name, value in said if value not in (None, ""))
+        findings = f", {len(self.findings)} findings" if self.findings else ""
+        return f"Judgment({shown}{findings}, model={self.model!r})"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, facts, table
+
+        verdict = "no verdict" if self.error else value_text(self.value)
+        own = None if self.own_value == self.value else value_text(self.own_value)
+        told = [
+            ("error", self.error),
+            ("rationale", self.rationale),
+            ("confidence", None if self.confidence is None else f"{self.confidence:.2f}"),
+            ("the model's own", own if self.own_value is not None else None),
+            ("guidelines", ", ".join(self.guideline_ids)),
+            ("similar cases", ", ".join(self.example_ids)),
+            ("notes", "\n".join(self.notes)),
+            ("model", self.model),
+        ]
+        found = [
+            (each.guideline, each.check, each.answer, "" if each.contribution is None else f"{each.contribution:+.2f}")
+            for each in self.findings
+        ]
+        beside = f"{self.id}{', abstained' if self.abstained else ''}"
+        return card(verdict, beside, facts(told), table(("guideline", "check", "answer", "weighs"), found))
+
+
+def _short(text: str | None, limit: int = 80) -> str | None:
+    return text if text is None or len(text) <= limit else f"{text[: limit - 1]}…"

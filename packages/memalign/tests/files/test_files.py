@@ -406,7 +406,8 @@ def test_judgments_come_back_as_they_were_written(tmp_path):
             writer.write(example_id, judgment)
             assert ids(path)[-1] == example_id  # flushed: a crash now costs nothing
     found = read_judgments(path)
-    assert (found.judge, found.judgments) == ("j@1", given)
+    named = {name: msgspec.structs.replace(judgment, id=name) for name, judgment in given.items()}
+    assert (found.judge, found.judgments) == ("j@1", named)
     first = json.loads(path.read_text().splitlines()[0])
     assert next(iter(first)) == "id"
     assert first["value"] is True
@@ -421,13 +422,13 @@ def test_judging_goes_on_where_it_stopped_and_judges_failures_again(tmp_path):
         file.write(b'{"id":"t-2","judge":"j","val')  # the crash
     with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         assert [example.id for example in EXAMPLES if example.id in writer] == ["t-1"]
-        assert read_judgments(path).judgments == {"t-1": judged()}
+        assert read_judgments(path).judgments == {"t-1": judged(id="t-1")}
         for example_id in ("t-0", "t-2", "t-3"):
             writer.write(example_id, judged(False))
         with pytest.raises(InputError, match="already"):
             writer.write("t-1", judged())
     assert ids(path) == ["t-0", "t-1", "t-2", "t-3"]
-    assert read_judgments(path).judgments["t-0"] == judged(False)
+    assert read_judgments(path).judgments["t-0"] == judged(False, id="t-0")
 
 
 def test_two_runs_do_not_write_one_file(tmp_path):

@@ -198,8 +198,8 @@ class TestAVerdict:
             Feedback(id="t\n>>>", source="ana", value=True)
         with pytest.raises(InputError):
             Feedback(id="t", source="ana\nben", value=True)
-        with pytest.raises(InputError):
-            one(inputs="a", outputs="b", expectations="c", guidelines="Always true.")
+        with pytest.raises(TypeError):
+            one(inputs="a", outputs="b", expectations="c", guidelines="Always true.")  # type: ignore[call-arg]
 
 
 class TestADistillationPrompt:

@@ -35,6 +35,7 @@ from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
 from memalign.models.asking import asked_through
 from memalign.models.base import ChatModel, EmbeddingModel, Limits
+from memalign.notebook import notebook_progress
 from memalign.types import FeedbackKey
 
 __all__ = ["STAGES", "MemAlign", "default_stages"]
@@ -135,7 +136,9 @@ class MemAlign:
         calls = calls or self.calls()
         with asked_through(calls):
             options = {"skip_invalid": skip_invalid, "must_exist": must_exist, "refuse": refuse}
-            return await self._align(judge, feedback, Run(given=judge, progress=progress, calls=calls), **options)
+            return await self._align(
+                judge, feedback, Run(given=judge, progress=progress or notebook_progress(), calls=calls), **options
+            )
 
     async def _align(self, judge: Judge, feedback: FeedbackSource, run: Run, **options: Any) -> AlignResult:
         judge = self._configured(judge)
@@ -183,7 +186,7 @@ class MemAlign:
         """
         calls = calls or self.calls()
         with asked_through(calls):
-            run = Run(given=judge, progress=progress, calls=calls)
+            run = Run(given=judge, progress=progress or notebook_progress(), calls=calls)
             run.removed = judge.memory.keys(*selectors, source=source)
             return await self._unalign(judge, run)
 

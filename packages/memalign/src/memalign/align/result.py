@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from memalign.memory.memory_card import memory_words
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
-from memalign.values import Value
+from memalign.values import Value, value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
@@ -183,6 +185,37 @@ class AlignResult:
         parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
         parts.append("cost unknown" if self.usage.cost is None else f"${self.usage.cost:.2g}")
         return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<AlignResult of {self.judge.name}: {self}>"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, table
+
+        memory = self.judge.memory
+        attend = [row for row in self.rows if row.state not in ("learned", "merged") and row.status != "unchanged"]
+        rows = [(row.line, row.key, row.state or row.status, row.reason) for row in attend]
+        new = [(each.id, each.text, ", ".join(map(str, each.supported_by[:5]))) for each in self.guidelines]
+        changes = [] if self.impact is None else [
+            (each.id, *map(value_text, (each.label, each.before, each.after)), ", ".join(each.guideline_ids))
+            for each in self.impact.changes
+        ]  # fmt: skip
+        said = [
+            (", ".join(each.ids), "; ".join(f"{key}: {value_text(value)}" for key, value in each.annotations.items()))
+            for each in self.conflicts
+        ]
+        verdicts = ("id", "experts", "before", "after", "by")
+        return card(
+            self.judge.name,
+            str(self),
+            table(("id", "guideline", "from"), new, title="New guidelines"),
+            table(verdicts, changes, title="Changed verdicts"),
+            table(("ids", "labels"), said, title="Conflicts"),
+            table(("line", "feedback", "state", "reason"), rows, title="Not learned"),
+            "".join(f"<div>{escape(note)}</div>" for note in self.notes[:10]),
+            memory_words(memory),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""

@@ -24,6 +24,8 @@ from memalign.cli import (
     judging,
     labelling,
     measuring,
+    reporting,
+    reviewing,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
@@ -45,10 +47,12 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "scorecard": (judging.scorecard, "memalign scorecard answers.jsonl tone safety -o scores"),
         "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
+        "report": (reporting.report, "memalign report tone held_out.jsonl -o report.html"),
         "gate": (gating.gate, "memalign gate tone held_out.jsonl --min-kappa 0.6 --not-worse-than 5"),
     },
     "Learning": {
         "next": (labelling.next_, "memalign next tone new.jsonl -n 5"),
+        "review": (reviewing.review, "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx"),
         "check": (measuring.check, "memalign check feedback.jsonl tone"),
         "align": (aligning.align, "memalign align tone feedback.jsonl"),
         "overwrite": (aligning.overwrite, "memalign overwrite tone corrected.jsonl"),
@@ -170,7 +174,6 @@ app = typer.Typer(
     name="memalign",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     # Typer's coloured help costs 0.2 s at every start.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -3,6 +3,7 @@
 from memalign.content.check import check_field, check_fields
 from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import Medium, media_in
+from memalign.content.reading import as_read
 from memalign.content.sides import sides_of
 from memalign.content.spans import Span, SpanTree, span_tree
 from memalign.content.words import judged_texts, words_of
@@ -12,6 +13,7 @@ __all__ = [
     "Span",
     "SpanTree",
     "Turn",
+    "as_read",
     "check_field",
     "check_fields",
     "judged_texts",

@@ -10,6 +10,8 @@ from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackRevie
 from memalign.evaluation.gate_criteria import Criterion, GateResult, agate, gate
 from memalign.evaluation.gate_report import junit_xml, markdown
 from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
+from memalign.evaluation.report_data import Report, areport, report
+from memalign.evaluation.report_page import as_html, as_markdown
 
 __all__ = [
     "Comparison",
@@ -23,11 +25,15 @@ __all__ = [
     "NextCase",
     "NextCases",
     "Remark",
+    "Report",
     "ScoredCase",
     "aestimate_evaluation",
     "aevaluate",
     "agate",
     "anext_cases",
+    "areport",
+    "as_html",
+    "as_markdown",
     "compare",
     "estimate_evaluation",
     "evaluate",
@@ -35,6 +41,7 @@ __all__ = [
     "junit_xml",
     "markdown",
     "next_cases",
+    "report",
     "review_feedback",
     "same_value",
 ]

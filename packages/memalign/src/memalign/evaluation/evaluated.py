@@ -118,6 +118,35 @@ class Evaluation:
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name.replace('_', ' ')} {found}" for name, found in self.metrics.items())
+        return f"<Evaluation of {self.judge}: n = {self.n}, {figures}>"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, facts, table
+
+        figures = [[name.replace("_", " "), *_figures(found)] for name, found in self.metrics.items()]
+        shares = [
+            (name, f"{share:.0%}", f"{self.judge_shares[name]:.0%}") for name, share in self.people_shares.items()
+        ]
+        names = [value_text(label) for label in self.labels]
+        counts = [(name, *row) for name, row in zip(names, self.confusion, strict=True)] if self.confusion else []
+        differ = [
+            (each.id, value_text(each.value), value_text(each.label), each.rationale) for each in self.disagreements
+        ]
+        left = {"without a verdict": self.unscored, "without a label": self.unlabelled, "in its memory": self.seen}
+        small = len(names) <= _TABLE_LABELS
+        return card(
+            self.judge,
+            f"{self.value_type}, {self.model}, n = {self.n}",
+            facts([(name, count or None) for name, count in left.items()]),
+            table(("agreement with people", "", "95 %"), figures),
+            table(("label", "people", "judge"), shares) if small else "",
+            table(("people \\ judge", *names), counts) if small else "",
+            table(("id", "judge", "people", "the judge's reason"), differ, title="Disagreements"),
+        )
+
     def __str__(self) -> str:
         total = self.n + self.unscored + self.unlabelled
         lines = [

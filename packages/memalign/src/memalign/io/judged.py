@@ -66,7 +66,7 @@ def read_judgments(path: str | Path) -> JudgmentFile:
 def judgment_line(example_id: str, judgment: Judgment, *, judge: str, content_hash: str) -> bytes:
     """A line of a judgment file."""
     head = {"id": example_id, "judge": judge, "content_hash": content_hash}
-    return json_line(head | msgspec.structs.asdict(judgment))
+    return json_line(head | msgspec.structs.asdict(judgment) | {"id": example_id})
 
 
 class JudgmentWriter:
@@ -270,7 +270,7 @@ class Judgments(Sequence[Judgment]):
         if (begin := self._begins[place]) < 0:
             if self._otherwise is None:
                 raise InputError(f"example {place + 1} has no judgment in {self._path}")
-            return self._otherwise
+            return msgspec.structs.replace(self._otherwise, id=self._ids[place])
         file.seek(begin)
         line = file.readline()
         try:

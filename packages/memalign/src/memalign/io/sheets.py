@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
@@ -117,9 +118,11 @@ def write_sheet(table: Table, path: Path) -> None:
         for place, (column, cell) in enumerate(zip(table.columns, cells, strict=True), 1):
             _put(sheet.cell(number, place), cell, to_fill=column.to_fill, wrap=not column.hidden)
     sheet.freeze_panes = "B2"
+    made = io.BytesIO()
+    book.save(made)
     try:
         with atomic_write(path) as file:
-            book.save(file)
+            file.write(made.getvalue())
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}; is it open in a spreadsheet?") from None
 
@@ -134,7 +137,8 @@ def _put(cell: Cell, value: Any, *, to_fill: bool = False, wrap: bool = True) ->
         text = plain(value)
         if len(text) > _LONGEST_CELL:
             text = f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
-        cell.set_explicit_value(text, "s")  # never a formula
+        cell.value = text
+        cell.data_type = "s"  # never a formula
         cell.quotePrefix = True  # nor when somebody edits the cell
         cell.number_format = "@"
     elif to_fill:
@@ -149,7 +153,7 @@ def _choices(sheet: Worksheet, guide: Worksheet, column: Column, cells: str, pla
     if column.choices:
         letter = get_column_letter(place + 1)  # of the guide, beside its notes
         for number, choice in enumerate(column.choices, 1):
-            guide.cell(number, place + 1).value = choice
+            _put(guide.cell(number, place + 1), choice)
         rule = DataValidation(type="list", formula1=f"guide!${letter}$1:${letter}${len(column.choices)}")
     elif column.bounds is not None:
         low, high = column.bounds

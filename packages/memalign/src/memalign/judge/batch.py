@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
 from memalign.io import Examples, ExampleSource, JudgmentWriter
@@ -74,7 +76,10 @@ async def judge_many(
     if out is None:
         judgments: list[Judgment | None] = [None] * len(source)
         await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment))
-        return [judgment or run.not_judged() for judgment in judgments]
+        return [
+            judgment or msgspec.structs.replace(run.not_judged(), id=name)
+            for judgment, name in zip(judgments, source.index.ids(), strict=True)
+        ]
     with JudgmentWriter(Path(out), judge=signature_of(judge), examples=source.index) as writer:
         await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
     return writer.judgments(otherwise=run.not_judged())
@@ -180,7 +185,7 @@ class _Run:
             reason = f"{type(error).__name__}: {error}"
             if _may_be_hopeless(error, again=again):
                 self._note_failure(reason)
-            return Judgment(error=reason, memory_hash=self.judge.memory.hash, usage=usage)
+            return Judgment(id=example.id, error=reason, memory_hash=self.judge.memory.hash, usage=usage)
         self.failed_in_a_row = 0
         self.last_answer = time.monotonic()
         return judgment

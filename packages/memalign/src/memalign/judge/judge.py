@@ -28,7 +28,8 @@ from memalign.memory.model import Memory
 from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
-from memalign.types import CONTENT_FIELDS, Example, Judgment, canonical_json
+from memalign.notebook import notebook_progress
+from memalign.types import Example, Judgment, canonical_json
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
@@ -107,6 +108,23 @@ class Judge:
         """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
         made_of = {each.name: getattr(self, each.name) for each in fields(self)}
         return _made_of, (made_of | {"parameters": dict(self.parameters), "columns": dict(self.columns)},)
+
+    def __repr__(self) -> str:
+        text = " ".join(self.instructions.split())
+        shown = text if len(text) <= 80 else f"{text[:79]}…"
+        return (
+            f"Judge(name={self.name!r}, feedback_value_type={self.value_type.spec!r}, model={self.model_name!r}, "
+            f"instructions={shown!r}, memory={self.memory!r})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, facts
+
+        settings = ", ".join(f"{name}: {value}" for name, value in self.parameters.items())
+        told = [("instructions", self.instructions), ("model", self.model_name or "of the environment")]
+        memory = self.memory._repr_html_() if self.memory else "not aligned yet"  # a card in ours
+        return card(self.name, self.value_type.spec, facts([*told, ("settings", settings)]), memory)
 
     def __copy__(self) -> Judge:
         return self
@@ -209,21 +227,54 @@ class Judge:
 
     # -- judging -------------------------------------------------------------------------------------------------
 
-    def __call__(self, example: Example | None = None, /, **fields: Any) -> Judgment:
-        """Judge one item, given as an Example or as keyword arguments `inputs`, `outputs`, …; see `ajudge`."""
-        return aio.run(self.ajudge(example, **fields))
+    def __call__(
+        self,
+        example: Example | None = None,
+        /,
+        *,
+        inputs: Any = None,
+        outputs: Any = None,
+        expectations: Any = None,
+        conversation: Any = None,
+        trace: Any = None,
+        id: str | None = None,  # noqa: A002  # the field's name
+    ) -> Judgment:
+        """Judge one item, given as an Example or by its fields; see `ajudge`."""
+        return aio.run(
+            self.ajudge(
+                example,
+                inputs=inputs,
+                outputs=outputs,
+                expectations=expectations,
+                conversation=conversation,
+                trace=trace,
+                id=id,
+            )
+        )
 
-    async def ajudge(self, example: Example | None = None, /, **fields: Any) -> Judgment:
+    async def ajudge(
+        self,
+        example: Example | None = None,
+        /,
+        *,
+        inputs: Any = None,
+        outputs: Any = None,
+        expectations: Any = None,
+        conversation: Any = None,
+        trace: Any = None,
+        id: str | None = None,  # noqa: A002  # the field's name
+    ) -> Judgment:
         """Judge one item with working memory: guidelines, and the most useful past cases.
+
+        The item is an Example, or its fields by name; its `id` is then "item" unless one is given.
 
         Raises InputError when a field that the instructions name is missing, and a ModelError when the model fails.
         """
+        content = {"inputs": inputs, "outputs": outputs, "expectations": expectations, "conversation": conversation}
+        given = {name: field for name, field in (content | {"trace": trace, "id": id}).items() if field is not None}
         if example is None:
-            unknown = sorted(set(fields) - {*CONTENT_FIELDS, "id"})
-            if unknown:
-                raise InputError(f"unknown field {unknown[0]!r}; fields: {', '.join(CONTENT_FIELDS)}")
-            example = Example(**{"id": "item"} | fields)
-        elif fields:
+            example = Example(**{"id": "item"} | given)
+        elif given:
             raise InputError("give an Example or fields, not both")
         elif not isinstance(example, Example):
             raise InputError(
@@ -302,14 +353,15 @@ class Judge:
         `max_cost` is what this run may spend, in dollars, or a SpendLimit that it shares with others. Where it is reached, or where dozens in a row failed and none
         was answered, the run stops, and the rest have an error that begins with `NotJudged`. Raises ConfigurationError
         where the model's price is not known. `on_judgment` is called with the id and the judgment of each item that was
-        judged in this run, `progress` with "judge", how many are done and how many there are.
+        judged in this run, `progress` with "judge", how many are done and how many there are. In a notebook a bar is shown
+        where no `progress` is given.
         """
         return await judge_many(
             self,
             examples,
             concurrency=concurrency,
             out=out,
-            progress=progress,
+            progress=progress or notebook_progress(),
             max_cost=max_cost,
             on_judgment=on_judgment,
         )

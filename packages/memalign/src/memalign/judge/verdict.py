@@ -68,6 +68,7 @@ async def decide(judge: Judge, example: Example) -> Judgment:
     least = settings.get("abstain_below", 0)
     unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
     return Judgment(
+        id=example.id,
         value=value,
         rationale=outcome.rationale,
         confidence=confidence,

@@ -19,6 +19,7 @@ from memalign.errors import UnknownKey
 from memalign.memory.answers import with_live_answers
 from memalign.memory.hashing import hashed_case, memory_hash
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason, policy_strength
+from memalign.memory.memory_card import memory_card, memory_words
 from memalign.memory.precedence import Relation, precedence
 from memalign.memory.text_search import Finder
 from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, select_keys
@@ -177,6 +178,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     def __len__(self) -> int:
         """How many pieces of feedback are in memory, whatever their state."""
         return sum(len(case.annotations) for case in self.cases)
+
+    def __repr__(self) -> str:
+        return f"<Memory: {memory_words(self)}, hash {self.hash}>"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        return memory_card(self)
 
     def __bool__(self) -> bool:
         return bool(self.cases or self.guidelines)

@@ -1,0 +1,450 @@
+"""The evidence on a judge that anybody can read: how far it agrees with people on cases that nobody taught it.
+
+`areport` gathers it, as plain values; report_page writes it as HTML or Markdown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memalign import aio
+from memalign.errors import InputError
+from memalign.evaluation.agreement import Labelled, Progress, aevaluate, measure
+from memalign.evaluation.comparison import Comparison, compare
+from memalign.evaluation.evaluated import Evaluation, ScoredCase
+from memalign.evaluation.evidence import MeasuredJudge
+from memalign.evaluation.feedback_review import agreement_of_people
+from memalign.evaluation.prevalence import prevalence
+from memalign.evaluation.unseen import labels_hash, unseen_rows
+from memalign.io import read_judgments
+from memalign.judge.findings import LEAST
+from memalign.metrics import Estimate, wilson_interval
+from memalign.types import Feedback, Guideline, Judgment
+from memalign.values import Value, ValueType, value_text
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+
+__all__ = [
+    "Calibration",
+    "GuidelineUse",
+    "People",
+    "Report",
+    "ReportedCase",
+    "Share",
+    "Side",
+    "Slice",
+    "areport",
+    "report",
+]
+
+_WIDTH = 0.05  # half of the interval that settles most questions
+_BINS = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """A way to give verdicts, its figures, and the judge's figure less its own on the same cases (None for the judge)."""
+
+    name: str
+    metrics: dict[str, Estimate]
+    ahead: Estimate | None = None
+    verdict: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class People:
+    """How far annotators agree with each other: the ceiling. `pairs` of labels on `cases` that two or more labelled."""
+
+    cases: int
+    pairs: int
+    same: Estimate
+    alpha: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slice:
+    """Part of the cases, and the share of them that the judge gets right; of `float` labels the mean error."""
+
+    of: str
+    name: str
+    n: int
+    found: Estimate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration:
+    """Whether confidence is true: for each bin its mean confidence, the share right and the number of cases.
+
+    `error` is the expected calibration error, the mean distance of the two, weighed by cases.
+    """
+
+    bins: tuple[tuple[float, float, int], ...]
+    error: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuidelineUse:
+    """What one guideline did: on how many cases its checks spoke `yes` or `no`, and which way they pulled.
+
+    `right` and `wrong` count cases where its contribution pulled towards the people's label, or away from it. `fixed`
+    and `broken` are cases that the judge without memory got wrong, or right, and where this guideline weighed most.
+    """
+
+    id: str
+    text: str
+    taught_by: tuple[str, ...]
+    yes: int
+    no: int
+    right: int
+    wrong: int
+    fixed: tuple[str, ...]
+    broken: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """How often people would give a label in the whole population of `n` cases, and how often the judge does."""
+
+    label: str
+    people: Estimate
+    judge: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportedCase:
+    """A case as a reader needs it: what was judged, both verdicts, and the reasons."""
+
+    id: str
+    label: str
+    value: str
+    correct: bool | None
+    content: dict[str, str]
+    rationale: str
+    people: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that is known of a judge's agreement with people on cases that it has not learned from.
+
+    `sides` has the judge first, then what it is compared with, on the same cases. `more` is how many labels more would
+    bring the interval of the `headline` metric to 5 points either way; 0 where it is there. `seconds` are the median of
+    a judgment, and `dollars` its mean; None where they are not known. `taught` cases of the file were left out.
+    """
+
+    judge: str
+    model: str
+    instructions: str
+    headline: str
+    taught: int
+    evaluation: Evaluation
+    sides: tuple[Side, ...]
+    people: People | None
+    slices: tuple[Slice, ...]
+    calibration: Calibration | None
+    guidelines: tuple[GuidelineUse, ...]
+    shares: tuple[Share, ...]
+    cases: tuple[ReportedCase, ...]
+    more: int | None
+    seconds: float | None
+    dollars: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def report(
+    judge: Judge,
+    labelled: Labelled,
+    *,
+    against: Mapping[str, Judge] | None = None,
+    population: str | Path | None = None,
+    evidence: str | Path | None = None,
+    offline: bool = False,
+    concurrency: int | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Report:
+    """Gather the evidence; the synchronous form of `areport`."""
+    return aio.run(
+        areport(
+            judge,
+            labelled,
+            against=against,
+            population=population,
+            evidence=evidence,
+            offline=offline,
+            concurrency=concurrency,
+            progress=progress,
+            seed=seed,
+        )
+    )
+
+
+async def areport(
+    judge: Judge,
+    labelled: Labelled,
+    *,
+    against: Mapping[str, Judge] | None = None,
+    population: str | Path | None = None,
+    evidence: str | Path | None = None,
+    offline: bool = False,
+    concurrency: int | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Report:
+    """Judge the labelled cases that the judge has not learned from, and gather what this shows.
+
+    `against` are judges to set beside it, by the name to show; None is the judge without memory, where it has one.
+    `population` is a file of judgments (`judge -o`) on all cases of which the labelled ones are a random part.
+    `evidence` and `offline` are those of `gate`. Raises InputError where no unseen case has a label or a verdict, or the
+    population was judged by another judge; InvalidRows for bad rows.
+    """
+    if against is None:
+        against = {"zero-shot": judge.without_memory()} if judge.memory else {}
+    rows, taught = unseen_rows(labelled, judge)
+    labels = labels_hash(judge, rows)
+
+    async def measured(one: Judge) -> tuple[Evaluation, dict[str, Judgment]]:
+        source = MeasuredJudge(one, labels=labels, folder=evidence, offline=offline)
+        found = await aevaluate(source, rows, concurrency=concurrency, progress=progress, seed=seed)
+        return found, source.given
+
+    evaluation, judgments = await measured(judge)
+    if not evaluation.n:
+        first = next((case.error for case in evaluation.cases if case.error), "")
+        raise InputError(f"no case has a verdict: {first}")
+    others = {name: (await measured(one))[0] for name, one in against.items()}
+    headline = "ccc" if judge.value_type.kind == "float" else "exact_match"
+    zero_shot = others.get("zero-shot")
+    costs = [each.usage.cost for each in judgments.values() if each.error is None]
+    clocked = [sum(each.usage.seconds.values()) for each in judgments.values() if each.error is None]
+    return Report(
+        judge=judge.name,
+        model=evaluation.model,
+        instructions=judge.instructions,
+        headline=headline,
+        taught=taught,
+        evaluation=evaluation,
+        sides=_sides(judge, evaluation, others, seed=seed),
+        people=_people(rows, judge.value_type),
+        slices=_slices(evaluation, rows, judge.value_type),
+        calibration=_calibration(evaluation, judgments),
+        guidelines=_guidelines(judge, evaluation, judgments, zero_shot),
+        shares=_shares(judge, evaluation, population),
+        cases=_cases(evaluation, judgments, rows),
+        more=_more(evaluation.metrics[headline], evaluation.n),
+        seconds=statistics.median(clocked) if clocked and any(clocked) else None,
+        dollars=statistics.fmean(known) if (known := [each for each in costs if each is not None]) else None,
+    )
+
+
+def _sides(judge: Judge, evaluation: Evaluation, others: Mapping[str, Evaluation], *, seed: int) -> tuple[Side, ...]:
+    sides = [Side(name=judge.name, metrics=evaluation.metrics)]
+    constant = _constant(evaluation.cases, judge.value_type)
+    measured = {name: (found.cases, found.metrics) for name, found in others.items()}
+    name = f"always {value_text(constant[0].value)}" if constant[0].value is not None else "always the same"
+    measured[name] = (tuple(constant), measure(judge.value_type, constant, seed=seed))
+    for name, (cases, metrics) in measured.items():
+        found: Comparison = compare(cases, evaluation.cases, seed=seed)
+        sides.append(Side(name=name, metrics=metrics, ahead=found.differences[found.metric], verdict=found.verdict))
+    return tuple(sides)
+
+
+def _constant(cases: Sequence[ScoredCase], value_type: ValueType) -> list[ScoredCase]:
+    """The verdict that needs no judge: the commonest label, of `float` the mean."""
+    labels = [case.label for case in cases if case.value is not None]
+    value: Value = Counter(labels).most_common(1)[0][0]
+    if value_type.kind == "float":
+        value = statistics.fmean(float(label) for label in labels)
+    return [
+        ScoredCase(id=case.id, label=case.label, value=value, group=case.group)
+        for case in cases
+        if case.value is not None
+    ]
+
+
+def _people(rows: Sequence[Feedback], value_type: ValueType) -> People | None:
+    said: dict[str, dict[str, Value]] = {}
+    for row in rows:
+        if row.value is not None:
+            said.setdefault(row.id if row.example is None else row.example.content_hash, {})[row.source] = row.value
+    several = [list(by_source.values()) for by_source in said.values() if len(by_source) > 1]
+    if not several:
+        return None
+    pairs = [value_type.agree(one, other) for labels in several for one, other in combinations(labels, 2)]
+    low, high = wilson_interval(sum(pairs), len(pairs)) or (None, None)
+    return People(
+        cases=len(several),
+        pairs=len(pairs),
+        same=Estimate(value=sum(pairs) / len(pairs), low=low, high=high),
+        alpha=agreement_of_people(several, value_type),
+    )
+
+
+def _slices(evaluation: Evaluation, rows: Sequence[Feedback], value_type: ValueType) -> tuple[Slice, ...]:
+    sources: dict[str, list[str]] = {}
+    for row in rows:
+        if row.value is not None:
+            sources.setdefault(row.id, []).append(row.source)
+    of: dict[str, Callable[[ScoredCase], Sequence[str]]] = {
+        "label": lambda case: [value_text(case.label)] if value_type.closed and value_type.kind != "float" else [],
+        "group": lambda case: [case.group] if case.group else [],
+        "source": lambda case: sources.get(case.id, []),
+    }
+    found = []
+    for kind, names in of.items():
+        parts: dict[str, list[ScoredCase]] = {}
+        for case in evaluation.cases:
+            for name in names(case) if case.value is not None else ():
+                parts.setdefault(name, []).append(case)
+        ordered = sorted(parts.items(), key=lambda part: (-len(part[1]), part[0]))
+        found += [
+            Slice(of=kind, name=name, n=len(cases), found=_right(cases, value_type))
+            for name, cases in ordered
+            if len(parts) > 1
+        ]
+    return tuple(found)
+
+
+def _right(cases: Sequence[ScoredCase], value_type: ValueType) -> Estimate:
+    if value_type.kind == "float":
+        return measure(value_type, cases)["mae"]
+    right = sum(bool(case.correct) for case in cases)
+    low, high = wilson_interval(right, len(cases)) or (None, None)
+    return Estimate(value=right / len(cases), low=low, high=high)
+
+
+def _calibration(evaluation: Evaluation, judgments: Mapping[str, Judgment]) -> Calibration | None:
+    told = [
+        (confidence, bool(case.correct))
+        for case in evaluation.cases
+        if case.value is not None and (confidence := judgments[case.id].confidence) is not None
+    ]
+    if not told or any(isinstance(case.label, float) for case in evaluation.cases):
+        return None
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for confidence, right in told:
+        bins.setdefault(min(int(confidence * _BINS), _BINS - 1), []).append((confidence, right))
+    rows = tuple(
+        (statistics.fmean(c for c, _ in each), statistics.fmean(r for _, r in each), len(each))
+        for _, each in sorted(bins.items())
+    )
+    error = sum(abs(mean - share) * n for mean, share, n in rows) / len(told)
+    return Calibration(bins=rows, error=error, n=len(told))
+
+
+def _guidelines(
+    judge: Judge, evaluation: Evaluation, judgments: Mapping[str, Judgment], zero_shot: Evaluation | None
+) -> tuple[GuidelineUse, ...]:
+    before = {case.id: case.correct for case in zero_shot.cases} if zero_shot is not None else {}
+    spoke: dict[str, Counter[str]] = {}
+    turned: dict[str, dict[str, list[str]]] = {}
+    for case in evaluation.cases:
+        if case.value is None:
+            continue
+        pulls: dict[str, float] = {}
+        for finding in judgments[case.id].findings:
+            if finding.guideline is None:
+                continue
+            counts = spoke.setdefault(finding.guideline, Counter())
+            if finding.answer in ("yes", "no"):
+                counts[finding.answer] += 1
+            pulls[finding.guideline] = pulls.get(finding.guideline, 0.0) + (finding.contribution or 0.0)
+        for guideline, pull in pulls.items():
+            if abs(pull) >= LEAST:  # a contribution is for the verdict, whichever that is
+                spoke[guideline]["right" if (pull > 0) == bool(case.correct) else "wrong"] += 1
+        was = before.get(case.id)
+        if pulls and was is not None and was != case.correct:
+            weightiest = max(pulls, key=lambda name: abs(pulls[name]))
+            if abs(pulls[weightiest]) >= LEAST:
+                kinds = turned.setdefault(weightiest, {})
+                kinds.setdefault("fixed" if case.correct else "broken", []).append(case.id)
+
+    def use(guideline: Guideline) -> GuidelineUse:
+        counts, cases = spoke.get(guideline.id, Counter()), turned.get(guideline.id, {})
+        return GuidelineUse(
+            id=guideline.id,
+            text=guideline.text,
+            taught_by=tuple(map(str, judge.memory.sources_of(guideline))),
+            yes=counts["yes"],
+            no=counts["no"],
+            right=counts["right"],
+            wrong=counts["wrong"],
+            fixed=tuple(cases.get("fixed", ())),
+            broken=tuple(cases.get("broken", ())),
+        )
+
+    return tuple(map(use, judge.memory.semantic))
+
+
+def _shares(judge: Judge, evaluation: Evaluation, population: str | Path | None) -> tuple[Share, ...]:
+    if population is None:
+        return ()
+    if judge.value_type.kind not in ("bool", "choice"):
+        raise InputError(f"{judge.value_type.spec} has no labels whose share could be told: leave --population out")
+    file = read_judgments(population)
+    values = [each.value for each in file.judgments.values() if each.value is not None]
+    memories = {each.memory_hash for each in file.judgments.values() if each.value is not None}
+    if memories != {judge.memory.hash}:
+        raise InputError(
+            f"{population} was judged with another memory: judge it again with this version of {judge.name}"
+        )
+    scored = [case for case in evaluation.cases if case.value is not None]
+
+    def share(label: Value) -> Share:
+        people, verdicts = [case.label == label for case in scored], [case.value == label for case in scored]
+        given = [value == label for value in values]
+        found = prevalence(people, verdicts, given)
+        return Share(label=value_text(label), people=found, judge=statistics.fmean(given), n=len(values))
+
+    return tuple(map(share, judge.value_type.labels))
+
+
+def _cases(
+    evaluation: Evaluation, judgments: Mapping[str, Judgment], rows: Sequence[Feedback]
+) -> tuple[ReportedCase, ...]:
+    content: dict[str, dict[str, str]] = {}
+    words: dict[str, dict[str, str]] = {}
+    for row in rows:
+        shown = {
+            name: each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, indent=2)
+            for name, each in row.content.items()
+        }
+        content.setdefault(row.id, shown)
+        if row.rationale:
+            words.setdefault(row.id, {})[row.source] = row.rationale
+    return tuple(
+        ReportedCase(
+            id=case.id,
+            label=value_text(case.label),
+            value="" if case.value is None else value_text(case.value),
+            correct=case.correct,
+            content=content.get(case.id, {}),
+            rationale=case.error or judgments[case.id].rationale or "",
+            people=words.get(case.id, {}),
+        )
+        for case in evaluation.cases
+    )
+
+
+def _more(found: Estimate, n: int) -> int | None:
+    if found.low is None or found.high is None:
+        return None
+    half = (found.high - found.low) / 2
+    return max(0, math.ceil(n * (half / _WIDTH) ** 2) - n)

@@ -1,0 +1,92 @@
+"""Keys of feedback: their written form, and which of them a selector names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from memalign.errors import InputError, UnknownKey
+
+__all__ = ["FeedbackKey", "readings", "select_keys"]
+
+
+class FeedbackKey(NamedTuple):
+    """Whose feedback on which case: the identity of a piece of feedback. JSON keeps it as a list of the two.
+
+    `str` gives the one written form, for commands and messages: `t-17@ana`, and `t-17@ana@example.org` for the feedback
+    of ana@example.org. An id that holds an `@`, or begins with a double quote, is quoted as in JSON: `"mail@x"@ana`.
+    """
+
+    id: str
+    source: str
+
+    def __str__(self) -> str:
+        written = _written_id(self.id)
+        return f"{written}@{self.source}" if self.source else written
+
+    @classmethod
+    def parse(cls, text: str) -> FeedbackKey:
+        """The key of a written form. Raises InputError."""
+        example_id, source = _split(text)
+        if not example_id or not source:
+            raise InputError(f"{text!r} is not the key of a piece of feedback, such as t-17@ana")
+        return cls(example_id, source)
+
+    @classmethod
+    def from_old(cls, text: str) -> FeedbackKey:
+        """The key of the text by which old formats name feedback: a source had no `@` then, and an id no quotes."""
+        return cls(*text.rsplit("@", 1))
+
+
+def _written_id(example_id: str) -> str:
+    quoted = "@" in example_id or example_id.startswith('"')
+    return json.dumps(example_id, ensure_ascii=False) if quoted else example_id
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    """Id and source of a written key; no source for a written id."""
+    example_id, at, source = text.partition("@")
+    if text.startswith('"'):
+        try:
+            example_id, end = json.JSONDecoder().raw_decode(text)
+        except ValueError:
+            return "", None
+        at, source = text[end : end + 1], text[end + 1 :]
+        if at not in ("", "@"):
+            return "", None
+    return example_id, source if at else None
+
+
+def select_keys(
+    known: Iterable[FeedbackKey], selectors: Iterable[str | FeedbackKey]
+) -> dict[str | FeedbackKey, tuple[FeedbackKey, ...]]:
+    """Those of the `known` keys that each selector names; none for one that names nothing.
+
+    A selector is a key, a written key (`t-17@ana`), or an id (`t-17`, or `"mail@x"` as in written keys), which names all
+    feedback on the case. An id with an `@` may come without quotes. Raises UnknownKey where that names several things.
+    """
+    by_id: dict[str, list[FeedbackKey]] = {}
+    for key in known:
+        by_id.setdefault(key.id, []).append(key)
+    return {selector: _named(by_id, selector) for selector in selectors}
+
+
+def readings(selector: str) -> list[tuple[str, str | None]]:
+    """What a written key or id may mean: ids, each with a source or None for all feedback on the case."""
+    if selector.startswith('"'):
+        return [_split(selector)]
+    ends = [at for at, character in enumerate(selector) if character == "@"]
+    return [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
+
+
+def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) -> tuple[FeedbackKey, ...]:
+    if isinstance(selector, FeedbackKey):
+        return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
+    found: dict[str, tuple[FeedbackKey, ...]] = {}
+    for example_id, source in readings(selector):
+        if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
+            found[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
+    if len(found) > 1:
+        raise UnknownKey(f"{selector!r} may be {' or '.join(found)}; write it so, with the quotes")
+    return next(iter(found.values()), ())

@@ -1,0 +1,199 @@
+"""The round trip of a sheet: judged, written for an expert, filled in, learned from."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from tests.cli.conftest import HELD_OUT, INSTRUCTIONS, Run, jsonl
+
+FORMULA = {"id": "001", "inputs": "=HYPERLINK(0)", "outputs": "-1+cmd|calc"}
+NESTED = {"id": "3-4", "inputs": {"question": "Where?\r\nHere?", "tags": ["a", 1]}, "outputs": "x" * 40_000}
+CASES: list[dict[str, Any]] = [FORMULA, NESTED, {"id": "plain", "inputs": "Olá…", "outputs": "{not json}"}]
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Path:
+    return jsonl(tmp_path / "cases.jsonl", CASES)
+
+
+def filled(path: Path, answers: Mapping[str, Mapping[str, Any]]) -> Path:
+    """What an expert does to a sheet: cells by id and column."""
+    book = openpyxl.load_workbook(path)
+    sheet = book["review"]
+    names = [cell.value for cell in sheet[1]]
+    for row in sheet.iter_rows(min_row=2):
+        for column, value in answers.get(str(row[0].value), {}).items():
+            row[names.index(column)].value = value
+    book.save(path)
+    return path
+
+
+def header(path: Path) -> list[str]:
+    return [cell.value for cell in openpyxl.load_workbook(path)["review"][1]]
+
+
+def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -> None:
+    told = memalign("review", tone, cases, "-o", "review.xlsx", "--json").json
+    assert told["next"] == "memalign align tone review.xlsx --source WHO"
+    filled(Path("review.xlsx"), {"001": {"value": True}, "3-4": {"rationale": "Far too long."}})
+    done = memalign("align", tone, "review.xlsx", "--source", "ana", "--json")
+    assert done.code == 0, done.err
+    assert [(row["line"], row["key"]) for row in done.json["rows"]] == [(2, "001@ana"), (3, "3-4@ana")]
+    assert "1 of 3 rows of review.xlsx are not filled in, and were left out" in done.json["notes"]
+    # The case is what was given, to the last character, whatever a cell can hold.
+    for row in CASES[:2]:
+        again = memalign("align", tone, jsonl(Path("again.jsonl"), [row | {"value": True, "source": "ben"}]))
+        assert "other content" not in again.err
+        assert again.code == 0
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.tsv"])
+def test_text_sheets_make_the_same_round_trip_in_any_country(memalign: Run, tone: str, cases: Path, name: str) -> None:
+    assert memalign("review", tone, cases, "-o", name, "--source", "ana").code == 0
+    text = Path(name).read_bytes()
+    assert text.startswith(b"\xef\xbb\xbf")
+    rows = list(
+        csv.reader(text.decode("utf-8-sig").splitlines(keepends=True), delimiter="\t" if "tsv" in name else ",")
+    )
+    assert rows[0][:5] == ["id", "inputs", "outputs", "value", "rationale"]
+    assert [row[1][:2] for row in rows[1:]] == ["'=", "qu", "Ol"]
+    rows[1][3], rows[3][4] = "no", "Not JSON, and fine — «naïve»."
+    rows[1][0] = "1"  # what a spreadsheet makes of 001
+    with Path("semicolon.csv").open("w", encoding="utf-8", newline="") as file:
+        file.write("sep=;\r\n")
+        csv.writer(file, delimiter=";").writerows(rows)
+    done = memalign("align", tone, "semicolon.csv", "--json")
+    assert done.code == 0, done.err
+    assert [row["key"] for row in done.json["rows"]] == ["001@ana", "plain@ana"]
+
+
+def test_no_cell_is_a_formula_and_the_value_is_a_list(memalign: Run, tone: str, cases: Path) -> None:
+    assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
+    book = openpyxl.load_workbook("review.xlsx")
+    sheet = book["review"]
+    assert {cell.data_type for row in sheet.iter_rows() for cell in row} == {"s", "n"}  # an empty cell is a number
+    assert sheet["B2"].value == FORMULA["inputs"]
+    assert sheet["B2"].quotePrefix
+    assert sheet["B3"].value == "question:\n  Where?\n  Here?\ntags:\n  - a\n  - 1"
+    assert sheet["C3"].value.endswith("(8,000 more characters)")
+    assert sheet.freeze_panes == "B2"
+    (rule,) = sheet.data_validations.dataValidation
+    assert (rule.type, str(rule.sqref)) == ("list", "D2:D4")
+    assert [book["guide"][cell].value for cell in ("E1", "E2")] == [True, False]
+    hidden = [letter for letter, column in sheet.column_dimensions.items() if column.hidden]
+    assert header(Path("review.xlsx"))[6:] == ["memalign", "memalign 2"]
+    assert len(hidden) == 2
+
+
+@pytest.mark.parametrize(
+    ("value_type", "rule", "value", "kept"),
+    [
+        ("A|B|tie", "list", "b", "B"),
+        ("int:1..5", "list", 4.0, 4),
+        ("float:-1..1", "decimal", 0.25, 0.25),
+        ("str", None, "Fine.", "Fine."),
+    ],
+)
+def test_each_value_type_has_its_choices_and_comes_back(
+    memalign: Run, tone: str, cases: Path, *, value_type: str, rule: str | None, value: Any, kept: Any
+) -> None:
+    settings = ("--instructions", INSTRUCTIONS, "--value-type", value_type, "--model", "openai:test")
+    assert memalign("create", "other", *settings).code == 0
+    assert memalign("review", "other", cases, "-o", "review.xlsx").code == 0
+    rules = openpyxl.load_workbook("review.xlsx")["review"].data_validations.dataValidation
+    assert [each.type for each in rules] == ([rule] if rule else [])
+    filled(Path("review.xlsx"), {"plain": {"value": value}})
+    found = memalign("check", "review.xlsx", "other", "--json").json
+    assert (found["rows"], found["invalid"]) == (1, [])
+    assert [each["label"] for each in found["labels"] if each["count"]] == [str(kept)]
+
+
+def test_the_judges_verdict_is_hidden_unless_it_is_asked_for(memalign: Run, tone: str, held_out: Path) -> None:
+    assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
+    blind = memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx")
+    assert "the judge's 3 verdicts not shown" in blind.out
+    assert "judge's verdict" not in header(Path("blind.xlsx"))
+    assert memalign("review", tone, "judged.jsonl", "--examples", held_out, "--shown", "-o", "shown.xlsx").code == 0
+    sheet = openpyxl.load_workbook("shown.xlsx")["review"]
+    assert [sheet.cell(2, place).value for place in (4, 5)] == [True, "It answers the question."]
+    filled(Path("shown.xlsx"), {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}})
+    done = memalign("align", tone, "shown.xlsx", "--json").json
+    assert [row["key"] for row in done["rows"]] == ["h-1@ben"]
+
+
+def test_a_sheet_names_row_and_column_of_what_is_wrong(memalign: Run, tone: str, cases: Path) -> None:
+    assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
+    untouched = memalign("align", tone, "review.xlsx")
+    assert (untouched.code, "none of its 3 rows is filled in" in untouched.err) == (2, True)
+    filled(
+        Path("review.xlsx"),
+        {"001": {"value": "maybe"}, "3-4": {"value": True, "memalign 2": None}, "plain": {"rationale": 7}},
+    )
+    refused = memalign("align", tone, "review.xlsx", "--source", "ana")
+    assert refused.code == 2
+    assert "row 2, column D (value) (001): value 'maybe' is not allowed; allowed: true or false" in refused.err
+    assert "row 3, column G (memalign) (3-4): the column 'memalign', which holds the case, was changed" in refused.err
+    assert "row 4, column E (rationale) (plain): rationale must be text" in refused.err
+    filled(Path("review.xlsx"), {"001": {"id": "plain", "value": True}})
+    assert (
+        "row 2, column A (id) (plain): the row is of case '001': its id was changed"
+        in memalign("align", tone, "review.xlsx").err
+    )
+
+
+def test_a_sheet_of_ones_own_is_feedback_too(memalign: Run, tone: str) -> None:
+    book = openpyxl.Workbook()
+    sheet = book.worksheets[0]
+    for row in (
+        [],
+        ["id", "inputs", "outputs", "value", "source"],
+        ["t-1", "Hi", "Yo", "pass", "ana"],
+        [],
+        ["t-2", "Hi", "=1+1", 1.0],
+    ):
+        sheet.append(row)
+    sheet["C5"].data_type = "s"
+    sheet["D3"].value = "#N/A"
+    book.save("own.xlsx")
+    bad = memalign("align", tone, "own.xlsx")
+    assert "row 3, column D (value): the cell holds the spreadsheet's error #N/A" in bad.err
+    done = memalign("align", tone, "own.xlsx", "--skip-invalid", "--source", "ben", "--json")
+    assert [(row["line"], row["key"]) for row in done.json["rows"] if row["status"] == "new"] == [(5, "t-2@ben")]
+
+
+def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Path, cases: Path) -> None:
+    assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
+    for words, said in (
+        (("judged.jsonl", "-o", "r.xlsx"), "judged.jsonl holds verdicts and no texts, and the judge's memory has none"),
+        (("judged.jsonl", "--examples", cases, "-o", "r.xlsx"), "has none of its cases"),
+        ((held_out, "-o", "r.pdf"), "a sheet is .xlsx, .csv, .tsv, not .pdf"),
+        ((held_out, "-o", "nowhere/r.xlsx"), "cannot be written"),
+        (("none.jsonl", "-o", "r.xlsx"), "no such file"),
+        ((held_out, "--examples", held_out, "-o", "r.xlsx"), "is no file of judgments"),
+        ((held_out,), "there is no terminal to review in; -o review.xlsx"),
+    ):
+        refused = memalign("review", tone, *words)
+        assert (refused.code, said in refused.err.replace("\n", " ")) == (2, True), refused.err
+    assert not Path("r.xlsx").exists()
+    changed = jsonl(Path("changed.jsonl"), [HELD_OUT[0] | {"outputs": "Another."}])
+    assert (
+        "is not what was judged" in memalign("review", tone, "judged.jsonl", "--examples", changed, "-o", "r.xlsx").err
+    )
+    assert memalign("review", tone, held_out, "-o", "r.xlsx").code == 0
+    assert "somebody may have filled it in" in memalign("review", tone, held_out, "-o", "r.xlsx").err
+    assert memalign("review", tone, held_out, "-o", "r.xlsx", "--overwrite").code == 0
+
+
+def test_judgments_of_cases_that_the_memory_knows_need_no_file(memalign: Run, aligned: str, feedback: Path) -> None:
+    assert memalign("judge", aligned, feedback, "-o", "judged.jsonl").code == 0
+    done = memalign("review", aligned, "judged.jsonl", "-o", "r.xlsx", "--json")
+    assert done.json["cases"] == 3
+    part = jsonl(Path("part.jsonl"), [json.loads(line) for line in feedback.read_text("utf-8").splitlines()][:1])
+    assert memalign("review", aligned, "judged.jsonl", "--examples", part, "-o", "s.xlsx", "--json").json["cases"] == 3

@@ -1,0 +1,200 @@
+"""A report: what it says, on which cases, and that its page is one safe file."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign import Judge
+from memalign.errors import InputError, ModelUnavailable
+from memalign.evaluation import Report, as_html, as_markdown, report
+from memalign.evaluation.prevalence import prevalence
+from memalign.models.base import ChatRequest
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, checks_asked
+from memalign.types import Feedback
+
+ITEM = re.compile(r"item (\d+)")
+NASTY = "<script>alert(1)</script> | **bold** 'quote' \"double\" </dd>"
+
+
+def answer(request: ChatRequest) -> Answer:
+    """Right about even numbers, and once it has guidelines about all but every tenth."""
+    if "changes" in request.schema["properties"]:
+        labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+        check = {"question": "Is the number even?", "answer": "yes"}
+        rule = {"action": "ADD", "text": "When the number is even, it passes.", "guideline": "", "checks": [check]}
+        return {"changes": [{**rule, "feedback": labels}]}
+    number = int(ITEM.findall(request.user)[-1])
+    asked = checks_asked(request)
+    right = number % 10 != 3 if asked else number % 2 == 0
+    said: dict[str, Any] = {"rationale": NASTY, "value": (number % 2 == 0) == right}
+    return {"checks": dict.fromkeys(asked, "no" if number % 2 else "yes")} | said if asked else said
+
+
+def judge(**changes: Any) -> Judge:
+    settings: dict[str, Any] = {"instructions": "Even? {{ outputs }}", "feedback_value_type": bool} | changes
+    return Judge(name="even", model=ScriptedChatModel(answer), embedding_model=HashEmbedding(), **settings)
+
+
+def rows(first: int, last: int, **more: Any) -> list[Feedback]:
+    return [
+        Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % 2 == 0, source="ana", rationale=f"Said of {n}.", **more)
+        for n in range(first, last)
+    ]
+
+
+@pytest.fixture(scope="module")
+def aligned() -> Judge:
+    return judge().align(rows(0, 30)).judge
+
+
+@pytest.fixture(scope="module")
+def found(aligned: Judge) -> Report:
+    others = [
+        Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % of == 0, source=source)
+        for n in range(100, 120)
+        for source, of in (("ben", 4), ("eva", 2))
+    ]
+    return report(aligned, [*rows(20, 130), *others])
+
+
+class TestWhatItSays:
+    def test_only_unseen_cases_count(self, found: Report) -> None:
+        assert found.taught == 10
+        assert found.evaluation.n == 100
+        assert found.evaluation.seen == 0
+        assert found.evaluation.metrics["exact_match"].value == pytest.approx(0.9)
+
+    def test_the_judge_stands_beside_its_zero_shot_self_and_the_commonest_label(self, found: Report) -> None:
+        names = [side.name for side in found.sides]
+        assert names[:2] == ["even", "zero-shot"]
+        assert names[2].startswith("always ")
+        zero_shot, constant = found.sides[1:]
+        assert zero_shot.ahead is not None
+        assert zero_shot.ahead.value == pytest.approx(0.4, abs=0.05)
+        assert zero_shot.verdict == "ahead"
+        assert constant.ahead is not None
+        assert constant.ahead.value == pytest.approx(0.4)
+
+    def test_people_are_the_ceiling(self, found: Report) -> None:
+        assert found.people is not None
+        assert (found.people.cases, found.people.pairs) == (20, 60)
+        assert found.people.same.value == pytest.approx(50 / 60)
+
+    def test_a_guideline_says_what_it_did(self, found: Report) -> None:
+        used = {each.id: each for each in found.guidelines}
+        assert sum(each.yes for each in used.values()) == sum(n % 2 == 0 for n in range(30, 130))
+        assert all(each.taught_by for each in used.values())
+        fixed = {case for each in used.values() for case in each.fixed}
+        assert fixed
+        assert fixed.isdisjoint({f"h-{n}" for n in range(30, 130, 2)}), "zero-shot had the even ones right"
+
+    def test_parts_add_up(self, found: Report) -> None:
+        labels = [part for part in found.slices if part.of == "label"]
+        assert sum(part.n for part in labels) == 100
+        assert {part.name for part in found.slices if part.of == "source"} == {"ana", "ben", "eva"}
+
+    def test_more_labels_are_named_until_five_points_are_reached(self, aligned: Judge) -> None:
+        few, many = report(aligned, rows(30, 60)), report(aligned, rows(30, 530))
+        assert few.more is not None
+        assert few.more > 50
+        assert many.more == 0
+
+    def test_a_case_without_a_verdict_is_counted_and_no_verdict_at_all_is_an_error(self) -> None:
+        def shaky(request: ChatRequest) -> Answer:
+            if "item 31" in request.user:
+                raise ModelUnavailable("HTTP 503")
+            return answer(request)
+
+        assert report(judge().replace(model=ScriptedChatModel(shaky)), rows(30, 60)).evaluation.unscored == 1
+        with pytest.raises(InputError, match=r"no case has a verdict: ModelUnavailable: HTTP 503"):
+            report(judge().replace(model=ScriptedChatModel(shaky)), rows(31, 32))
+
+    def test_scores_are_reported_too(self) -> None:
+        ranks = Judge(
+            name="rank",
+            instructions="Rank {{ outputs }}",
+            feedback_value_type="float:0..10",
+            model=ScriptedChatModel(
+                lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10}
+            ),
+        )
+        scored = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=float(min(n % 10 + n % 2, 10))) for n in range(40)]
+        found = report(ranks, scored)
+        assert found.headline == "ccc"
+        page = as_html(found)
+        assert "CCC, 1 is perfect" in page
+        assert "Where judge and people differ" in page
+
+
+class TestPopulation:
+    def test_the_share_comes_from_the_judgments_of_this_judge(self, aligned: Judge, tmp_path: Path) -> None:
+        items = [{"id": f"p-{n}", "outputs": f"item {n}"} for n in range(1000, 1400)]
+        aligned.judge_many(items, out=tmp_path / "all.jsonl")
+        found = report(aligned, rows(30, 130), population=tmp_path / "all.jsonl")
+        share = {each.label: each for each in found.shares}["true"]
+        assert share.n == 400
+        assert share.people.low is not None
+        assert share.people.high is not None
+        assert share.people.low <= 0.5 <= share.people.high
+        with pytest.raises(InputError, match="was judged with another memory"):
+            report(judge(), rows(30, 130), population=tmp_path / "all.jsonl")
+
+    def test_the_interval_holds_the_truth_as_often_as_it_says_and_is_shorter_than_without_verdicts(self) -> None:
+        chance, held, width, alone = random.Random(5), 0, 0.0, 0.0
+        for _ in range(300):
+            truth = [chance.random() < 0.2 for _ in range(2000)]
+            verdicts = [each if chance.random() < 0.9 else not each for each in truth]
+            found = prevalence(truth[:150], verdicts[:150], verdicts)
+            plain = prevalence(truth[:150], [False] * 150, [False] * 2000)
+            assert found.low is not None
+            assert found.high is not None
+            assert plain.low is not None
+            assert plain.high is not None
+            held += found.low <= 0.2 <= found.high
+            width += found.high - found.low
+            alone += plain.high - plain.low
+        assert 0.91 <= held / 300 <= 0.985
+        assert width < 0.85 * alone
+
+
+class _Page(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in ("src", "href"):
+                self.links.append(value or "")
+            if name == "id":
+                self.anchors.add(value or "")
+
+
+class TestPage:
+    def test_it_is_one_file_without_scripts_whose_links_lead_somewhere(self, found: Report) -> None:
+        text = as_html(found)
+        page = _Page()
+        page.feed(text)
+        assert page.tags.isdisjoint({"script", "link", "img", "iframe"})
+        assert page.links
+        assert {link.removeprefix("#") for link in page.links} <= page.anchors
+        assert "url(" not in text
+        assert "<script>" not in text
+        assert "&lt;script&gt;" in text
+
+    def test_markdown_and_json_say_the_same(self, found: Report) -> None:
+        assert "It gives the people's label to 90%" in as_markdown(found)
+        assert "It gives the people&#39;s label to 90%" in as_html(found)
+        plain = json.loads(json.dumps(found.to_dict()))
+        assert plain["evaluation"]["metrics"]["exact_match"]["value"] == pytest.approx(0.9)
+        assert len(plain["cases"]) == 100

@@ -1,0 +1,70 @@
+"""Judgments and items in FastAPI: as answers, as bodies, in the page of OpenAPI."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+from memalign import Example, Judge, Judgment
+from memalign.testing import ScriptedChatModel
+
+fastapi = pytest.importorskip("fastapi")
+testclient = pytest.importorskip("fastapi.testclient")
+
+JUDGE = Judge(
+    name="tone",
+    instructions="Is the reply warm?\n{{ outputs }}",
+    feedback_value_type=bool,
+    model=ScriptedChatModel(lambda _: {"rationale": "It is warm.", "value": True}),
+)
+app = fastapi.FastAPI()
+
+
+@app.get("/plainly")
+async def plainly(outputs: str):  # as many write it
+    return {"judged": [await JUDGE.ajudge(outputs=outputs, id="p-1")]}
+
+
+@app.get("/loosely")
+async def loosely(outputs: str) -> dict[str, Any]:
+    return {"judged": [await JUDGE.ajudge(outputs=outputs, id="p-1")]}
+
+
+@app.post("/typed")
+async def typed(item: Annotated[Example, fastapi.Body()]) -> Judgment:
+    return await JUDGE.ajudge(item)
+
+
+@pytest.fixture
+def client() -> Any:
+    return testclient.TestClient(app)
+
+
+@pytest.mark.parametrize("path", ["/plainly", "/loosely"])
+def test_a_judgment_is_an_answer_without_a_model_of_it(client: Any, path: str) -> None:
+    found = client.get(path, params={"outputs": "x"}).json()["judged"][0]
+    assert (found["id"], found["value"], found["rationale"]) == ("p-1", True, "It is warm.")
+
+
+def test_an_item_is_a_body_and_a_judgment_the_typed_answer(client: Any) -> None:
+    told = client.post("/typed", json={"id": "t-9", "outputs": "Hello", "meta": {"team": 3}})
+    assert told.status_code == 200
+    found = Judgment.from_dict(told.json())
+    assert found == msgspec.structs.replace(JUDGE(outputs="Hello", id="t-9"), usage=found.usage)
+
+
+@pytest.mark.parametrize("body", [{"outputs": "no id"}, {"id": "t"}, {"id": 3, "outputs": "x"}, "text"])
+def test_what_is_no_item_is_refused_by_fastapi(client: Any, body: Any) -> None:
+    assert client.post("/typed", json=body).status_code == 422
+
+
+def test_the_page_of_openapi_has_the_fields(client: Any) -> None:
+    post = client.get("/openapi.json").json()["paths"]["/typed"]["post"]
+    answer = post["responses"]["200"]["content"]["application/json"]["schema"]
+    body = post["requestBody"]["content"]["application/json"]["schema"]
+    assert {"id", "value", "rationale", "findings"} <= answer["properties"].keys()
+    assert {"id", "inputs", "outputs", "meta"} <= body["properties"].keys()
+    assert "$ref" not in json.dumps([answer, body])

@@ -1,0 +1,221 @@
+"""Values at hand: as JSON, in a web application, in a notebook, in an interpreter, in an editor."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from memalign import Check, Example, Feedback, Finding, Guideline, Judge, Judgment, Usage, evaluate
+from memalign.notebook import NotebookProgress
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.types import FeedbackKey
+
+SPITE = '<script>alert("x")</script>'
+JUDGMENT = Judgment(
+    id="t-1",
+    value=True,
+    rationale=f"Warm. {SPITE}",
+    confidence=0.93,
+    findings=(
+        Finding(guideline="G1", check="Is it kind?", answer="yes", taught_by=(FeedbackKey("t-1", "ana"),)),
+        Finding(guideline=None, check="length", contribution=-0.25),
+    ),
+    guideline_ids=("G1",),
+    model="openai:m",
+    usage=Usage(calls=1, cost=None),
+)
+
+
+def judge(**changes: Any) -> tuple[Judge, ScriptedChatModel]:
+    def answer(request: Any) -> dict[str, Any]:
+        if request.schema_name == "judgment":
+            return {"rationale": f"It is warm. {SPITE}", "value": True}
+        change = {"action": "ADD", "text": "Say sorry before facts.", "feedback": ["F1"], "guideline": "", "checks": []}
+        return {"changes": [change]}
+
+    model = ScriptedChatModel(answer)
+    settings: dict[str, Any] = {
+        "name": "tone",
+        "instructions": "Is the reply warm?\n{{ outputs }}",
+        "feedback_value_type": bool,
+        "model": model,
+        "embedding_model": HashEmbedding(),
+    }
+    return Judge(**settings | changes), model
+
+
+def rows(count: int = 3) -> list[dict[str, Any]]:
+    return [
+        {"id": f"t-{n}", "outputs": f"Reply {n} {SPITE}", "value": False, "rationale": "Cold.", "source": "ana"}
+        for n in range(count)
+    ]
+
+
+# -- as JSON -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_judgment_has_the_id_of_its_item() -> None:
+    one, _ = judge()
+    assert one(outputs="x", id="t-7").id == "t-7"
+    assert [each.id for each in one.judge_many([{"id": "a", "outputs": "x"}, {"id": "b", "outputs": "y"}])] == [
+        "a",
+        "b",
+    ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        JUDGMENT,
+        Judgment(error="ModelUnavailable: down"),
+        Example(id="t", inputs={"a": [1, None]}, meta={"group": "g"}),
+        Feedback(id="t", outputs="x", value=0.5, source="ana"),
+        Guideline(id="G1", text="Be kind.", supported_by=(FeedbackKey("t", "ana"),), checks=(Check(question="Kind?"),)),
+        Usage(calls=2, seconds={"model": 0.5}),
+    ],
+)
+def test_a_value_becomes_json_and_comes_back(value: Any) -> None:
+    plain = json.loads(json.dumps(value.to_dict()))
+    assert type(value).from_dict(plain) == value
+
+
+def test_a_judgment_is_a_dictionary_of_its_fields() -> None:
+    fields = dict(JUDGMENT)
+    assert fields == JUDGMENT.to_dict()
+    assert (fields["id"], fields["value"], fields["findings"][0]["taught_by"]) == ("t-1", True, [["t-1", "ana"]])
+
+
+# -- in a web application; FastAPI: tests/integrations ---------------------------------------------------------------------------
+
+
+def test_a_pydantic_model_has_our_values_as_fields() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    kept = pydantic.create_model("Kept", judgment=(Judgment, ...))(judgment=JUDGMENT)
+    assert kept.judgment is JUDGMENT
+    assert type(kept).model_validate_json(kept.model_dump_json()).judgment == JUDGMENT
+    with pytest.raises(pydantic.ValidationError):
+        type(kept)(judgment={"value": [1]})
+
+
+# -- in a notebook -----------------------------------------------------------------------------------------------------
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.seen.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def objects() -> list[Any]:
+    one, _ = judge(parameters={"temperature": 0.5})
+    result = one.align(rows(40))
+    return [one, result, result.judge, result.judge.memory, *result.guidelines[:1], JUDGMENT,
+            Judgment(error=f"Down {SPITE}"), evaluate(result.judge, rows(30))]  # fmt: skip
+
+
+def test_cards_are_escaped_whole_and_of_one_screen() -> None:
+    for each in objects():
+        html = each._repr_html_()  # what a notebook asks for
+        tags = _Tags()
+        tags.feed(html)
+        assert not tags.open
+        assert not tags.links
+        assert "script" not in tags.seen
+        assert html.count("<tr") < 90
+        assert len(html) < 60_000
+        assert "color:" not in html  # the notebook's own, light or dark
+        assert "background:#" not in html
+
+
+def test_cards_say_what_matters() -> None:
+    one, result, aligned, memory, guideline, judgment, failed, evaluation = (each._repr_html_() for each in objects())
+    assert "Is the reply warm?" in one
+    assert "not aligned yet" in one
+    assert "Say sorry before facts." in result
+    assert "Say sorry before facts." in aligned
+    assert "guideline" in memory
+    assert "G1" in guideline
+    assert "Is it kind?" in judgment
+    assert "0.93" in judgment
+    assert "no verdict" in failed
+    assert "exact match" in evaluation
+    assert "(20 of 30)" in evaluation  # disagreements
+
+
+def test_a_repr_is_a_few_lines() -> None:
+    for each in objects():
+        assert len(repr(each)) < 1_500, type(each)
+    one, result, aligned, memory, *_ = objects()
+    assert repr(one).startswith("Judge(name='tone', feedback_value_type='bool', model='scripted', instructions='Is the")
+    assert "40 cases" in repr(aligned)
+    assert repr(memory).startswith("<Memory: ")
+    assert "new G1" in repr(result)
+    assert repr(JUDGMENT).startswith("Judgment(id='t-1', value=True, confidence=0.93, rationale='Warm.")
+
+
+def test_a_bar_is_drawn_when_a_phase_begins_and_ends_and_now_and_then() -> None:
+    drawn: list[tuple[str, bool]] = []
+    now = 0.0
+    progress = NotebookProgress(lambda html, _, *, first: drawn.append((html, first)), clock=lambda: now)
+    for done in range(1, 1_001):
+        now += 0.01
+        progress("judge", done, 1_000)
+    progress("<embed>", 3, 0)
+    assert [first for _, first in drawn] == [True] + [False] * (len(drawn) - 1)
+    assert 40 < len(drawn) < 60
+    assert 'value="1000" max="1000"' in drawn[-1][0]
+    assert "&lt;embed&gt;" in drawn[-1][0]
+
+
+def test_a_notebook_has_a_bar_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def display(html: str, *, display_id: str) -> None:
+        shown.append(html)
+        assert display_id
+
+    def ipython(kernel: object) -> None:
+        here = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
+        monkeypatch.setitem(sys.modules, "IPython", here)
+
+    drawing = SimpleNamespace(HTML=str, display=display, update_display=display)
+    monkeypatch.setitem(sys.modules, "IPython.display", drawing)
+    one, _ = judge()
+    ipython(None)  # a terminal's IPython
+    one.judge_many([{"id": "a", "outputs": "x"}])
+    assert not shown
+    ipython("a kernel")
+    one.judge_many([{"id": "a", "outputs": "x"}, {"id": "b", "outputs": "y"}])
+    assert "2 of 2" in shown[-1]
+    one.align(rows(2))
+    assert "distil" in shown[-1]
+    before = len(shown)
+    one.judge_many([{"id": "a", "outputs": "x"}], progress=lambda *_: None)
+    assert len(shown) == before
+
+
+# -- in an editor ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [Judge.__call__, Judge.ajudge])
+def test_an_editor_knows_the_fields(call: Any) -> None:
+    names = inspect.signature(call).parameters
+    assert list(names)[2:] == ["inputs", "outputs", "expectations", "conversation", "trace", "id"]
+    with pytest.raises(TypeError, match="answer"):
+        judge()[0](outputs="x", answer="y")  # type: ignore[call-arg]
