@@ -195,6 +195,9 @@ def test_what_nobody_took_up_in_a_month_goes(endpoint: Endpoint, path: Path) -> 
     registry = left_behind(endpoint, path, answered=5)
     (file,) = kept_files(path)
     os.utime(file, (0, time.time() - 31 * 86_400))
+    empty = file.with_name(f"{path.name}-answers-1-0123")
+    empty.touch()
+    os.utime(empty, (0, time.time() - 2 * 86_400))
     result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
     assert result.taken_up == 0
     assert not kept_files(path)
