@@ -134,9 +134,9 @@ async def areplay(
         for (example, one, two), equal in zip(both, same, strict=True)
         if not equal
     )
-    old, new = (
-        [_scored(row[0], row[place], labels[row[0].id]) for row in both if row[0].id in labels] for place in (1, 2)
-    )
+    known = [(labels[example.id], example, one, two) for example, one, two in both if example.id in labels]
+    old = [_scored(example, one, label) for label, example, one, _ in known]
+    new = [_scored(example, two, label) for label, example, _, two in known]
     low, high = wilson_interval(sum(same), len(same)) or (None, None)
     return Replay(
         judge=judge.name,
