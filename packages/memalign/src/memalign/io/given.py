@@ -189,8 +189,8 @@ class _Ids:
             text = canonical_json(content)
         except InputError:
             return row  # what is wrong with it is said where rows are checked
-        if not content:
-            return row
+        if not content:  # which is said of the row by this name
+            return replace(row, fields={**row.fields, "id": f"row-{row.line}"})
         made = f"c-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:_ID_DIGITS]}"
         self._met[made] += 1
         if self._distinct and self._met[made] > 1:

@@ -162,6 +162,7 @@ def test_columns_of_other_names_are_told_once() -> None:
     assert (case.example.inputs, case.example.outputs) == ("Late?", "No.")
     assert result.judge.judge_many(frame)[0].value is True
     assert ma.evaluate(result.judge, frame).n == 1
+    assert len(ma.score({"before": judge(), "after": result.judge}, frame)) == 1
     with pytest.raises(InputError, match="no column 'reply', from which outputs was to be read"):
         judge().align(frame, optimizer=ma.MemAlign(columns={"outputs": "reply"}))
     assert judge().replace(columns=columns).fingerprint == judge().fingerprint
@@ -176,6 +177,8 @@ def test_what_is_no_frame_says_what_to_give() -> None:
         judge().align(7)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="empty"):
         judge().align(pd.DataFrame({"id": []}))
+    with pytest.raises(InvalidRows, match=r"line 1 \(row-1\): no content: one of inputs, outputs"):
+        judge().align(pd.DataFrame({"answer": ["Hi."], "value": [True]}))
 
 
 # -- out ----------------------------------------------------------------------------------------------------------------
