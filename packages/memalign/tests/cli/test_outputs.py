@@ -80,6 +80,14 @@ def test_an_evaluation_keeps_json_lines_only(memalign: Run, tone: str, held_out:
     assert not Path(out).exists()
 
 
+@pytest.mark.parametrize("registry", ["typo.db", "sqlite:///typo.db"])
+def test_a_mistyped_registry_leaves_no_file_behind(memalign: Run, tone: str, registry: str) -> None:
+    wrong = memalign("show", tone, "--registry", registry)
+    assert wrong.code == 2
+    assert "there is no registry at typo.db" in wrong.err
+    assert not Path("typo.db").exists()
+
+
 # -- a bounded screen --------------------------------------------------------------------------------------------------
 
 

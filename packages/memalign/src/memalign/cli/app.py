@@ -174,7 +174,6 @@ app = typer.Typer(
     name="memalign",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     # Typer's coloured help costs 0.2 s at every start.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

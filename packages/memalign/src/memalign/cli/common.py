@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import typer
 
 from memalign.cli.output import Output
 from memalign.cli.verbose import Verbose, showing_raw_answers
-from memalign.errors import InputError, JudgeNotFound
+from memalign.errors import InputError, JudgeNotFound, MemalignError
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
@@ -56,7 +57,18 @@ RegistryUrl = Annotated[
 ]
 UnusedRegistryUrl = Annotated[str, typer.Option("--registry", envvar="MEMALIGN_REGISTRY", hidden=True)]
 JsonOutput = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and all else on stderr.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.")]
+
+
+def _names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The judges' names, for the shell's completion; none where there is no registry to read."""
+    session = Session(url=ctx.params.get("registry") or os.environ.get("MEMALIGN_REGISTRY") or DEFAULT_REGISTRY)
+    try:
+        return [info.name for info in session.registry().list() if info.name.startswith(incomplete)]
+    except MemalignError:
+        return []
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The judge's name.", autocompletion=_names)]
 Examples = Annotated[str, typer.Argument(metavar="EXAMPLES", help="JSONL, CSV, JSON or Parquet; - reads JSON lines.")]
 Version = Annotated[int | None, typer.Option("--version", metavar="N", min=1, help="The default is the latest.")]
 RetrievalK = Annotated[
@@ -95,7 +107,8 @@ class Session(Output):
         from memalign.registry import Registry
 
         path = self.url.removeprefix("sqlite:///")
-        if not create and path != self.url and not path.startswith("file:") and path not in ("", ":memory:"):
+        # A bare path is a registry too; `file:` is SQLite's own spelling, and `//` is another database's.
+        if not create and "://" not in path and not path.startswith("file:") and path not in ("", ":memory:"):
             file = Path(path.partition("?")[0])
             if not file.exists():
                 raise JudgeNotFound(

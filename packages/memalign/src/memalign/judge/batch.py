@@ -20,7 +20,7 @@ from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
 from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.io.frames import is_frame
-from memalign.judge.open_model import open_model
+from memalign.judge.open_model import libraries_loaded, open_model
 from memalign.judge.spend_limit import SpendLimit, SpendRun
 from memalign.models.provider_errors import PromptTooLong
 from memalign.prompts import prompts_hash
@@ -65,6 +65,7 @@ async def judge_many(
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)
+    await libraries_loaded(judge)
     model = open_model(judge)
     run = _Run(
         judge=judge,
