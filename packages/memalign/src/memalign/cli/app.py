@@ -27,6 +27,7 @@ from memalign.cli import (
     replaying_models,
     reporting,
     reviewing,
+    watching,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
@@ -50,6 +51,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
         "report": (reporting.report, "memalign report tone held_out.jsonl -o report.html"),
         "replay": (replaying_models.replay, "memalign replay tone held_out.jsonl --model openai:gpt-4.1"),
+        "drift": (watching.drift, "memalign drift tone monday.jsonl tuesday.jsonl"),
         "gate": (gating.gate, "memalign gate tone held_out.jsonl --min-kappa 0.6 --not-worse-than 5"),
     },
     "Learning": {
