@@ -77,7 +77,9 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "import": (history.import_, "memalign import tone.json --name tone-copy"),
     },
 }
-_VERBOSE = ("judge", "scorecard", "evaluate", "align", "overwrite")  # what may be told the raw answers that failed
+_VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
+    ("judge", "scorecard", "evaluate", "report", "replay", "gate", "align", "overwrite", "unalign", "erase")
+)
 _NAME_WIDTH, _SUMMARY_WIDTH = 9, 95  # of the overview: all groups line up
 _NOT_INSTALLED = {"bench": ("benchmark (package memalign-bench)", "memalign-bench")}
 """Commands of this repository's other packages: what the help says, and the package to install."""
