@@ -192,6 +192,33 @@ def test_the_commands_of_the_first_page_run_as_they_are_written(reader: Any, tmp
     assert reader.requests
 
 
+def test_the_commands_of_the_review_page_run_with_a_sheet_that_is_filled_in(reader: Any, tmp_path: Path) -> None:
+    import openpyxl
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-m", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), f"{shlex.join(words)}: {done.stderr}"
+        return done.stdout
+
+    run("memalign", "create", "tone", "--instructions", "Send it? {{ inputs }} {{ outputs }}", "--value-type", "bool")
+    (tmp_path / "labels.csv").write_text("ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8")
+    answer = {"id": "n-1", "inputs": "Broken!", "outputs": "Fill in the form.", "value": False, "source": "ana"}
+    for command in commands((DOCS / "how-to/review.md").read_text("utf-8")):
+        if command[1] == "review" and "-o" not in command:
+            (tmp_path / "judged.review.jsonl").write_text(json.dumps(answer | {"id": "other"}) + "\n", "utf-8")
+            continue  # which needs a terminal, and is tested with one in the package
+        run(*command)
+        if command[-1] == "review.xlsx" and command[1] == "review":
+            book = openpyxl.load_workbook(tmp_path / "review.xlsx")
+            sheet = book["review"]
+            column = [cell.value for cell in sheet[1]].index("value") + 1
+            sheet.cell(2, column).value = False
+            book.save(tmp_path / "review.xlsx")
+    ledger = run("memalign", "ledger", "tone")
+    assert all(key in ledger for key in ("n-1@ana", "other@ana", "l-1@ana")), ledger
+
+
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_every_python_block_of_a_page_is_python(page: Path) -> None:
     for fence in FENCE.finditer(page.read_text("utf-8")):

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         gate,
         next_cases,
     )
+    from memalign.integrations.dataframes import to_frame
     from memalign.judge import Judge
     from memalign.judge.scorecard import Scorecard, score
     from memalign.memory import Memory
@@ -71,6 +72,7 @@ __all__ = [
     "gate",
     "next_cases",
     "score",
+    "to_frame",
 ]
 
 _HOME = {
@@ -87,6 +89,7 @@ _HOME = {
         "gate",
         "next_cases",
     ),
+    "integrations.dataframes": ("to_frame",),
     "judge": ("Judge",),
     "judge.scorecard": ("Scorecard", "score"),
     "memory": ("Memory",),

@@ -56,6 +56,43 @@ def test_ctrl_c_in_the_middle_of_align_leaves_the_registry_as_it_was(
     assert memalign("show", tone, "--json").json == before
 
 
+BUSY = """
+import sys, time
+from memalign.cli import main
+from memalign.models.local import LocalChatModel
+
+def read_on(*_):
+    print("reading", file=sys.stderr, flush=True)
+    time.sleep(60)
+
+LocalChatModel._complete = read_on
+main()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
+def test_ctrl_c_does_not_wait_for_an_embedded_model_that_reads_on(memalign: Run, tmp_path: Path) -> None:
+    model = tmp_path / "slow.gguf"
+    model.write_bytes(b"GGUF")
+    settings = ("--instructions", "{{ inputs }}", "--value-type", "bool", "--model", f"local:{model}")
+    assert memalign("create", "slow", *settings).code == 0
+    (tmp_path / "items.jsonl").write_text('{"id": "a", "inputs": "b"}\n', "utf-8")
+    command = [sys.executable, "-c", BUSY, "judge", "slow", "items.jsonl", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "reading" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == 130
+    assert json.loads(out)["error"]["type"] == "Interrupted"
+    assert "Traceback" not in err
+
+
 def test_a_reader_that_has_gone_is_nobodys_error(tone: str, feedback: Path) -> None:
     reader = subprocess.Popen(
         [*MEMALIGN, "check", str(feedback)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ

@@ -26,7 +26,7 @@ from memalign.align.states import LessonState, with_states
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, Given, checked_columns
 from memalign.judge import Judge, Progress
-from memalign.judge.open_model import open_model, open_reflection_model
+from memalign.judge.open_model import libraries_loaded, open_model, open_reflection_model
 from memalign.judge.paid_calls import Answers, PaidCalls
 from memalign.judge.rehearsal import Rehearsal
 from memalign.memory import Memory
@@ -142,6 +142,7 @@ class MemAlign:
 
     async def _align(self, judge: Judge, feedback: FeedbackSource, run: Run, **options: Any) -> AlignResult:
         judge = self._configured(judge)
+        await libraries_loaded(judge, vectors=True)
         before = judge.memory
 
         # Validate: unchanged rows cost nothing but may have another time; changed ones replace what they said before.
@@ -191,6 +192,7 @@ class MemAlign:
 
     async def _unalign(self, judge: Judge, run: Run) -> AlignResult:
         judge = self._configured(judge)
+        await libraries_loaded(judge, vectors=True)
         # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
         judge = judge.replace(memory=_without(judge.memory, run.removed))
         try:

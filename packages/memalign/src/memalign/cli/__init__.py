@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import NoReturn
 
 __all__ = ["main"]
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -23,9 +26,24 @@ def main() -> None:
 
         app(prog_name="memalign")
     except KeyboardInterrupt:  # before a command took over
-        sys.exit(130)
+        _end_at_once()
+    except SystemExit as ended:
+        if ended.code == _INTERRUPTED:
+            _end_at_once()
+        raise
     finally:
         _flush()
+
+
+def _end_at_once() -> NoReturn:
+    """End after Ctrl-C. What a command had open is closed by now.
+
+    Python would wait for every thread, and an embedded model reads on for seconds before it looks up.
+    """
+    _flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    os._exit(_INTERRUPTED)
 
 
 def _flush() -> None:

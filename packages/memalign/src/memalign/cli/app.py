@@ -24,6 +24,7 @@ from memalign.cli import (
     judging,
     labelling,
     measuring,
+    replaying_models,
     reporting,
     reviewing,
 )
@@ -48,6 +49,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
         "report": (reporting.report, "memalign report tone held_out.jsonl -o report.html"),
+        "replay": (replaying_models.replay, "memalign replay tone held_out.jsonl --model openai:gpt-4.1"),
         "gate": (gating.gate, "memalign gate tone held_out.jsonl --min-kappa 0.6 --not-worse-than 5"),
     },
     "Learning": {

@@ -10,10 +10,12 @@ from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackRevie
 from memalign.evaluation.gate_criteria import Criterion, GateResult, agate, gate
 from memalign.evaluation.gate_report import junit_xml, markdown
 from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
+from memalign.evaluation.replaying import ChangedCheck, Replay, TurnedCase, areplay, replay
 from memalign.evaluation.report_data import Report, areport, report
 from memalign.evaluation.report_page import as_html, as_markdown
 
 __all__ = [
+    "ChangedCheck",
     "Comparison",
     "ConflictingLabels",
     "Criterion",
@@ -25,12 +27,15 @@ __all__ = [
     "NextCase",
     "NextCases",
     "Remark",
+    "Replay",
     "Report",
     "ScoredCase",
+    "TurnedCase",
     "aestimate_evaluation",
     "aevaluate",
     "agate",
     "anext_cases",
+    "areplay",
     "areport",
     "as_html",
     "as_markdown",
@@ -41,6 +46,7 @@ __all__ = [
     "junit_xml",
     "markdown",
     "next_cases",
+    "replay",
     "report",
     "review_feedback",
     "same_value",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from memalign.errors import InputError, RowError
 from memalign.io.plain import plain_value
 from memalign.io.rows import Row
 
-__all__ = ["frame_rows", "is_frame"]
+__all__ = ["column_names", "frame_rows", "is_frame", "is_lazy", "plain_rows"]
 
 _MARKS = ("__narwhals_dataframe__", "__dataframe__", "__arrow_c_stream__")
 
@@ -51,7 +51,12 @@ def frame_rows(frame: Any) -> Iterator[Row | RowError]:
         table = nw.from_native(frame, eager_only=True)
     except TypeError as error:
         raise InputError(f"{type(frame).__name__} is no DataFrame that can be read: {error}") from None
-    for position, fields in enumerate(table.iter_rows(named=True), 1):
+    return plain_rows(table.iter_rows(named=True))
+
+
+def plain_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[Row | RowError]:
+    """Mappings of any library's values as rows, each with its 1-based position."""
+    for position, fields in enumerate(rows, 1):
         try:
             yield Row(line=position, fields={str(name): plain_value(value) for name, value in fields.items()})
         except InputError as error:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.fields import given_rows, split
-from memalign.io.frames import column_names, frame_rows, is_frame, is_lazy
+from memalign.io.frames import column_names, frame_rows, is_frame, is_lazy, plain_rows
 from memalign.io.review_rows import is_review, restored
 from memalign.io.rows import Row, json_rows, never_empty, read_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
@@ -138,6 +138,8 @@ class Given:
             return read_rows(self.items, self.columns)
         if is_frame(self.items):
             return never_empty(self.name, frame_rows(self.items))
+        if column_names(self.items) is not None:  # a data set of Hugging Face's
+            return never_empty(self.name, plain_rows(self.items))
         return given_rows(self.items)
 
     def _named(self, row: Row) -> Row | RowError:
@@ -187,8 +189,8 @@ class _Ids:
             text = canonical_json(content)
         except InputError:
             return row  # what is wrong with it is said where rows are checked
-        if not content:
-            return row
+        if not content:  # which is said of the row by this name
+            return replace(row, fields={**row.fields, "id": f"row-{row.line}"})
         made = f"c-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:_ID_DIGITS]}"
         self._met[made] += 1
         if self._distinct and self._met[made] > 1:

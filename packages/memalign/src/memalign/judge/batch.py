@@ -19,7 +19,8 @@ import msgspec
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
 from memalign.io import Examples, ExampleSource, JudgmentWriter
-from memalign.judge.open_model import open_model
+from memalign.io.frames import is_frame
+from memalign.judge.open_model import libraries_loaded, open_model
 from memalign.judge.spend_limit import SpendLimit, SpendRun
 from memalign.models.provider_errors import PromptTooLong
 from memalign.prompts import prompts_hash
@@ -56,13 +57,15 @@ async def judge_many(
         isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
     ):
         raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
-    if isinstance(examples, Example | Mapping) or not isinstance(examples, Examples | Iterable | str | Path):
+    rows = isinstance(examples, Examples | Iterable | str | Path) or is_frame(examples)
+    if isinstance(examples, Example | Mapping) or not rows:
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")
     spend_limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
     source = examples if isinstance(examples, Examples) else Examples.of(examples, columns=judge.columns)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)
+    await libraries_loaded(judge)
     model = open_model(judge)
     run = _Run(
         judge=judge,

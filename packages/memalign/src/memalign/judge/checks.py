@@ -97,11 +97,11 @@ async def _commonest(guidelines: Sequence[Guideline]) -> tuple[str, ...]:
 
     A guideline's questions come together: of a rule with a condition neither tells anything alone.
     """
-    import numpy as np  # a quarter of a second; only where there are many checks
-
     questions = list(questions_of(guidelines))
     if len(questions) <= MOST_CHECKS:
         return tuple(questions)
+    import numpy as np  # a quarter of a second; only where there are many checks
+
     place = {question: number for number, question in enumerate(questions)}
     vectors = await resolve_embedding(None).embed(questions)
     nearness = (np.clip(vectors @ vectors.T, 0.0, 1.0) ** 2).sum(axis=1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from memalign.errors import InputError
+from memalign.errors import InputError, MemalignError
 from memalign.models.base import ChatModel
 from memalign.models.headers import checked_headers, filled_headers
 from memalign.models.list_prices import checked_prices
@@ -15,9 +17,11 @@ from memalign.models.resolve import canonical_name, configured, default_model_na
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["checked_models", "open_model", "open_reflection_model"]
+__all__ = ["checked_models", "libraries_loaded", "open_model", "open_reflection_model"]
 
 _TELLS = ("headers", "prices")
+
+_ready: set[tuple[str | None, bool]] = set()
 
 
 def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
@@ -48,6 +52,28 @@ def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
 def open_reflection_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
     """What writes the judge's guidelines: `model`, else the `reflection_model` of its parameters, else its own."""
     return open_model(judge, model if model is not None else judge.parameters.get("reflection_model"))
+
+
+async def libraries_loaded(judge: Judge, *, vectors: bool = False) -> None:
+    """Import in a thread what the judge's first call needs: it takes seconds, and other tasks of the loop go on meanwhile.
+
+    What computes with `vectors` is needed where the judge has cases, too.
+    """
+    vectors = vectors or bool(judge.memory.cases)
+    kind = judge.model_name or default_model_name(), vectors
+    if kind not in _ready:
+        await asyncio.to_thread(_load_libraries, judge, vectors=vectors)
+        _ready.add(kind)
+
+
+def _load_libraries(judge: Judge, *, vectors: bool) -> None:
+    import jinja2  # noqa: F401
+    import jsonschema  # noqa: F401
+
+    if vectors:
+        import numpy as np  # noqa: F401
+    with suppress(MemalignError):  # no key, no such model: it is told where the model is asked
+        _ = open_model(judge).limits  # looks it up in a price list
 
 
 def checked_models(models: object) -> dict[str, dict[str, Any]]:

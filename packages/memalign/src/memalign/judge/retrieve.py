@@ -39,6 +39,8 @@ async def retrieve(judge: Judge, example: Example, limits: Limits, *, guidelines
     With `guidelines`, also the demoted guidelines that stem from the nearest cases.
     """
     started, memory = time.perf_counter(), judge.memory
+    if not memory.cases:  # without the library of vectors, which takes a while to import
+        return Retrieval(cases=(), guidelines=(), notes=(), seconds={"embed": 0.0, "retrieve": 0.0})
     # As the judge says, else as an align found good, else as suits the model.
     wishes = (judge.retrieval_k, memory.examples, limits.examples)
     k = next(wish for wish in wishes if wish is not None)
@@ -57,7 +59,7 @@ async def _embed(judge: Judge, example: Example, k: int) -> tuple[NDArray[np.flo
     import numpy as np  # not at import: see retrieval
 
     memory = judge.memory
-    if not memory.cases or k == 0:
+    if k == 0:
         return np.zeros(0, dtype=np.float32), ()
     model = resolve_embedding(judge.embedding_model)
     if memory.embedding_model not in (None, model.name):

@@ -145,12 +145,13 @@ async def ascore(
     field of one judge fails for that judge only. `concurrency` is how many cases a judge has in flight. With `out`, a
     folder, each judge's judgments go to `judges/NAME.jsonl` in it, from which a later run takes up, and at the end
     `scorecard.jsonl` has a line a case with all verdicts. `max_cost` is what all judges may spend together in this run, in
-    dollars: where it is reached, what is left has an error that begins with `NotJudged`. Raises what `Judge.ajudge_many`
-    raises.
+    dollars: where it is reached, what is left has an error that begins with `NotJudged`. The columns that judges remember
+    are read, of the first judge first. Raises what `Judge.ajudge_many` raises.
     """
     named = _named(judges)
     limit = None if max_cost is None else SpendLimit(max_cost)
-    source = Examples.of(Given.of(examples, name="examples").kept())  # read once for each judge
+    remembered = {field: name for judge in reversed(named.values()) for field, name in judge.columns.items()}
+    source = Examples.of(Given.of(examples, name="examples", remembered=remembered).kept())  # read once for each judge
     ids = [example.id for example in source]  # checks everything before the first call
     folder = None if out is None else _folder(Path(out))
     columns: dict[str, Sequence[Judgment]] = {}

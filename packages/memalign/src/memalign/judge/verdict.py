@@ -14,7 +14,7 @@ from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
 from memalign.judge.calibrator import calibrate, calibrates
 from memalign.judge.checks import Found, ask_checks, margins_of, read_checks, which_checks
 from memalign.judge.findings import weighed
-from memalign.judge.open_model import open_model
+from memalign.judge.open_model import libraries_loaded, open_model
 from memalign.judge.prepare import Prepared, items_alone, prepare
 from memalign.judge.samples import Sample, count, label_texts
 from memalign.judge.trace_reading import read_trace
@@ -36,6 +36,7 @@ class _Answered(msgspec.Struct, frozen=True):
 
 async def decide(judge: Judge, example: Example) -> Judgment:
     """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
+    await libraries_loaded(judge)
     model, settings = open_model(judge), judge.parameters
     names = swapped_names(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
     prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)

@@ -80,6 +80,7 @@ def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
     """pydantic-ai's model for `target`. Raises ConfigurationError with what to install or set."""
 
     def build(provider_of: Callable[[str], Provider[Any]]) -> Model:
+        import pydantic_ai.direct  # noqa: F401  # in the thread of this, and not where a loop runs
         from pydantic_ai.models import infer_model
 
         opened: list[Provider[Any]] = []

@@ -1,0 +1,260 @@
+"""Rows come in as DataFrames and data sets, and results go out as DataFrames."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import memalign as ma
+from memalign.errors import InputError, InvalidRows
+from memalign.evaluation.feedback_review import review_feedback
+from memalign.io import check_examples, check_feedback
+from memalign.testing import HashEmbedding, ScriptedChatModel
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": "t-1",
+        "inputs": {"q": "Late?"},
+        "outputs": "In transit.",
+        "value": False,
+        "rationale": "Cold.",
+        "source": "ana",
+    },
+    {
+        "id": "t-2",
+        "inputs": {"q": "Thanks!"},
+        "outputs": "Any time!",
+        "value": True,
+        "rationale": None,
+        "source": "ana",
+    },
+    {
+        "id": "t-3",
+        "inputs": {"q": "Invoice?"},
+        "outputs": "In your account.",
+        "value": None,
+        "rationale": "Fine.",
+        "source": "ben",
+    },
+]
+
+
+def huggingface(rows: list[dict[str, Any]]) -> Any:
+    datasets = pytest.importorskip("datasets")
+    return datasets.Dataset.from_list(rows)
+
+
+KINDS: dict[str, Any] = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow": pa.Table.from_pylist,
+    "huggingface": huggingface,
+    "streamed": lambda rows: huggingface(rows).to_iterable_dataset(),
+    "list": list,
+    "indexed": lambda rows: pd.DataFrame(rows).set_index("id") if "id" in rows[0] else pd.DataFrame(rows),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Any:
+    return KINDS[request.param]
+
+
+def judge() -> ma.Judge:
+    def answer(request: Any) -> dict[str, Any]:
+        if "changes" in request.schema["properties"]:
+            return {"changes": []}
+        return {"rationale": "It answers.", "value": True}
+
+    return ma.Judge(
+        name="warmth",
+        instructions="Warm? {{ inputs }} {{ outputs }}",
+        feedback_value_type=bool,
+        model=ScriptedChatModel(answer),
+        embedding_model=HashEmbedding(dim=8),
+    )
+
+
+def without_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "id"} for row in rows]
+
+
+def test_every_place_reads_the_same_from_every_kind_of_frame(kind: Any) -> None:
+    given = kind(ROWS)
+    assert check_feedback(given).rows == check_feedback(ROWS).rows
+    aligned = judge().align(given).judge
+    assert [str(entry.key) for entry in aligned.memory.ledger()] == ["t-1@ana", "t-2@ana", "t-3@ben"]
+    assert aligned.memory.hash == judge().align(ROWS).judge.memory.hash
+    assert [each.id for each in aligned.judge_many(given)] == ["t-1", "t-2", "t-3"]
+    assert ma.evaluate(judge(), given).n == 2
+    assert review_feedback(given, None).rows == 3
+    assert len(ma.score({"warmth": judge()}, given)) == 3
+    assert ma.next_cases(judge(), given, n=1).ranked == 3
+
+
+def test_the_registry_learns_from_a_frame(kind: Any, tmp_path: Any) -> None:
+    made = judge()
+    registry = ma.Registry(f"sqlite:///{tmp_path / 'r.db'}", models=[made.model, made.embedding_model])  # type: ignore[list-item]
+    registry.create(made)
+    assert len(registry.align("warmth", kind(ROWS)).rows) == 3
+
+
+def test_rows_without_ids_get_the_id_of_their_content(kind: Any) -> None:
+    given = kind(without_ids(ROWS))
+    found = check_feedback(given)
+    ids = [row.id for row in found.rows]
+    assert ids == [row.id for row in check_feedback(given).rows]
+    assert len(set(ids)) == 3
+    assert all(each.startswith("c-") and len(each) == 14 for each in ids)
+    assert found.notes == ("no row has an id: 3 have one made of their content",)
+    result = judge().align(given)
+    assert any("no row has an id" in note for note in result.notes)
+    assert [each.id for each in judge().judge_many(given)] == ids
+
+
+def test_two_people_on_one_content_are_two_annotations_and_copies_are_judged_apart() -> None:
+    one = {"outputs": "Hi.", "inputs": "?"}
+    said = check_feedback([one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]).rows
+    assert said[0].id == said[1].id
+    first, second = check_examples([one, one])
+    assert second.id == f"{first.id}-2"
+    with pytest.raises(InvalidRows, match="id is missing"):
+        check_examples([{"id": "a", "outputs": "x"}, {"outputs": "y"}])
+
+
+def test_the_values_of_frames_become_those_of_json() -> None:
+    moment = datetime(2026, 3, 1, tzinfo=UTC)
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2],
+            "outputs": [["a", "b"], None],
+            "inputs": [{"n": 1.5}, "plain"],
+            "value": pd.array([True, None], dtype="boolean"),
+            "rationale": [float("nan"), "Why not."],
+            "created_at": pd.to_datetime([moment, None]),
+            "score": [0.5, float("nan")],
+        }
+    )
+    frame["outputs"] = [pd.array([1, 2]).to_numpy(), None]
+    first, second = check_feedback(frame, value_type=ma.ValueType.of("bool")).rows
+    assert (first.id, first.outputs, first.value, first.rationale) == ("1", [1, 2], True, None)
+    assert (first.created_at, first.meta) == ("2026-03-01T00:00:00+00:00", {"score": 0.5})
+    assert (second.outputs, second.value, second.created_at, second.meta) == (None, None, None, {})
+    raw = pd.DataFrame({"id": ["a"], "outputs": [b"\x00"]})
+    with pytest.raises(InvalidRows, match="a cell holds bytes"):
+        check_examples(raw)
+
+
+def test_columns_of_other_names_are_told_once() -> None:
+    frame = pd.DataFrame({"question": ["Late?"], "answer": ["No."], "label": ["no"], "inputs": ["not this"]})
+    columns = {"inputs": "question", "outputs": "answer", "value": "label"}
+    result = judge().align(frame, optimizer=ma.MemAlign(columns=columns))
+    assert dict(result.judge.columns) == columns
+    (case,) = result.judge.memory.cases
+    assert (case.example.inputs, case.example.outputs) == ("Late?", "No.")
+    assert result.judge.judge_many(frame)[0].value is True
+    assert ma.evaluate(result.judge, frame).n == 1
+    assert len(ma.score({"before": judge(), "after": result.judge}, frame)) == 1
+    with pytest.raises(InputError, match="no column 'reply', from which outputs was to be read"):
+        judge().align(frame, optimizer=ma.MemAlign(columns={"outputs": "reply"}))
+    assert judge().replace(columns=columns).fingerprint == judge().fingerprint
+
+
+def test_what_is_no_frame_says_what_to_give() -> None:
+    with pytest.raises(InputError, match=r"give frame.collect\(\)"):
+        judge().align(pl.LazyFrame(ROWS))
+    with pytest.raises(InputError, match="or of a DatasetDict one split"):
+        judge().align({"train": ROWS})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match="is a path, a DataFrame or an iterable of rows, not int"):
+        judge().align(7)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="empty"):
+        judge().align(pd.DataFrame({"id": []}))
+    with pytest.raises(InvalidRows, match=r"line 1 \(row-1\): no content: one of inputs, outputs"):
+        judge().align(pd.DataFrame({"answer": ["Hi."], "value": [True]}))
+
+
+# -- out ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_results_go_out_as_a_frame_of_any_library(library: Any) -> None:
+    result = judge().align(ROWS)
+    judgments = result.judge.judge_many(ROWS)
+    frame = ma.to_frame(judgments, library=library)
+    assert type(frame).__module__.startswith(library)
+    columns = (
+        frame.to_pydict()
+        if library == "pyarrow"
+        else frame.to_dict("list")
+        if library == "pandas"
+        else frame.to_dict(as_series=False)
+    )
+    assert list(columns)[:3] == ["id", "value", "rationale"]
+    assert list(columns["id"]) == ["t-1", "t-2", "t-3"]
+    assert {"calls", "input_tokens", "cost", "seconds", "findings"} <= columns.keys()
+    assert list(columns["example_ids"][0]) == list(judgments[0].example_ids)
+    for records in (
+        result.judge.memory.ledger(),
+        ma.evaluate(judge(), ROWS),
+        result,
+        ma.score({"warmth": judge()}, ROWS),
+        ma.next_cases(judge(), ROWS, n=2),
+        check_feedback(ROWS).rows,
+        result.judge.memory.guidelines,
+        [{"id": "a", "value": 1}, {"id": "b", "value": 0.5, "more": {"x": [1]}}],
+        [{"value": True}, {"value": "A"}],
+        [],
+    ):
+        assert ma.to_frame(records, library=library) is not None
+
+
+def test_a_ledger_and_an_evaluation_say_what_they_are_about() -> None:
+    result = judge().align(ROWS)
+    ledger = ma.to_frame(result.judge.memory.ledger())
+    assert list(ledger.columns) == ["id", "source", "key", "state", "reason", "guideline_ids"]
+    assert list(ledger["key"]) == ["t-1@ana", "t-2@ana", "t-3@ben"]
+    cases = ma.to_frame(ma.evaluate(judge(), ROWS))
+    assert [list(cases[name]) for name in ("id", "label", "correct")] == [["t-1", "t-2"], [False, True], [False, True]]
+    assert list(ma.to_frame(ma.score({"a": judge(), "b": judge()}, ROWS)).columns) == ["id", "a", "b"]
+
+
+def test_judgments_go_in_a_frame_and_come_out_beside_its_rows() -> None:
+    frame = pd.DataFrame(ROWS)
+    judged = frame.merge(ma.to_frame(judge().judge_many(frame)), on="id", suffixes=("_expert", ""))
+    assert list(judged["value"]) == [True, True, True]
+
+
+def test_a_library_that_is_missing_is_named() -> None:
+    script = (
+        "import sys; sys.modules['polars'] = None; import memalign as ma; ma.to_frame([{'id': 'a'}], library='polars')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "ConfigurationError: a DataFrame of polars needs polars: pip install polars" in done.stderr
+
+
+def test_what_has_no_fields_makes_no_frame() -> None:
+    with pytest.raises(InputError, match="use pandas, polars or pyarrow"):
+        ma.to_frame([{"id": "a"}], library="excel")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="a record has fields; int has none"):
+        ma.to_frame([1])
+    with pytest.raises(InputError, match="not str"):
+        ma.to_frame("judged.jsonl")
+
+
+def test_nothing_of_it_is_imported_before_it_is_used() -> None:
+    script = """
+import sys, memalign as ma
+from memalign.io import check_feedback
+check_feedback([{"id": "a", "outputs": "x", "value": True}])
+print(*[name for name in ("pandas", "polars", "pyarrow", "narwhals", "openpyxl", "datasets") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
