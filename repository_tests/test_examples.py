@@ -136,9 +136,12 @@ def cells() -> list[dict[str, Any]]:
 def shown(source: str, names: dict[str, Any]) -> Any:
     """Run a cell; what its last line comes to, which a notebook would show."""
     body = ast.parse(source).body
-    last = body.pop() if isinstance(body[-1], ast.Expr) else None
-    exec(compile(ast.Module(body, []), NOTEBOOK.name, "exec"), names)
-    return None if last is None else eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)
+    last = body[-1]
+    if not isinstance(last, ast.Expr):
+        exec(compile(source, NOTEBOOK.name, "exec"), names)
+        return None
+    exec(compile(ast.Module(body[:-1], []), NOTEBOOK.name, "exec"), names)
+    return eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)
 
 
 def test_the_notebook_goes_from_a_dataframe_to_a_judge_to_a_dataframe(
