@@ -155,3 +155,9 @@ def test_true_is_spelled_in_one_way(memalign: Run, tone: str, tmp_path: Path) ->
         "guideline", tone, "--add", "Say what is so.", "--check", "Is it so?", "--answer", "Yes", "--label", "True"
     ).out.replace("A yes", "a yes")
     assert Feedback(id="t", value=True).value is True
+
+
+def test_a_difference_of_versions_spells_labels_as_files_do(memalign: Run, aligned: str) -> None:
+    told = memalign("diff", aligned, "1", "2").out
+    assert "t-1@ana: false · Correct but cold." in told
+    assert "True" not in told
