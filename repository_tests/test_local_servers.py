@@ -143,7 +143,7 @@ def test_an_address_without_its_end_is_told_by_each(
         assert CliRunner().invoke(app, [*create, "--base-url", address]).exit_code == 0
         failed = CliRunner().invoke(app, ["judge", "tone", "new.jsonl"])
     assert failed.exit_code == 2
-    assert f"A server answers at {server.base_url}: {said}." in failed.stderr
+    assert f"A server answers at {server.base_url}: {said} (--base-url" in failed.stderr
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_verbose_shows_the_raw_answer_that_failed(memalign: Run, tone: str, held
     told = memalign("judge", tone, held_out, "--verbose", "--json")
     assert told.code == 1
     assert (
-        f"raw answer: openai:test at {endpoint.base_url}, prompted output, attempt 1: it held no JSON object"
+        f"raw answer: t-2: openai:test at {endpoint.base_url}, prompted output, attempt 1: it held no JSON object"
         in told.err
     )
     assert "  | It is \N{REPLACEMENT CHARACTER}[31mkind\N{REPLACEMENT CHARACTER}[0m, I think." in told.err
@@ -25,7 +25,7 @@ def test_verbose_shows_the_raw_answer_that_failed(memalign: Run, tone: str, held
     assert "I think" not in memalign("judge", tone, held_out).err, "the next command is quiet again"
 
 
-@pytest.mark.parametrize("command", ["align", "evaluate", "overwrite", "scorecard"])
+@pytest.mark.parametrize("command", ["align", "evaluate", "overwrite", "scorecard", "unalign", "replay"])
 def test_verbose_is_there_wherever_a_model_answers(memalign: Run, command: str) -> None:
     assert "--verbose" in memalign(command, "--help").out
 
@@ -36,6 +36,7 @@ def test_verbose_shows_the_body_of_a_refusal(memalign: Run, tone: str, feedback:
     told = memalign("align", tone, jsonl(feedback, FEEDBACK), "--verbose")
     assert "HTTP 400, No." in told.err
     assert "line 3 of the template" in told.err
+    assert "raw answer: lessons of t-1@ana, t-2@ana: openai:test" in told.err
 
 
 def test_an_address_without_v1_is_mended_by_what_it_says(
@@ -45,6 +46,6 @@ def test_an_address_without_v1_is_mended_by_what_it_says(
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url.removesuffix("/v1"))
     failed = memalign("judge", tone, held_out)
     assert failed.code == 2
-    assert failed.err.count(f"A server answers at {endpoint.base_url}: use this address.") == 1
+    assert failed.err.count(f"A server answers at {endpoint.base_url}: use this address (") == 1
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
     assert memalign("judge", tone, held_out).code == 0

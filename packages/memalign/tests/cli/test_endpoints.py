@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from memalign import Registry
+from memalign.judge.open_model import open_model, open_reflection_model
 from tests.cli.conftest import INSTRUCTIONS, Run, answer
 from tests.support.endpoint import Endpoint, bad_request
 
@@ -101,14 +102,37 @@ def test_it_is_exported_imported_and_rolled_back(memalign: Run, tone: str, tmp_p
     assert loaded.replace(instructions="Kind? {{ outputs }}").parameters == loaded.parameters
 
 
+def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp_path: Path) -> None:
+    assert memalign("edit", tone, "--context", "16384", "--reflection-context", "200000").code == 0
+    judge = Registry(f"sqlite:///{tmp_path / 'memalign.db'}").load(tone)
+    assert open_model(judge).limits.context_tokens == 16_384
+    assert open_reflection_model(judge).limits.context_tokens == 200_000
+    assert "context 16,384 tokens" in memalign("show", tone).out
+    assert memalign("edit", tone, "--context", "0").code == 0
+    assert "context" not in memalign("show", tone, "--json").json["parameters"]["models"][judge.model_name]
+    refused = memalign("edit", tone, "--context", "512")
+    assert (refused.code, "a whole number of tokens from 1,024 up" in refused.err) == (2, True)
+
+
 def test_another_address_takes_no_header_along(memalign: Run, tone: str, own: Endpoint, held_out: Path) -> None:
     with Endpoint(answer) as other:
         moved = memalign("edit", tone, "--base-url", other.base_url)
         assert moved.code == 0
-        assert f"headers and prices of openai:qwen2.5:7b@{own.base_url} went with it" in moved.out
+        assert f"headers, prices and context of openai:qwen2.5:7b@{own.base_url} went with it" in moved.out
         assert memalign("judge", tone, held_out).code == 0
     assert "own-secret" not in str(other.headers)
     assert other.requests[0]["model"] == "qwen2.5:7b"
+
+
+def test_another_name_without_its_address_is_pointed_out(
+    memalign: Run, tone: str, own: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    moved = memalign("edit", tone, "--model", "openai:qwen3")
+    assert f"openai:qwen3 is no longer asked at {own.base_url}: --base-url {own.base_url} keeps it there" in moved.out
+    kept = memalign("edit", tone, "--model", "openai:qwen3", "--base-url", own.base_url)
+    assert "no longer asked" not in kept.out
+    assert memalign("show", tone, "--json").json["model"] == f"openai:qwen3@{own.base_url}"
 
 
 def test_edit_changes_one_thing_and_keeps_the_others(memalign: Run, tone: str, own: Endpoint, strong: Endpoint) -> None:

@@ -197,3 +197,9 @@ def test_judgments_of_cases_that_the_memory_knows_need_no_file(memalign: Run, al
     assert done.json["cases"] == 3
     part = jsonl(Path("part.jsonl"), [json.loads(line) for line in feedback.read_text("utf-8").splitlines()][:1])
     assert memalign("review", aligned, "judged.jsonl", "--examples", part, "-o", "s.xlsx", "--json").json["cases"] == 3
+
+
+def test_the_table_of_judgments_stands_for_the_lines_it_was_made_of(memalign: Run, tone: str, held_out: Path) -> None:
+    assert memalign("judge", tone, held_out, "-o", "judged.csv").code == 0
+    done = memalign("review", tone, "judged.csv", "--examples", held_out, "--shown", "-o", "r.xlsx", "--json")
+    assert (done.json["cases"], done.json["shown"]) == (3, True)

@@ -42,7 +42,9 @@ async def test_an_address_without_its_path_names_the_one_that_answers(elsewhere:
         model = model_at(endpoint.base_url.removesuffix("/v1") + path)
         failures = await asyncio.gather(*(model.complete(REQUEST) for _ in range(8)), return_exceptions=True)
     assert {type(each) for each in failures} == {AccessDenied}
-    assert f"A server answers at {endpoint.base_url}: use this address." in str(failures[0])
+    assert f"A server answers at {endpoint.base_url}: use this address (--base-url, OPENAI_BASE_URL)." in str(
+        failures[0]
+    )
     assert endpoint.looked.count("/v1/models") == 1, "eight calls failed alike, and one looked"
 
 

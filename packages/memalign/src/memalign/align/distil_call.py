@@ -17,6 +17,7 @@ from memalign.errors import ModelError, ModelRefused
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.models.base import ChatModel, ChatReply, ChatRequest
+from memalign.models.raw_answers import asked_about
 from memalign.prompts import DistilRecord, render_distil, render_distil_checks, render_distil_one
 from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.fit import FeedbackRecord, fit_records
@@ -67,6 +68,10 @@ class DistilCall:
 
     async def outcome(self) -> Outcome:
         """What the model answers. It is asked once more about records whose only rule was refused."""
+        with asked_about(f"lessons of {', '.join(map(str, self.waiting))}"):
+            return await self._outcome()
+
+    async def _outcome(self) -> Outcome:
         records = fit_records(self._feedback, self._fits, most=self._most)
         first = await self._ask(records, {})
         refused = refused_rules(first, self.memory)

@@ -27,6 +27,7 @@ from memalign.cli import (
     replaying_models,
     reporting,
     reviewing,
+    watching,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
@@ -50,6 +51,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
         "report": (reporting.report, "memalign report tone held_out.jsonl -o report.html"),
         "replay": (replaying_models.replay, "memalign replay tone held_out.jsonl --model openai:gpt-4.1"),
+        "drift": (watching.drift, "memalign drift tone monday.jsonl tuesday.jsonl"),
         "gate": (gating.gate, "memalign gate tone held_out.jsonl --min-kappa 0.6 --not-worse-than 5"),
     },
     "Learning": {
@@ -74,7 +76,9 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "import": (history.import_, "memalign import tone.json --name tone-copy"),
     },
 }
-_VERBOSE = ("judge", "scorecard", "evaluate", "align", "overwrite")  # what may be told the raw answers that failed
+_VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
+    ("judge", "scorecard", "evaluate", "report", "replay", "gate", "align", "overwrite", "unalign", "erase")
+)
 _NAME_WIDTH, _SUMMARY_WIDTH = 9, 95  # of the overview: all groups line up
 _NOT_INSTALLED = {"bench": ("benchmark (package memalign-bench)", "memalign-bench")}
 """Commands of this repository's other packages: what the help says, and the package to install."""

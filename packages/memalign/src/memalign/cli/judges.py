@@ -11,13 +11,16 @@ from memalign.cli.common import DONE, EmbeddingModel, Name, RetrievalK, Session,
 from memalign.cli.guideline_words import check_table, consequences, guideline_table
 from memalign.cli.model_options import (
     BaseUrl,
+    Context,
     Headers,
     ModelOptions,
     Price,
+    ReflectionContext,
     ReflectionHeaders,
     ReflectionModel,
     ReflectionPrice,
     facts_of_models,
+    left_behind,
 )
 from memalign.cli.output import counted, facts, listed, table
 from memalign.cli.rows_given import ColumnMap, columns_of
@@ -60,9 +63,11 @@ def create(
     base_url: BaseUrl = None,
     header: Headers = None,
     price: Price = None,
+    context: Context = None,
     reflection_model: ReflectionModel = None,
     reflection_header: ReflectionHeaders = None,
     reflection_price: ReflectionPrice = None,
+    reflection_context: ReflectionContext = None,
 ) -> int:
     """Define a judge and keep it in the registry as version 1.
 
@@ -75,9 +80,11 @@ def create(
         base_url=base_url,
         header=header,
         price=price,
+        context=context,
         reflection_model=reflection_model,
         reflection_header=reflection_header,
         reflection_price=reflection_price,
+        reflection_context=reflection_context,
     )
     settings = _settings(options.named(model) if base_url else model or "", embedding_model, retrieval_k, param)
     made = Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, **settings)
@@ -150,9 +157,11 @@ def edit(
     base_url: BaseUrl = None,
     header: Headers = None,
     price: Price = None,
+    context: Context = None,
     reflection_model: ReflectionModel = None,
     reflection_header: ReflectionHeaders = None,
     reflection_price: ReflectionPrice = None,
+    reflection_context: ReflectionContext = None,
     columns: ColumnMap = None,
     authority: Annotated[
         str | None,
@@ -174,9 +183,11 @@ def edit(
         base_url=base_url,
         header=header,
         price=price,
+        context=context,
         reflection_model=reflection_model,
         reflection_header=reflection_header,
         reflection_price=reflection_price,
+        reflection_context=reflection_context,
     )
     changes = _settings(options.named(model) if model and base_url else model, embedding_model, retrieval_k, param)
     if instructions is not None:
@@ -187,7 +198,8 @@ def edit(
     reweighed = authority is not None or policy is not None
     if not changes and not reweighed and not options.given:
         raise InputError(
-            "nothing to change: give --model, --base-url, --header, --price, --reflection-model, --instructions, "
+            "nothing to change: give --model, --base-url, --header, --price, --context, --reflection-model, "
+            "--instructions, "
             "--embedding-model, -k, --param, --map, --authority or --policy"
         )
     parameters = changes.pop("parameters", {})
@@ -201,11 +213,7 @@ def edit(
     others, lines = consequences(saved)
     if reweighed:
         lines = [f"label policy: {_label_policy(saved.judge)}", *_without_effect(saved.judge), *lines]
-    lines += [
-        f"headers and prices of {each} went with it"
-        for each in saved.before.parameters.get("models", {}).keys() - saved.judge.parameters.get("models", {}).keys()
-        if each not in (saved.judge.model_name, saved.judge.parameters.get("reflection_model"))
-    ]
+    lines += left_behind(saved.before, saved.judge)
     if stale := len(saved.judge.stale_pre_alignment()):
         lines = [*lines, _stale_line(stale)]
     data = {**described(saved.judge, version=saved.version), "consequences": others}

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BaseUrl",
+    "Context",
     "Headers",
     "ModelOptions",
     "Price",
+    "ReflectionContext",
     "ReflectionHeaders",
     "ReflectionModel",
     "ReflectionPrice",
     "facts_of_models",
+    "left_behind",
 ]
 
 _HEADER = "'K: V'"
@@ -48,6 +51,12 @@ Price = Annotated[
         help="Dollars for a million tokens, where no list knows the model; ,cached=N may follow. '' takes it away.",
     ),
 ]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        "--context", metavar="N", min=0, help="Tokens that the model takes, where no list knows; 0 takes it away."
+    ),
+]
 ReflectionModel = Annotated[
     str | None,
     typer.Option(
@@ -58,6 +67,9 @@ ReflectionModel = Annotated[
 ]
 ReflectionHeaders = Annotated[
     list[str] | None, typer.Option("--reflection-header", metavar=_HEADER, help="--header of the reflection model.")
+]
+ReflectionContext = Annotated[
+    int | None, typer.Option("--reflection-context", metavar="N", min=0, help="--context of the reflection model.")
 ]
 ReflectionPrice = Annotated[
     str | None, typer.Option("--reflection-price", metavar=_PRICE, help="--price of the reflection model.")
@@ -71,9 +83,11 @@ class ModelOptions:
     base_url: str | None = None
     header: list[str] | None = None
     price: str | None = None
+    context: int | None = None
     reflection_model: str | None = None
     reflection_header: list[str] | None = None
     reflection_price: str | None = None
+    reflection_context: int | None = None
 
     @property
     def given(self) -> bool:
@@ -91,7 +105,7 @@ class ModelOptions:
         return with_address(name, self.base_url or None)
 
     def applied(self, judge: Judge) -> Judge:
-        """The judge with them. Models that it no longer has take their headers and prices along.
+        """The judge with them. Models that it no longer has take their headers, prices and context along.
 
         Raises InputError and ConfigurationError; the models are opened, and none is called.
         """
@@ -106,14 +120,15 @@ class ModelOptions:
         if self.reflection_model is not None:
             parameters["reflection_model"] = canonical_name(self.reflection_model) if self.reflection_model else None
         reflection = parameters.get("reflection_model")
-        if reflection is None and (self.reflection_header is not None or self.reflection_price is not None):
-            raise InputError("--reflection-header and --reflection-price are of a --reflection-model: name it")
+        of_reflection = (self.reflection_header, self.reflection_price, self.reflection_context)
+        if reflection is None and any(each is not None for each in of_reflection):
+            raise InputError("--reflection-header, -price and -context are of a --reflection-model: name it")
         table = dict(judge.parameters.get("models", {}))
         told = {
-            canonical_name(name): _told(table.get(canonical_name(name), {}), header, price)
-            for name, header, price in (
-                (reflection, self.reflection_header, self.reflection_price),
-                (model, self.header, self.price),
+            canonical_name(name): _told(table.get(canonical_name(name), {}), *given)
+            for name, given in (
+                (reflection, of_reflection),
+                (model, (self.header, self.price, self.context)),
             )
             if name is not None
         }
@@ -128,12 +143,14 @@ class ModelOptions:
         return changed
 
 
-def _told(before: dict[str, Any], header: list[str] | None, price: str | None) -> dict[str, Any]:
+def _told(before: dict[str, Any], header: list[str] | None, price: str | None, context: int | None) -> dict[str, Any]:
     told = dict(before)
     if header is not None:
         told["headers"] = dict(_header(each) for each in header if each.strip())
     if price is not None:
         told["prices"] = _prices(price)
+    if context is not None:
+        told["context"] = context
     return {name: each for name, each in told.items() if each}
 
 
@@ -162,11 +179,27 @@ def _price_words(prices: dict[str, float]) -> str:
     return ", ".join(f"{name} ${amount:g}" for name, amount in prices.items()) + " a million tokens"
 
 
+def left_behind(before: Judge, after: Judge) -> list[str]:
+    """What an edit took from the judge's models without being told so: an address, headers, prices, a context."""
+    from memalign.models.providers import address_of
+
+    lines = []
+    was, now = before.model_name or "", after.model_name or ""
+    address = address_of(was)[1]
+    if address and was != now and now.startswith("openai:") and address_of(now)[1] is None:
+        lines.append(f"{now} is no longer asked at {address}: --base-url {address} keeps it there")
+    table, kept = before.parameters.get("models", {}), after.parameters.get("models", {})
+    named = (now, after.parameters.get("reflection_model"))
+    gone = [name for name in table if name not in kept and name not in named]
+    return [*lines, *(f"headers, prices and context of {name} went with it" for name in gone)]
+
+
 def facts_of_models(judge: Judge) -> list[tuple[str, str]]:
     """What `show` says of the parameter `models`: headers as they are stored, their variables by name."""
     rows = []
     for name, told in judge.parameters.get("models", {}).items():
         headers = [f"header {key}: {value}" for key, value in told.get("headers", {}).items()]
         prices = [_price_words(told["prices"])] if "prices" in told else []
-        rows.append((f"of {name}", "; ".join([*prices, *headers])))
+        context = [f"context {told['context']:,} tokens"] if "context" in told else []
+        rows.append((f"of {name}", "; ".join([*prices, *context, *headers])))
     return rows

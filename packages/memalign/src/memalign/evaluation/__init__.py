@@ -3,6 +3,7 @@
 from memalign.evaluation.agreement import aevaluate, evaluate
 from memalign.evaluation.bias_review import Remark
 from memalign.evaluation.comparison import Comparison, compare
+from memalign.evaluation.drifting import Drift, Signal, adrift, drift
 from memalign.evaluation.estimate import aestimate_evaluation, estimate_evaluation
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, same_value
 from memalign.evaluation.evidence import MissingEvidence
@@ -20,6 +21,7 @@ __all__ = [
     "ConflictingLabels",
     "Criterion",
     "Disagreement",
+    "Drift",
     "Evaluation",
     "FeedbackReview",
     "GateResult",
@@ -30,7 +32,9 @@ __all__ = [
     "Replay",
     "Report",
     "ScoredCase",
+    "Signal",
     "TurnedCase",
+    "adrift",
     "aestimate_evaluation",
     "aevaluate",
     "agate",
@@ -40,6 +44,7 @@ __all__ = [
     "as_html",
     "as_markdown",
     "compare",
+    "drift",
     "estimate_evaluation",
     "evaluate",
     "gate",

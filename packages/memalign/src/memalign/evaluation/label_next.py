@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from memalign.judge import Judge, Progress
 
-__all__ = ["NextCase", "NextCases", "anext_cases", "next_cases"]
+__all__ = ["NextCase", "NextCases", "anext_cases", "likeness_to_memory", "next_cases", "silence"]
 
 STANDS_OUT = 0.5
 """The degree from which on a reason is named."""
@@ -175,14 +175,19 @@ def _signals(judge: Judge, judgment: Judgment, nearest: float | None) -> tuple[_
     return (_silent(judge, judgment), _disagreed(judge.value_type, judgment), _unsure(judgment), _unlike(nearest))
 
 
-def _silent(judge: Judge, judgment: Judgment) -> _Signal:
+def silence(judgment: Judgment) -> float:
+    """How little the checks say of an item, in [0, 1]; see `anext_cases`."""
     loudness = [
         abs(math.tanh(each.margin / 2)) if each.margin is not None else float(each.answer in ("yes", "no"))
         for each in judgment.findings
         if each.guideline is not None
     ]
+    return 1 - max(loudness, default=0.0)
+
+
+def _silent(judge: Judge, judgment: Judgment) -> _Signal:
     none = "" if any(guideline.checks for guideline in judge.memory.semantic) else ": the judge has none"
-    return _Signal(1 - max(loudness, default=0.0), f"no check speaks{none}")
+    return _Signal(silence(judgment), f"no check speaks{none}")
 
 
 def _disagreed(value_type: ValueType, judgment: Judgment) -> _Signal:
@@ -213,6 +218,11 @@ def _reason(signals: Sequence[_Signal]) -> str:
     named = [each for each in signals if each.degree >= STANDS_OUT]
     named.sort(key=lambda each: -each.degree)
     return "; ".join(each.reason for each in named) or "nothing stands out"
+
+
+async def likeness_to_memory(judge: Judge, examples: Sequence[Example]) -> list[float | None]:
+    """The cosine of each example to the nearest case in memory (in-process embedder); None where there is no case."""
+    return await _nearest(judge, await _embedded(examples))
 
 
 async def _embedded(examples: Sequence[Example]) -> NDArray[np.float32]:

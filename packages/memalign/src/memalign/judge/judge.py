@@ -63,8 +63,8 @@ class Judge:
       own cases; the better of the two verdicts stands (on where checks were answered, and for embedded models);
     - `reasoning_effort`: "none", "minimal", "low", "medium", "high" or "xhigh", for models that think before they answer;
     - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
-    - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables, and its
-      `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`;
+    - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables, its
+      `context` in tokens, and its `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`;
     - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
 
     `columns` says which column of files and frames a field is read from where it has another name, such as

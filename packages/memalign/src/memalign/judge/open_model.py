@@ -1,4 +1,4 @@
-"""The chat models of a judge, opened with what its parameters say of them: headers, prices, effort."""
+"""The chat models of a judge, opened with what its parameters say of them: headers, prices, context, effort."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["checked_models", "libraries_loaded", "open_model", "open_reflection_model"]
 
-_TELLS = ("headers", "prices")
+_TELLS = ("headers", "prices", "context")
+_LEAST_CONTEXT = 1_024
 
 _ready: set[tuple[str | None, bool]] = set()
 
 
 def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
-    """The judge's chat model, or another, with the headers and prices that the judge's parameters give for its name.
+    """The judge's chat model, or another, with the headers, prices and context that the judge's parameters give for its name.
 
     The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does, and for a header whose
     environment variable is not set.
@@ -45,6 +46,7 @@ def open_model(judge: Judge, model: str | ChatModel | None = None) -> ChatModel:
         name,
         headers=filled_headers(told.get("headers", {}), name),
         prices=checked_prices(told["prices"]) if "prices" in told else None,
+        context_tokens=told.get("context"),
         settings=settings,
     )
 
@@ -80,19 +82,23 @@ def checked_models(models: object) -> dict[str, dict[str, Any]]:
     """The parameter `models`, by the models' canonical names. Raises InputError, ConfigurationError."""
     if not isinstance(models, Mapping):
         raise InputError(
-            "parameter models: a mapping from names of models to their headers and prices, such as "
+            "parameter models: a mapping from names of models to their headers, prices and context, such as "
             "{'openai:m@http://localhost:8000/v1': {'prices': {'input': 0.1, 'output': 0.2}}}"
         )
     found = {}
     for name, told in models.items():
         if not isinstance(told, Mapping) or set(told) - set(_TELLS):
-            raise InputError(f"parameter models: of {name} there may be {' and '.join(_TELLS)}")
+            raise InputError(f"parameter models: of {name} there may be {', '.join(_TELLS)}")
         kept: dict[str, Any] = {}
         if told.get("headers"):
             kept["headers"] = checked_headers(told["headers"])
         if told.get("prices"):
             checked_prices(told["prices"])
             kept["prices"] = dict(told["prices"])
+        if (context := told.get("context")) is not None:
+            if isinstance(context, bool) or not isinstance(context, int) or context < _LEAST_CONTEXT:
+                raise InputError(f"the context of {name} is a whole number of tokens from {_LEAST_CONTEXT:,} up")
+            kept["context"] = context
         if kept:
             found[canonical_name(name)] = kept
     return found

@@ -19,6 +19,7 @@ from memalign.judge.prepare import Prepared, items_alone, prepare
 from memalign.judge.samples import Sample, count, label_texts
 from memalign.judge.trace_reading import read_trace
 from memalign.models.base import ChatModel, ChatReply, YesNoModel
+from memalign.models.raw_answers import asked_about
 from memalign.types import Example, Judgment, Usage
 from memalign.values import Value, value_text
 
@@ -37,6 +38,11 @@ class _Answered(msgspec.Struct, frozen=True):
 async def decide(judge: Judge, example: Example) -> Judgment:
     """Ask the judge's model about one item, and make a Judgment of its answers. Raises a ModelError when one fails."""
     await libraries_loaded(judge)
+    with asked_about(example.id):
+        return await _decide(judge, example)
+
+
+async def _decide(judge: Judge, example: Example) -> Judgment:
     model, settings = open_model(judge), judge.parameters
     names = swapped_names(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
     prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)

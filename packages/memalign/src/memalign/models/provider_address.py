@@ -26,7 +26,7 @@ async def what_it_serves(model: Model, base_url: str, name: str, headers: Mappin
         if served is None:
             continue
         if url != base_url:
-            return f"A server answers at {url}: use this address."
+            return f"A server answers at {url}: use this address (--base-url, OPENAI_BASE_URL)."
         if name not in served:
             return f"It serves {_listed(served, name)}." if served else "It serves no model: load one there."
     return None

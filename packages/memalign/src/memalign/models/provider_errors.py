@@ -197,7 +197,8 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
         return _filtered()
     if _is(error, "ModelContextWindowExceededError") or _TOO_LONG.search(text):
         advice = (
-            "If it takes fewer tokens than memalign knows of, set MEMALIGN_CONTEXT_TOKENS; else name a larger model."
+            "If it takes fewer tokens than memalign knows of, say how many (memalign edit NAME --context N, "
+            "MEMALIGN_CONTEXT_TOKENS); else name a larger model."
         )
         return AttemptFailed(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
     return AttemptFailed(ModelRejected, reason)

@@ -57,18 +57,25 @@ def configured(
     headers: Mapping[str, str] | None = None,
     settings: Mapping[str, Any] | None = None,
     prices: Prices | None = None,
+    context_tokens: int | None = None,
 ) -> ChatModel:
     """The chat model of that name at an address of its own, with headers and settings of its own in every request.
 
-    `prices` are what its tokens cost, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`,
+    `prices` are what its tokens cost and `context_tokens` what it takes, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`,
     `extra_body`, …). Raises ConfigurationError as `resolve`, for a model that runs in this process, and for a `base_url` of
     a provider other than `openai`.
     """
-    if not (base_url or headers or settings or prices):
+    if not (base_url or headers or settings or prices or context_tokens):
         return resolve(name)
     provider, model = parse_name(name)
     if provider == "local":
-        given = {"base_url": base_url, "headers": headers, "prices": prices, **(settings or {})}
+        given = {
+            "base_url": base_url,
+            "headers": headers,
+            "prices": prices,
+            "context": context_tokens,
+            **(settings or {}),
+        }
         what = ", ".join(each for each, there in given.items() if there)
         raise ConfigurationError(f"{provider}:{model} runs in this process and takes no {what}")
     if base_url is None or address_of(model)[1] is not None:
@@ -81,7 +88,7 @@ def configured(
             f"{provider}:{model}: a base_url needs an OpenAI-compatible server, and a model named openai:{model}"
         )
     extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
-    return _provider_model(target, extra, prices)
+    return _provider_model(target, extra, prices, context_tokens)
 
 
 def _open_local(model: str) -> ChatModel:
@@ -90,9 +97,14 @@ def _open_local(model: str) -> ChatModel:
     return LocalChatModel.open(model)
 
 
-def _provider_model(target: Target, extra: Mapping[str, Any] | None = None, prices: Prices | None = None) -> ChatModel:
-    limits = _limits()
-    look_up_context = _positive("MEMALIGN_CONTEXT_TOKENS") is None
+def _provider_model(
+    target: Target,
+    extra: Mapping[str, Any] | None = None,
+    prices: Prices | None = None,
+    context_tokens: int | None = None,
+) -> ChatModel:
+    limits = _limits(context_tokens)
+    look_up_context = context_tokens is None and _positive("MEMALIGN_CONTEXT_TOKENS") is None
     # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
     most = _positive("MEMALIGN_CONCURRENCY") or MOST_IN_FLIGHT
 
@@ -160,10 +172,10 @@ def _once(key: tuple[object, ...], make: Callable[[], T]) -> T:
         return _models[key]  # type: ignore[return-value]  # a key belongs to one kind
 
 
-def _limits() -> Limits:
+def _limits(context_tokens: int | None = None) -> Limits:
     usual = Limits()
     return Limits(
-        context_tokens=_positive("MEMALIGN_CONTEXT_TOKENS") or usual.context_tokens,
+        context_tokens=context_tokens or _positive("MEMALIGN_CONTEXT_TOKENS") or usual.context_tokens,
         shard_size=_positive("MEMALIGN_SHARD_SIZE") or usual.shard_size,
         concurrency=_positive("MEMALIGN_CONCURRENCY") or USUAL_IN_FLIGHT,
     )

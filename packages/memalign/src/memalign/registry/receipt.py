@@ -12,7 +12,7 @@ __all__ = ["UNREACHABLE", "Receipt", "RedactedVersion"]
 
 UNREACHABLE = (
     "exported bundles and copies of the registry file",
-    "feedback and judgment files",
+    "feedback and judgment files, and sheets for review",
     "judges loaded before, in other processes",
     "MLflow versions and traces",
     "logs of model providers",
