@@ -36,6 +36,10 @@ assert_type(judgment.guideline_ids, tuple[str, ...])
 assert_type(judgment.usage, ma.Usage)
 assert_type(judgment.usage.cost, float | None)
 assert_type(judgment.usage + judgment.usage, ma.Usage)
+assert_type(judgment.id, str)
+assert_type(judgment.to_dict(), dict[str, Any])
+assert_type(ma.Judgment.from_dict({}), ma.Judgment)
+judge(answer="No such field.")  # type: ignore[call-arg]
 
 examples = [ma.Example(id="e-1", outputs="Sorry to hear that. The charge is reversed.")]
 assert_type(examples[0].inputs, Any)
@@ -54,6 +58,19 @@ assert_type(feedback.key, ma.FeedbackKey)
 assert_type(feedback.example, ma.Example | None)
 result = judge.align([feedback])
 assert_type(result, ma.AlignResult)
+assert_type(judge.align([{"id": "t-1", "outputs": "No.", "value": False}]), ma.AlignResult)
+
+
+class Table:
+    """What a DataFrame of any library is to a type checker."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+
+assert_type(judge.align(Table(), optimizer=ma.MemAlign(columns={"outputs": "answer"})), ma.AlignResult)
+assert_type(judge.judge_many(Table()), Sequence[ma.Judgment])
+assert_type(ma.evaluate(judge, Table()), ma.Evaluation)
+assert_type(ma.to_frame(judge.judge_many(examples), library="polars"), Any)
 assert_type(judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)), ma.AlignResult)
 assert_type(result.judge, ma.Judge)
 assert_type(result.guidelines, tuple[ma.Guideline, ...])

@@ -124,6 +124,17 @@ def test_another_address_takes_no_header_along(memalign: Run, tone: str, own: En
     assert other.requests[0]["model"] == "qwen2.5:7b"
 
 
+def test_another_name_without_its_address_is_pointed_out(
+    memalign: Run, tone: str, own: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    moved = memalign("edit", tone, "--model", "openai:qwen3")
+    assert f"openai:qwen3 is no longer asked at {own.base_url}: --base-url {own.base_url} keeps it there" in moved.out
+    kept = memalign("edit", tone, "--model", "openai:qwen3", "--base-url", own.base_url)
+    assert "no longer asked" not in kept.out
+    assert memalign("show", tone, "--json").json["model"] == f"openai:qwen3@{own.base_url}"
+
+
 def test_edit_changes_one_thing_and_keeps_the_others(memalign: Run, tone: str, own: Endpoint, strong: Endpoint) -> None:
     assert memalign("edit", tone, "--param", "temperature=0").code == 0
     assert memalign("edit", tone, "--price", "input=1,output=2").code == 0

@@ -67,6 +67,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     "Forgetting": {
         "unalign": (forgetting.unalign, "memalign unalign tone t-17@ana"),
         "erase": (forgetting.erase, "memalign erase tone t-17 --dry-run"),
+        "verify": (forgetting.verify, "memalign verify receipt.json"),
     },
     "Versions": {
         "history": (history.history, "memalign history tone"),
@@ -76,7 +77,9 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "import": (history.import_, "memalign import tone.json --name tone-copy"),
     },
 }
-_VERBOSE = ("judge", "scorecard", "evaluate", "align", "overwrite")  # what may be told the raw answers that failed
+_VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
+    ("judge", "scorecard", "evaluate", "report", "replay", "gate", "align", "overwrite", "unalign", "erase")
+)
 _NAME_WIDTH, _SUMMARY_WIDTH = 9, 95  # of the overview: all groups line up
 _NOT_INSTALLED = {"bench": ("benchmark (package memalign-bench)", "memalign-bench")}
 """Commands of this repository's other packages: what the help says, and the package to install."""

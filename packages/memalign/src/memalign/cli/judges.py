@@ -20,6 +20,7 @@ from memalign.cli.model_options import (
     ReflectionModel,
     ReflectionPrice,
     facts_of_models,
+    left_behind,
 )
 from memalign.cli.output import counted, facts, listed, table
 from memalign.cli.rows_given import ColumnMap, columns_of
@@ -212,11 +213,7 @@ def edit(
     others, lines = consequences(saved)
     if reweighed:
         lines = [f"label policy: {_label_policy(saved.judge)}", *_without_effect(saved.judge), *lines]
-    lines += [
-        f"headers, prices and context of {each} went with it"
-        for each in saved.before.parameters.get("models", {}).keys() - saved.judge.parameters.get("models", {}).keys()
-        if each not in (saved.judge.model_name, saved.judge.parameters.get("reflection_model"))
-    ]
+    lines += left_behind(saved.before, saved.judge)
     if stale := len(saved.judge.stale_pre_alignment()):
         lines = [*lines, _stale_line(stale)]
     data = {**described(saved.judge, version=saved.version), "consequences": others}

@@ -23,6 +23,7 @@ __all__ = [
     "ReflectionModel",
     "ReflectionPrice",
     "facts_of_models",
+    "left_behind",
 ]
 
 _HEADER = "'K: V'"
@@ -176,6 +177,21 @@ def _prices(text: str) -> dict[str, float]:
 def _price_words(prices: dict[str, float]) -> str:
     """`input $0.4, output $1.6 a million tokens`."""
     return ", ".join(f"{name} ${amount:g}" for name, amount in prices.items()) + " a million tokens"
+
+
+def left_behind(before: Judge, after: Judge) -> list[str]:
+    """What an edit took from the judge's models without being told so: an address, headers, prices, a context."""
+    from memalign.models.providers import address_of
+
+    lines = []
+    was, now = before.model_name or "", after.model_name or ""
+    address = address_of(was)[1]
+    if address and was != now and now.startswith("openai:") and address_of(now)[1] is None:
+        lines.append(f"{now} is no longer asked at {address}: --base-url {address} keeps it there")
+    table, kept = before.parameters.get("models", {}), after.parameters.get("models", {})
+    named = (now, after.parameters.get("reflection_model"))
+    gone = [name for name in table if name not in kept and name not in named]
+    return [*lines, *(f"headers, prices and context of {name} went with it" for name in gone)]
 
 
 def facts_of_models(judge: Judge) -> list[tuple[str, str]]:

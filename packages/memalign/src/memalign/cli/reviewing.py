@@ -77,6 +77,9 @@ def _cases(
 ) -> tuple[list[ReviewCase], list[str]]:
     from memalign.io.review import is_judgment_file, review_cases
 
+    lines = f"{cases}.jsonl"  # from which `memalign judge -o judged.csv` made the table
+    if cases.lower().endswith(".csv") and is_judgment_file(lines):
+        cases = lines
     if not is_judgment_file(cases):
         if examples is not None:
             raise InputError(f"{cases} is no file of judgments: give --examples with what `memalign judge -o` wrote")

@@ -22,7 +22,10 @@ def as_read(name: str, value: object) -> str:
             turns = ()
         if turns:
             said = (
-                {turn.role or "-": turn.content, **({"calls": list(turn.calls)} if turn.calls else {})}
+                {
+                    turn.role or "-": "" if turn.content is None else turn.content,
+                    **({"calls": list(turn.calls)} if turn.calls else {}),
+                }
                 for turn in turns
             )
             return "\n".join(line for turn in said for line in _lines(turn))
@@ -54,7 +57,7 @@ def _named(name: str, part: object) -> Iterator[str]:
     """`name: text` on one line, what has several lines below it."""
     lines = list(_lines(part))
     if len(lines) == 1 and not isinstance(part, Mapping | list | tuple):
-        yield f"{name} {lines[0]}"
+        yield f"{name} {lines[0]}".rstrip()
         return
     yield name
     for line in lines:

@@ -34,6 +34,7 @@ from memalign.models.llama_cpp import (
     question_body,
 )
 from memalign.models.provider_errors import PromptTooLong
+from memalign.models.raw_answers import show_raw
 from memalign.models.shared_prefix import SharedPrefixes, begin_alike, parting
 from memalign.types import Usage
 
@@ -296,6 +297,7 @@ class LocalChatModel:
         try:
             return parse_answer(text, request.schema, optional=request.optional)
         except InvalidOutput as error:
+            show_raw(self._name, str(error), text)
             raise InvalidOutput(f"{self._name}: {error}", usage=usage) from error
 
 

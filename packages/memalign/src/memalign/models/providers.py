@@ -200,7 +200,7 @@ def target_of(name: str) -> Target:
         return Target(provider=provider, model=model, base_url=address, api_key=key, addressed=True)
     base_url = (os.environ.get("OPENAI_BASE_URL") or None) if provider == "openai" else None
     if names and key is None and base_url is None:
-        other = ", or OPENAI_BASE_URL to a compatible server" if provider == "openai" else ""
+        other = ", or name a compatible server's address (--base-url, OPENAI_BASE_URL)" if provider == "openai" else ""
         raise ConfigurationError(
             f"{provider}:{model} needs a key: set {' or '.join(names)}{other}. Without a key: run "
             "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
