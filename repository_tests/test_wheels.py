@@ -57,7 +57,7 @@ def test_wheels_hold_code_and_its_data_only(wheels: dict[str, Path]) -> None:
         own = name.replace("-", "_")
         files = zipfile.ZipFile(wheel).namelist()
         assert {file.partition("/")[0].partition("-")[0] for file in files} == {own}
-        assert wheel.stat().st_size < 500_000
+        assert wheel.stat().st_size < 1_000_000  # code alone: neither weights nor results
     files = zipfile.ZipFile(wheels["memalign"]).namelist()
     assert "memalign/py.typed" in files
     assert any(file.endswith(".jinja") for file in files)
