@@ -1,4 +1,4 @@
-"""MLflow's MemAlign demo with one import changed; mlflow_demo.ipynb is this file, executed (mlflow_notebook.py)."""
+"""MLflow's MemAlign demo with one import changed; mlflow_demo.ipynb is this file, executed (notebook.py)."""
 
 # %% [markdown]
 # # MLflow's MemAlign demo, with one import changed

@@ -1,4 +1,4 @@
-"""The stories in examples/, each run as a newcomer runs it, on a model whose rules we know.
+"""The stories and the notebook in examples/, each run as a newcomer runs it, on a model whose rules we know.
 
 The model on loopback takes a customer's calm, a polite word or a query that runs at face value, until it is shown
 guidelines; then it knows what the experts look for. So agreement rises because guidelines reached the prompt.
@@ -6,9 +6,12 @@ guidelines; then it knows what the experts look for. So agreement rises because 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -117,3 +120,58 @@ def test_a_storys_labels_are_balanced_and_its_cases_are_its_own(story: str) -> N
     contents = [(row["inputs"], row.get("outputs")) for row in (*feedback, *held_out)]
     assert len(set(contents)) == len(contents)
     assert all("rationale" not in row for row in held_out)
+
+
+# -- the notebook of DataFrames --------------------------------------------------------------------------------------
+
+
+DATAFRAMES, NOTEBOOK = EXAMPLES / "dataframes.py", EXAMPLES / "dataframes.ipynb"
+
+
+def cells() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
+    return found
+
+
+def shown(source: str, names: dict[str, Any]) -> Any:
+    """Run a cell; what its last line comes to, which a notebook would show."""
+    body = ast.parse(source).body
+    last = body[-1]
+    if not isinstance(last, ast.Expr):
+        exec(compile(source, NOTEBOOK.name, "exec"), names)
+        return None
+    exec(compile(ast.Module(body[:-1], []), NOTEBOOK.name, "exec"), names)
+    return eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)
+
+
+def test_the_notebook_goes_from_a_dataframe_to_a_judge_to_a_dataframe(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pd = pytest.importorskip("pandas")
+    shutil.copytree(EXAMPLES / "empathy", tmp_path / "empathy")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    with Endpoint(answer) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+        monkeypatch.setenv("MEMALIGN_MODEL", "openai:gpt-4.1-mini")
+        values = [shown("".join(cell["source"]), names) for cell in cells() if cell["cell_type"] == "code"]
+    assert all(value is None or value._repr_html_() for value in values)
+    before, after = names["before"], names["after"]
+    assert sum(case.correct is True for case in before.cases) <= 4 < sum(case.correct is True for case in after.cases)
+    judged = names["judged"]
+    assert isinstance(judged, pd.DataFrame)
+    assert list(judged["id"]) == list(names["held_out"]["id"])
+    assert judged["value"].notna().all()
+    assert {"inputs", "outputs", "value", "rationale", "guideline_ids"} <= set(judged.columns)
+    said = capsys.readouterr().out
+    assert "the second judge is" in said
+    assert "1 withdrawn" in said
+    assert (tmp_path / "judges.db").exists()
+
+
+def test_the_notebook_is_the_script() -> None:
+    made = runpy.run_path(str(EXAMPLES / "notebook.py"))["notebook_of"](DATAFRAMES.read_text("utf-8"))
+    assert [(cell["cell_type"], "".join(cell["source"])) for cell in cells()] == [
+        (cell["cell_type"], "".join(cell["source"])) for cell in made["cells"]
+    ], "run: python examples/notebook.py dataframes"

@@ -139,7 +139,8 @@ def test_cards_are_escaped_whole_and_of_one_screen() -> None:
         assert "script" not in tags.seen
         assert html.count("<tr") < 90
         assert len(html) < 60_000
-        assert "color:" not in html  # the notebook's own, light or dark
+        assert "color:" not in html.replace("color:inherit", "")  # the notebook's own, light or dark
+        assert html.count("<table") == html.count("color:inherit")
         assert "background:#" not in html
 
 
@@ -148,6 +149,7 @@ def test_cards_say_what_matters() -> None:
     assert "Is the reply warm?" in one
     assert "not aligned yet" in one
     assert "Say sorry before facts." in result
+    assert result.count("the model&#x27;s answer did not mention it") == 2  # in the line, and once with a count
     assert "Say sorry before facts." in aligned
     assert "guideline" in memory
     assert "G1" in guideline

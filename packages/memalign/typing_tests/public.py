@@ -36,6 +36,10 @@ assert_type(judgment.guideline_ids, tuple[str, ...])
 assert_type(judgment.usage, ma.Usage)
 assert_type(judgment.usage.cost, float | None)
 assert_type(judgment.usage + judgment.usage, ma.Usage)
+assert_type(judgment.id, str)
+assert_type(judgment.to_dict(), dict[str, Any])
+assert_type(ma.Judgment.from_dict({}), ma.Judgment)
+judge(answer="No such field.")  # type: ignore[call-arg]
 
 examples = [ma.Example(id="e-1", outputs="Sorry to hear that. The charge is reversed.")]
 assert_type(examples[0].inputs, Any)

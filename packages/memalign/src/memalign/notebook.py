@@ -19,6 +19,7 @@ _LONGEST = 400  # characters of a cell
 _FRAME = 0.2  # seconds
 
 _LINE = "1px solid rgba(128,128,128,.35)"
+_TABLE = "border:none;color:inherit;font-size:inherit"  # an old browser mode gives tables colours of their own
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;white-space:pre-wrap;background:none"
 
 
@@ -37,7 +38,7 @@ def facts(rows: Iterable[tuple[str, object]]) -> str:
         for name, value in rows
         if value not in (None, "", ())
     ]
-    return f'<table style="border:none">{"".join(lines)}</table>' if lines else ""
+    return f'<table style="{_TABLE}">{"".join(lines)}</table>' if lines else ""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> str:
@@ -52,7 +53,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: st
         f'<tr style="background:none">{"".join(f"<td style={chr(34)}{_CELL}{chr(34)}>{_text(cell)}</td>" for cell in row)}</tr>'
         for row in rows[:ROWS]
     )
-    return f'{title}<table style="border:none"><tr style="background:none">{head}</tr>{body}</table>'
+    return f'{title}<table style="{_TABLE}"><tr style="background:none">{head}</tr>{body}</table>'
 
 
 def _text(value: object) -> str:

@@ -393,8 +393,12 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
             (each.guideline, each.check, each.answer, "" if each.contribution is None else f"{each.contribution:+.2f}")
             for each in self.findings
         ]
-        beside = f"{self.id}{', abstained' if self.abstained else ''}"
-        return card(verdict, beside, facts(told), table(("guideline", "check", "answer", "weighs"), found))
+        return card(
+            verdict,
+            self.id + ", abstained" * self.abstained,
+            facts(told),
+            table(("guideline", "check", "answer", "weighs"), found),
+        )
 
 
 def _short(text: str | None, limit: int = 80) -> str | None:

@@ -80,6 +80,25 @@ def test_an_evaluation_keeps_json_lines_only(memalign: Run, tone: str, held_out:
     assert not Path(out).exists()
 
 
+def test_a_bundle_may_go_to_stdout(memalign: Run, aligned: str, tmp_path: Path) -> None:
+    printed = memalign("export", aligned, "-o", "-")
+    bundle = tmp_path / "bundle.json"
+    bundle.write_text(printed.out, "utf-8")
+    assert not Path("-").exists()
+    assert memalign("import", bundle, "--name", "copy").code == 0
+    assert (
+        memalign("show", "copy", "--json").json["memory_hash"]
+        == memalign("show", aligned, "--json").json["memory_hash"]
+    )
+    assert memalign("export", aligned, "-o", "-", "--json").code == 2
+
+
+def test_a_scorecard_is_no_stream(memalign: Run, tone: str, held_out: Path) -> None:
+    wrong = memalign("scorecard", held_out, tone, "-o", "-")
+    assert wrong.code == 2
+    assert not Path("-").exists()
+
+
 @pytest.mark.parametrize("registry", ["typo.db", "sqlite:///typo.db"])
 def test_a_mistyped_registry_leaves_no_file_behind(memalign: Run, tone: str, registry: str) -> None:
     wrong = memalign("show", tone, "--registry", registry)
@@ -136,3 +155,9 @@ def test_true_is_spelled_in_one_way(memalign: Run, tone: str, tmp_path: Path) ->
         "guideline", tone, "--add", "Say what is so.", "--check", "Is it so?", "--answer", "Yes", "--label", "True"
     ).out.replace("A yes", "a yes")
     assert Feedback(id="t", value=True).value is True
+
+
+def test_a_difference_of_versions_spells_labels_as_files_do(memalign: Run, aligned: str) -> None:
+    told = memalign("diff", aligned, "1", "2").out
+    assert "t-1@ana: false · Correct but cold." in told
+    assert "True" not in told

@@ -203,3 +203,26 @@ def test_the_table_of_judgments_stands_for_the_lines_it_was_made_of(memalign: Ru
     assert memalign("judge", tone, held_out, "-o", "judged.csv").code == 0
     done = memalign("review", tone, "judged.csv", "--examples", held_out, "--shown", "-o", "r.xlsx", "--json")
     assert (done.json["cases"], done.json["shown"]) == (3, True)
+
+
+def test_a_sheet_comes_back_by_way_of_pandas_and_with_its_sheets_in_another_order(
+    memalign: Run, tone: str, cases: Path
+) -> None:
+    pd = pytest.importorskip("pandas")
+
+    from memalign.io import Given, check_feedback
+
+    assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
+    filled(Path("review.xlsx"), {"3-4": {"value": True}, "plain": {"rationale": "Fine."}})
+    frame = pd.read_excel("review.xlsx", sheet_name="review")
+    found = check_feedback(Given.of(frame, source="ana"))
+    assert [(str(row.key), row.value, row.rationale) for row in found.rows] == [
+        ("3-4@ana", True, None),
+        ("plain@ana", None, "Fine."),
+    ]
+    assert found.rows[0].content == {name: NESTED[name] for name in ("inputs", "outputs")}
+    assert found.notes == ("1 of 3 rows of feedback are not filled in, and were left out",)
+    book = openpyxl.load_workbook("review.xlsx")
+    book.move_sheet("guide", offset=-1)
+    book.save("review.xlsx")
+    assert memalign("check", "review.xlsx", tone, "--json").json["rows"] == 2

@@ -139,6 +139,12 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
         sitting(path)
 
 
+def test_a_sitting_without_an_answer_leaves_nothing(tmp_path: Path) -> None:
+    reviewer, _ = sitting(tmp_path / "a.jsonl", "", "q")
+    assert (reviewer.answered, reviewer.skipped, reviewer.left) == (0, 1, 3)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_two_reviews_do_not_write_one_file(tmp_path: Path) -> None:
     with (
         ReviewAnswers(tmp_path / "a.jsonl", source="ana", value_type=BOOL),

@@ -57,6 +57,7 @@ def test_a_dry_run_of_align_asks_nothing_and_comes_near(
     assert usage["cost"] * 0.7 <= estimate["cost"] <= usage["cost"] * 2
     nothing = memalign("align", priced, given, "--dry-run", "--json").json["estimate"]
     assert (nothing["calls"], nothing["cost"]) == (0, 0.0), "all is learned"
+    assert memalign("align", priced, given, "--dry-run").out == "no model would be asked\n"
 
 
 def test_a_dry_run_says_that_it_is_an_estimate_and_whether_a_limit_would_stop_it(

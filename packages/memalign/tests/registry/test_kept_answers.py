@@ -161,9 +161,9 @@ def test_a_damaged_line_is_no_answer_either(endpoint: Endpoint, undisturbed: Und
     assert result.judge.memory == undisturbed.judge.memory
 
 
-def left_behind(endpoint: Endpoint, path: Path, *, answered: int, **settings: Any) -> Registry:
+def left_behind(endpoint: Endpoint, path: Path, *, answered: int, **changes: Any) -> Registry:
     """A registry beside which an align that was stopped has left so many answers."""
-    registry = create(path)
+    registry = create(path, **changes)
 
     class Stopped(BaseException):
         """As Ctrl-C: nothing in memalign takes it for a failure."""
@@ -179,10 +179,20 @@ def left_behind(endpoint: Endpoint, path: Path, *, answered: int, **settings: An
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KeptAnswers, "keep", kept)
         with pytest.raises(Stopped):
-            registry.align(NAME, ROWS, optimizer=OPTIMIZER, **settings)
+            registry.align(NAME, ROWS, optimizer=OPTIMIZER)
     assert registry.kept_answers(NAME) == answered
     endpoint.requests.clear()
     return registry
+
+
+def test_vectors_of_a_provider_are_kept_too(endpoint: Endpoint, path: Path) -> None:
+    registry = left_behind(endpoint, path, answered=len(ROWS) + 3, embedding_model="openai:embed")
+    assert endpoint.embedding_requests
+    endpoint.embedding_requests.clear()
+    result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
+    assert result.taken_up == len(ROWS) + 3
+    assert endpoint.embedding_requests == []
+    assert all(case.vector for case in result.judge.memory.cases)
 
 
 def test_other_feedback_leaves_what_it_does_not_take_up(endpoint: Endpoint, path: Path) -> None:
@@ -195,6 +205,9 @@ def test_what_nobody_took_up_in_a_month_goes(endpoint: Endpoint, path: Path) -> 
     registry = left_behind(endpoint, path, answered=5)
     (file,) = kept_files(path)
     os.utime(file, (0, time.time() - 31 * 86_400))
+    empty = file.with_name(f"{path.name}-answers-1-0123")
+    empty.touch()
+    os.utime(empty, (0, time.time() - 2 * 86_400))
     result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
     assert result.taken_up == 0
     assert not kept_files(path)

@@ -42,6 +42,7 @@ WORDS = {
     "outvoted_by": "overridden_by",
     "this voice gave": "this annotation gave",
     "not probed": "not asked before learning",
+    "feedback and judgment files": "feedback and judgment files, and sheets for review",
 }
 """The words of memalign 0.1 that its answers have, and those of today."""
 

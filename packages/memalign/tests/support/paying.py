@@ -21,6 +21,8 @@ OPTIMIZER = MemAlign(shard_size=2, concurrency=2)
 
 def answer(body: dict[str, Any]) -> Answer:
     """One rule with a check for each record; judgments that answer the checks."""
+    if "input" in body:
+        return {}  # texts to embed: the server makes their vectors
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
     if "changes" in properties:
         new = user_of(body).rpartition("New feedback:")[2]
@@ -68,9 +70,9 @@ def judge(**changes: Any) -> Judge:
     return Judge(**settings | changes)
 
 
-def create(path: Path) -> Registry:
+def create(path: Path, **changes: Any) -> Registry:
     registry = Registry(f"sqlite:///{path}")
-    registry.create(judge())
+    registry.create(judge(**changes))
     return registry
 
 

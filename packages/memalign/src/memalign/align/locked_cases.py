@@ -15,6 +15,7 @@ from memalign.align.states import LessonState, with_states
 from memalign.judge import Judge, Progress
 from memalign.memory import Case
 from memalign.types import Usage, guideline_number
+from memalign.values import value_text
 
 __all__ = ["keep_locks"]
 
@@ -95,7 +96,7 @@ async def _mended(
         return _postponed(learned, fresh, why), check
     if not culprits and not rest:
         label = learned.memory.label(case)
-        reason = f"judged other than {label}, also without what is new: look at its examples, the model or the wording"
+        reason = f"judged other than {value_text(label)}, also without what is new: look at its examples, the model or the wording"
         return learned, LockCheck(id=case.id, kept=False, reason=reason)
     reason = f"{', '.join(culprits)} broke it"
     if rest:

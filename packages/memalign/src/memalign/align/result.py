@@ -194,8 +194,14 @@ class AlignResult:
         from memalign.notebook import card, table
 
         memory = self.judge.memory
-        attend = [row for row in self.rows if row.state not in ("learned", "merged") and row.status != "unchanged"]
-        rows = [(row.line, row.key, row.state or row.status, row.reason) for row in attend]
+        attend: dict[tuple[str, str], list[str]] = {}
+        for row in self.rows:
+            if row.state not in ("learned", "merged") and row.status != "unchanged":
+                attend.setdefault((row.state or row.status, row.reason), []).append(row.key or f"line {row.line}")
+        rows = [
+            (f"{keys[0]}{f' and {len(keys) - 1} more' if len(keys) > 1 else ''}", state, reason)
+            for (state, reason), keys in attend.items()
+        ]
         new = [(each.id, each.text, ", ".join(map(str, each.supported_by[:5]))) for each in self.guidelines]
         changes = [] if self.impact is None else [
             (each.id, *map(value_text, (each.label, each.before, each.after)), ", ".join(each.guideline_ids))
@@ -212,7 +218,7 @@ class AlignResult:
             table(("id", "guideline", "from"), new, title="New guidelines"),
             table(verdicts, changes, title="Changed verdicts"),
             table(("ids", "labels"), said, title="Conflicts"),
-            table(("line", "feedback", "state", "reason"), rows, title="Not learned"),
+            table(("feedback", "state", "reason"), rows, title="Not learned"),
             "".join(f"<div>{escape(note)}</div>" for note in self.notes[:10]),
             memory_words(memory),
         )

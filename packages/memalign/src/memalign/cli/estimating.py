@@ -24,7 +24,9 @@ def give_estimate(session: Session, name: str, version: int, usage: Usage, max_c
     lines = [
         f"about {usage_text(usage)}; an estimate: no model was asked, and answers were taken to be of usual length"
     ]
-    if usage.cost is None:
+    if not usage.calls:
+        lines = ["no model would be asked"]
+    elif usage.cost is None:
         lines.append(f"what the model costs is not known: memalign edit {name} --price input=N,output=N says it")
     elif max_cost is not None and usage.cost > max_cost:
         lines.append(f"--max-cost {max_cost:g} would stop it on the way")

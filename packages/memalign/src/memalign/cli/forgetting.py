@@ -125,6 +125,22 @@ def erase(
     return FAILURES if receipt.pending and not dry_run else DONE
 
 
+def verify(
+    session: Session,
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="What erase --json printed.")],
+) -> int:
+    """Check the receipt of an erase against the registry: that it was signed there, and that nothing has come back.
+
+    No network and no model is needed, only the receipt and the registry's file. Exit 1 when the receipt is not genuine,
+    or erased feedback is in a version again.
+    """
+    from memalign.types import as_json
+
+    found = session.registry().verify(receipt)
+    session.give({"holds": found.holds, **as_json(found)}, str(found))
+    return DONE if found.holds else FAILURES
+
+
 # -- what would go ---------------------------------------------------------------------------------------------------
 
 

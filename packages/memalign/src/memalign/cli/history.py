@@ -10,7 +10,7 @@ import typer
 
 from memalign.cli.common import DONE, Name, Session, Version, latest_of, version_line
 from memalign.cli.guideline_words import guideline_table
-from memalign.cli.output import facts, label_text, listed, table
+from memalign.cli.output import facts, label_text, listed, print_json, table
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -134,16 +134,23 @@ def export(
     session: Session,
     name: Name,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write; - is stdout.")],
     version: Version = None,
 ) -> int:
     """Write a judge to one JSON file: settings, examples, vectors, guidelines.
 
     The file judges without a registry. An erase cannot reach it.
     """
+    to_stdout = str(out) == "-"
+    if to_stdout and session.json:
+        raise InputError("--json and -o - both write to stdout: give one of them")
     registry = session.registry()
     number = version or latest_of(registry, name)
-    document = registry.export(name, out, number)
+    document = registry.export(name, None if to_stdout else out, number)
+    if to_stdout:
+        print_json(document)
+        session.say(f"wrote version {number} of {name} to stdout")
+        return DONE
     data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
     session.give(data, f"wrote version {number} of {name} to {out}")
     return DONE

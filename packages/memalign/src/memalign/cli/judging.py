@@ -165,6 +165,8 @@ def scorecard(
     """
     from memalign.judge.scorecard import score
 
+    if str(out) == "-":
+        raise InputError("a scorecard is kept in a folder, not on stdout: name one, or give --json")
     registry = session.registry()
     judges = {name: _loaded(registry, name) for name in names}
     if len(judges) < len(names):

@@ -16,6 +16,7 @@ from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.fields import given_rows, split
 from memalign.io.frames import column_names, frame_rows, is_frame, is_lazy, plain_rows
+from memalign.io.plain import is_absent
 from memalign.io.review_rows import is_review, restored
 from memalign.io.rows import Row, json_rows, never_empty, read_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
@@ -152,7 +153,8 @@ class Given:
             if isinstance(found, RowError):
                 return found
             row = found
-        if self.source is not None and not row.fields.get("source") and not row.fields.keys() >= JUDGED:
+        named = row.fields.get("source")
+        if self.source is not None and (not named or is_absent(named)) and not row.fields.keys() >= JUDGED:
             row = replace(row, fields={**row.fields, "source": self.source})
         return row
 

@@ -14,7 +14,7 @@ from memalign.io.examples import Examples
 from memalign.io.given import JUDGED, ExampleSource
 from memalign.io.judged import read_judgments
 from memalign.io.review_rows import HIDDEN, REASON, VERDICT, hidden_cells
-from memalign.io.table import Column, Table, write_delimited
+from memalign.io.table import REVIEW, Column, Table, write_delimited
 from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueType
 
@@ -131,7 +131,7 @@ def _table(
         "You may sort and filter rows. The hidden columns at the end hold each case as it was judged: leave them.",
         *(["", "What the judge is asked:", instructions] if instructions else []),
     )
-    return Table(title="review", columns=columns, rows=rows, notes=notes)
+    return Table(title=REVIEW, columns=columns, rows=rows, notes=notes)
 
 
 def _verdicts(value_type: ValueType) -> Column:

@@ -86,7 +86,9 @@ class ReviewAnswers:
             raise InputError(f"{self.path} cannot be written: {error.strerror}; what it holds is kept") from None
 
     def close(self) -> None:
-        """Let others write the file."""
+        """Let others write the file; one without an answer goes."""
+        if self.path.exists() and not self.path.stat().st_size:
+            self.path.unlink()
         self._beside.unlink(missing_ok=True)
         self._lock.close()
 

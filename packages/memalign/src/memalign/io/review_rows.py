@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from memalign.errors import RowError
+from memalign.io.plain import is_absent
 from memalign.io.rows import Row
 from memalign.types import CONTENT_FIELDS, Example
 
@@ -36,11 +37,12 @@ def hidden_cells(example: Example) -> list[str]:
 
 def restored(row: Row) -> Row | RowError:
     """The row with the case as it was judged, and all else as it was filled in."""
-    names = [name for name in row.fields if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
+    cells = {name: value for name, value in row.fields.items() if not is_absent(value) and value != ""}
+    names = [name for name in cells if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
     names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
-    shown = str(row.fields.get("id", "")).removeprefix("'").strip()
+    shown = str(cells.get("id", "")).removeprefix("'").strip()
     try:
-        case = json.loads("".join(str(row.fields[name]) for name in names))
+        case = json.loads("".join(str(cells[name]) for name in names))
         found = str(case["id"])
     except (ValueError, KeyError, TypeError):
         return RowError(
@@ -57,5 +59,5 @@ def restored(row: Row) -> Row | RowError:
             reason=f"the row is of case {found!r}: its id was changed, or a column was sorted apart from the others",
         )
     ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
-    filled = {name: value for name, value in row.fields.items() if name not in ours}
+    filled = {name: value for name, value in cells.items() if name not in ours}
     return replace(row, fields={"id": found, **{k: v for k, v in case.items() if k != "id"}, **filled}, review=True)

@@ -14,7 +14,7 @@ from memalign.io.atomic import atomic_write
 from memalign.io.columns import Columns
 from memalign.io.delimited import cell_value, header_names, is_missing
 from memalign.io.rows import Row
-from memalign.io.table import Column, Table
+from memalign.io.table import REVIEW, Column, Table
 from memalign.terminal import plain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _LONGEST_CELL = 32_000  # characters; a cell holds 32,767
 
 
 def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
-    """The rows of the first worksheet under its first row that is not empty; a line is the sheet's own row number.
+    """The rows of the worksheet `review`, else of the first, under its first row that is not empty; a line is the sheet's own row number.
 
     A formula is the value that was saved with it. Raises InputError for what is no XLSX file, and without a column id.
     """
@@ -43,9 +43,10 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
                 raise InputError(f"{path} is no readable XLSX file ({error}); save it anew as .xlsx") from None
             if not book.worksheets:
                 raise InputError(f"{path} has no worksheet")
+            sheet = next((each for each in book.worksheets if each.title == REVIEW), book.worksheets[0])
             header: list[str] | None = None
             letters: dict[str, str] = {}
-            for number, cells in enumerate(book.worksheets[0].iter_rows(values_only=True), 1):
+            for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
                 texts = ["" if cell is None else str(cell) for cell in cells]
                 if not any(text.strip() for text in texts):
                     continue

@@ -13,7 +13,10 @@ from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.terminal import plain
 
-__all__ = ["Column", "Table", "write_delimited"]
+__all__ = ["REVIEW", "Column", "Table", "write_delimited"]
+
+REVIEW = "review"
+"""The worksheet that experts fill in."""
 
 _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # the last four are the full-width ones
 

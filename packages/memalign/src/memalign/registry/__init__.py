@@ -1,9 +1,10 @@
 """The registry: judges and their versions, with history, bundles and erasing."""
 
 from memalign.registry.bundle import load_bundle, write_bundle
+from memalign.registry.certificate import Verification
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
 from memalign.registry.lineage import Lineage, Step
-from memalign.registry.receipt import Receipt, RedactedVersion
+from memalign.registry.receipt import Receipt, RedactedVersion, Signature
 from memalign.registry.registry import Registry, Saved
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
@@ -18,7 +19,9 @@ __all__ = [
     "Registry",
     "Saved",
     "SettingChange",
+    "Signature",
     "Step",
+    "Verification",
     "VersionInfo",
     "load_bundle",
     "write_bundle",

@@ -221,8 +221,10 @@ def _asked(check: Check) -> str:
 
 
 def _short(value: object) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return value_text(value) if isinstance(value, bool) else str(value)
 
 
 def _said(value: Value | None, rationale: str | None) -> str:
-    return " · ".join(part for part in (None if value is None else str(value), rationale) if part)
+    return " · ".join(part for part in (None if value is None else value_text(value), rationale) if part)

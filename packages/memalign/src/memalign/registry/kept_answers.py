@@ -20,7 +20,7 @@ from memalign.errors import RegistryError
 
 __all__ = ["KeptAnswers", "count_kept", "forget_kept"]
 
-_OLDEST = 30 * 86_400.0  # seconds; what nobody took up by then goes
+_OLDEST, _OLDEST_EMPTY = 30 * 86_400.0, 86_400.0  # seconds; what nobody took up by then goes
 
 
 class KeptAnswers:
@@ -128,7 +128,9 @@ def _answers(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _is_old(path: Path) -> bool:
     with suppress(FileNotFoundError):
-        return time.time() - path.stat().st_mtime > _OLDEST and os.access(path, os.W_OK)
+        found = path.stat()
+        oldest = _OLDEST if found.st_size else _OLDEST_EMPTY
+        return time.time() - found.st_mtime > oldest and os.access(path, os.W_OK)
     return False
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from memalign.types import FeedbackKey, as_json
 
-__all__ = ["UNREACHABLE", "Receipt", "RedactedVersion"]
+__all__ = ["UNREACHABLE", "Receipt", "RedactedVersion", "Signature"]
 
 UNREACHABLE = (
     "exported bundles and copies of the registry file",
@@ -31,6 +31,15 @@ class RedactedVersion:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Signature:
+    """When a receipt was signed, the hash of the registry's state then, and the HMAC over all of it (hex)."""
+
+    at: str
+    state: str
+    mac: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What an erasure did; kept nowhere by memalign, for it names what was erased.
 
@@ -38,7 +47,8 @@ class Receipt:
     (None when the latest never held them, or in a dry run). `guidelines` went from any version; `copied` of these were
     not learned from the feedback, but repeated its words. `pending` waits to be distilled again, `problem` says why;
     `rederived` are the guidelines written since. `searched` says what was searched for traces, and `elsewhere` names
-    other judges of the registry that hold some of the same text or keys and keep it.
+    other judges of the registry that hold some of the same text or keys and keep it. `signature` is that of the registry;
+    None in a dry run.
     """
 
     judge: str
@@ -55,6 +65,7 @@ class Receipt:
     elsewhere: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = UNREACHABLE
     dry_run: bool = False
+    signature: Signature | None = None
 
     def with_rederivation(
         self, *, pending: tuple[FeedbackKey, ...], guidelines: tuple[str, ...] = (), problem: str = ""
@@ -91,6 +102,8 @@ class Receipt:
         if self.elsewhere:
             lines.append(f"  the same text or keys stay in other judges: {_some(self.elsewhere)}")
         lines.append(f"  out of reach: {'; '.join(self.unreachable)}")
+        if self.signature is not None:
+            lines.append(f"  signed: {self.signature.at}; the receipt as JSON can be verified")
         return "\n".join(lines)
 
 

@@ -15,9 +15,10 @@ from memalign.errors import MemalignError, VersionConflict
 from memalign.io import FeedbackSource
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
-from memalign.memory import LedgerEntry
+from memalign.memory import LedgerEntry, Memory
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import bundle, versions
+from memalign.registry.certificate import Verification, read_receipt, sign, verify
 from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import MemoryDiff, compare
@@ -329,9 +330,24 @@ class Registry:
         if dry_run:
             return outcome.receipt
         receipt = verified(self._database, outcome)
-        if not rederive or not receipt.pending:
-            return receipt
-        return self._rederived(name, receipt, optimizer, progress)
+        if rederive and receipt.pending:
+            receipt = self._rederived(name, receipt, optimizer, progress)
+        with self._database.read() as connection:
+            return sign(connection, self._database.meta(connection, "secret"), receipt)
+
+    def verify(self, receipt: str | Path) -> Verification:
+        """Check a receipt's file: whether this registry signed it, and whether any of what was erased is back.
+
+        No network and no model is needed. Raises InputError for a file that is no signed receipt.
+        """
+        found = read_receipt(receipt)
+
+        def memories() -> Iterator[tuple[int, Memory]]:
+            for each in self.history(found["judge"]):
+                yield each.number, self.load(found["judge"], each.number).memory
+
+        with self._database.read() as connection:
+            return verify(connection, self._database.meta(connection, "secret"), found, memories)
 
     def matching(self, name: str, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
         """Key → the fields that hold `text`, for every piece of feedback of any version whose case or words do."""

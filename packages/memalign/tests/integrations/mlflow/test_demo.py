@@ -93,10 +93,10 @@ def test_the_notebook_runs_cell_by_cell():
 
 
 def test_the_notebook_is_the_script():
-    made = runpy.run_path(str(EXAMPLES / "mlflow_notebook.py"))["notebook_of"](DEMO.read_text("utf-8"))
+    made = runpy.run_path(str(EXAMPLES / "notebook.py"))["notebook_of"](DEMO.read_text("utf-8"))
     assert [(cell["cell_type"], source_of(cell)) for cell in notebook()] == [
         (cell["cell_type"], source_of(cell)) for cell in made["cells"]
-    ], "run: python examples/mlflow_notebook.py"
+    ], "run: python examples/notebook.py mlflow_demo"
 
 
 def test_the_notebook_is_executed_and_shows_nobodys_folders():

@@ -1,7 +1,7 @@
-"""Write mlflow_demo.ipynb from mlflow_demo.py, executed by Jupyter in an empty folder.
+"""Write the notebook of a script, executed by Jupyter in a folder that holds the stories' files and nothing else.
 
-    pip install "./packages/memalign[mlflow]" nbclient ipykernel
-    python examples/mlflow_notebook.py
+    pip install "./packages/memalign[mlflow]" pandas nbclient ipykernel
+    python examples/notebook.py mlflow_demo        # or dataframes
 
 The script is what people edit; its cells begin with `# %%`. A test compares the two, and fails when this was forgotten.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).with_name("mlflow_demo.py")
-NOTEBOOK = SCRIPT.with_suffix(".ipynb")
+HERE = Path(__file__).parent
 MARK, PROSE = "# %%", " [markdown]"
 WARNED = ("Warning: ", "import tqdm")
 """What a warning's two lines have."""
@@ -49,12 +49,13 @@ def notebook_of(script: str) -> dict[str, Any]:
 
 
 def executed(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook with what Jupyter prints for it, in an empty folder."""
+    """The notebook with what Jupyter prints for it, in a folder with the stories' files alone."""
     import nbformat
     from nbclient import NotebookClient
 
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(HERE / "empathy", Path(folder) / "empathy")
         client = NotebookClient(
             nbformat.from_dict(notebook), timeout=None, coalesce_streams=True, resources={"metadata": {"path": folder}}
         )
@@ -86,9 +87,12 @@ def written(notebook: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Execute the script's cells and write the notebook."""
-    NOTEBOOK.write_text(written(tidied(executed(notebook_of(SCRIPT.read_text("utf-8"))))), "utf-8")
-    print(f"wrote {NOTEBOOK}")
+    """Execute the cells of the script that is named, and write its notebook."""
+    if len(sys.argv) != 2 or not (script := HERE / f"{sys.argv[1]}.py").is_file():
+        raise SystemExit("which script? python examples/notebook.py mlflow_demo, or dataframes")
+    notebook = script.with_suffix(".ipynb")
+    notebook.write_text(written(tidied(executed(notebook_of(script.read_text("utf-8"))))), "utf-8")
+    print(f"wrote {notebook}")
 
 
 if __name__ == "__main__":
