@@ -1,0 +1,118 @@
+"""A repository whose build runs the gate: red and green, by the action's own script and through a real pytest."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.endpoint import Answer, Endpoint, user_of
+
+ACTION = Path(__file__).resolve().parent.parent / ".github" / "actions" / "gate"
+
+Build = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def good(body: dict[str, Any]) -> Answer:
+    return {"rationale": "Read.", "value": "fine" in user_of(body)}
+
+
+def worse(body: dict[str, Any]) -> Answer:
+    return {"rationale": "Read.", "value": True}
+
+
+def memalign(folder: Path, *words: str, **environment: str) -> str:
+    settings = {**os.environ, "MEMALIGN_REGISTRY": f"sqlite:///{folder / 'memalign.db'}", **environment}
+    command = [sys.executable, "-m", "memalign", *words]
+    ended = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module", params=["good", "worse"])
+def repository(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bool]:
+    """A judge's bundle, labelled cases and committed evidence; and whether the judge is good."""
+    folder = tmp_path_factory.mktemp(request.param)
+    rows = [
+        {"id": f"h-{n}", "outputs": f"{'fine' if n % 2 else 'poor'} reply {n}", "value": n % 2 == 1} for n in range(60)
+    ]
+    (folder / "held_out.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    with Endpoint(good if request.param == "good" else worse) as server:
+        there = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "k"}
+        settings = ("--instructions", "Fine? {{ outputs }}", "--value-type", "bool", "--model", "openai:test")
+        memalign(folder, "create", "judge", *settings, **there)
+        memalign(folder, "export", "judge", "-o", "judge.json")
+        demand = ("--min", "exact_match=0.01", "--evidence", "evidence")
+        memalign(folder, "gate", "judge", "held_out.jsonl", *demand, **there)
+    return folder, request.param == "good"
+
+
+def without_a_key(folder: Path) -> dict[str, str]:
+    """The environment of a build: no key, no server, and `memalign` on the path."""
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI", "MEMALIGN"))}
+    path = f"{folder / 'bin'}{os.pathsep}{settings['PATH']}"
+    program = folder / "bin" / "memalign"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memalign "$@"\n', "utf-8")
+    program.chmod(0o755)
+    return {**settings, "PATH": path}
+
+
+def test_the_actions_script_is_green_for_a_good_judge_and_red_for_a_worse(repository: tuple[Path, bool]) -> None:
+    folder, is_good = repository
+    environment = {
+        **without_a_key(folder),
+        "JUDGE": "judge.json",
+        "LABELLED": "held_out.jsonl",
+        "DEMANDS": "--min exact_match=0.8",
+        "EVIDENCE": "evidence",
+        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+    }
+    ran = subprocess.run(
+        ["bash", str(ACTION / "gate.sh")], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == (0 if is_good else 1), ran.stderr
+    assert ("✅ pass" if is_good else "❌ regression") in (folder / "summary.md").read_text("utf-8")
+    assert (b"<failure" in (folder / "gate.xml").read_bytes()) is not is_good
+
+
+def test_the_action_gives_the_script_all_that_it_reads() -> None:
+    action, script = ((ACTION / name).read_text("utf-8") for name in ("action.yml", "gate.sh"))
+    for name in ("JUDGE", "LABELLED", "DEMANDS", "EVIDENCE"):
+        assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in action
+        assert f"${{{name}" in script or f"${name}" in script
+
+
+def test_so_is_a_pytest_of_its_own(repository: tuple[Path, bool]) -> None:
+    folder, is_good = repository
+    (folder / "test_judge.py").write_text(
+        "import memalign as ma\n\n\n"
+        "def test_the_judge_is_good_enough(tmp_path):\n"
+        "    registry = ma.Registry(f\"sqlite:///{tmp_path / 'judge.db'}\")\n"
+        '    registry.import_bundle("judge.json", name="judge")\n'
+        "    found = ma.gate(registry.load('judge'), 'held_out.jsonl', minimum={'exact_match': 0.8},\n"
+        "                    evidence='evidence', offline=True)\n"
+        "    assert found.outcome == 'pass', str(found)\n",
+        "utf-8",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+        "test_judge.py",
+    ]
+    ran = subprocess.run(command, cwd=folder, env=without_a_key(folder), capture_output=True, text=True, check=False)
+    assert ran.returncode == (0 if is_good else 1), ran.stdout
+    if not is_good:
+        assert "judge: regression, on 60 unseen cases" in ran.stdout
