@@ -163,6 +163,19 @@ class TestPopulation:
         assert 0.91 <= held / 300 <= 0.985
         assert width < 0.85 * alone
 
+    @pytest.mark.parametrize(("share", "wrong"), [(0.2, 0.02), (0.05, 0.05), (0.2, 0.1)])
+    def test_ten_labels_that_all_agree_do_not_make_the_verdicts_true(self, share: float, wrong: float) -> None:
+        chance = random.Random(7)
+        held = 0
+        for _ in range(200):
+            truth = [chance.random() < share for _ in range(2000)]
+            verdicts = [each != (chance.random() < wrong) for each in truth]
+            found = prevalence(truth[:10], verdicts[:10], verdicts)
+            assert found.low is not None
+            assert found.high is not None
+            held += found.low <= share <= found.high
+        assert held >= 180
+
 
 class _Page(HTMLParser):
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 A criterion passes when the whole interval of its figure lies on the good side, and fails when all of it lies on the
 bad side. Between the two the labelled cases do not tell, and the outcome is inconclusive. At 95 % a judge at the very
-edge is passed, or failed, once in twenty times at most, whichever way chance goes.
+edge is passed, or failed, about once in twenty times at most, whichever way chance goes.
 """
 
 from __future__ import annotations
@@ -141,6 +141,8 @@ async def agate(
             raise InputError(f"{judge.value_type.spec} has no {metric!r}; it has {', '.join(known)}")
         if not math.isfinite(least):
             raise InputError(f"the minimum of {metric} is no number: {least}")
+        if metric not in _ERRORS and least > 1:
+            raise InputError(f"{metric} is at most 1, and can never reach {least:g}: say 0.8, not 80")
     if offline and evidence is None:
         raise InputError("offline needs a folder of evidence (--evidence DIR)")
     unseen, taught = unseen_rows(labelled, judge, baseline)
