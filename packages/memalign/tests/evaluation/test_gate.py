@@ -293,7 +293,9 @@ class TestEvidence:
         renamed, model = judge_that(never, name="warmth")
         found = gate(renamed, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
         assert (found.judge, found.outcome, model.requests) == ("warmth", "pass", [])
-        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+        gate(renamed, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path)
+        assert len(model.requests) == 20
+        gate(judge, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
 
     def test_so_is_evidence_on_other_labels_or_another_memory(self, tmp_path: Path) -> None:
         judge, model = judge_that(never)

@@ -176,6 +176,20 @@ class TestPopulation:
             held += found.low <= share <= found.high
         assert held >= 180
 
+    def test_nor_from_another_judges(self, aligned: Judge, tmp_path: Path) -> None:
+        items = [{"id": f"p-{n}", "outputs": f"item {n}"} for n in range(1000, 1020)]
+        aligned.replace(name="odd").judge_many(items, out=tmp_path / "all.jsonl")
+        with pytest.raises(InputError, match="was judged by 'odd', not by 'even'"):
+            report(aligned, rows(30, 130), population=tmp_path / "all.jsonl")
+
+
+def test_what_another_version_was_taught_is_left_out_too(aligned: Judge) -> None:
+    taught = [row for row in rows(30, 60) if row.id not in {case.id for case in aligned.memory.cases}]
+    assert taught
+    other = aligned.align(taught[:3]).judge
+    found = report(aligned, rows(30, 130), against={"version 3": other})
+    assert not {row.id for row in taught[:3]} & {case.id for case in found.evaluation.cases}
+
 
 class _Page(HTMLParser):
     def __init__(self) -> None:

@@ -29,6 +29,7 @@ __all__ = ["Binding", "MeasuredJudge", "MissingEvidence"]
 
 _INDEX = "evidence.json"
 _DIGITS = 16
+_NAME = "evidence"  # a judgment file is bound to a name, and evidence is not
 
 Progress = Callable[[str, int, int], None]
 
@@ -60,7 +61,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
             model=judge.model_name or "",
             instructions=_hash(judge.instructions),
             memory=judge.memory.hash,
-            prompts=prompts_hash(),
+            prompts=prompts_hash()[:_DIGITS],
             labels=labels,
         )
 
@@ -149,7 +150,8 @@ class MeasuredJudge:
             except OSError as error:
                 raise InputError(f"{self._folder} cannot be made: {error.strerror}") from None
             out = self._folder / self._binding.file
-        judgments = await self._judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
+        judge = self._judge if self._folder is None else self._judge.replace(name=_NAME)
+        judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
         if self._folder is not None:
             self._note()
         return judgments

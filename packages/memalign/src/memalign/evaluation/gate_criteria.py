@@ -145,7 +145,7 @@ async def agate(
             raise InputError(f"{metric} is at most 1, and can never reach {least:g}: say 0.8, not 80")
     if offline and evidence is None:
         raise InputError("offline needs a folder of evidence (--evidence DIR)")
-    unseen, taught = unseen_rows(labelled, judge, baseline)
+    unseen, taught = unseen_rows(labelled, judge, *([] if baseline is None else [baseline]))
     labels = labels_hash(judge, unseen)
 
     async def measured(one: Judge) -> Evaluation:

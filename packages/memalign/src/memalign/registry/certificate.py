@@ -89,7 +89,7 @@ def verify(
     signature = receipt["signature"]
     mac = _mac(secret, {**receipt, "signature": {**signature, "mac": ""}})
     name = str(receipt["judge"])
-    genuine = hmac.compare_digest(mac, str(signature.get("mac")))
+    genuine = hmac.compare_digest(mac.encode(), str(signature.get("mac")).encode())
     if not genuine:
         return Verification(judge=name, genuine=False, unchanged=False, versions=0, back=())
     found = connection.execute(select(judges.c.id).where(judges.c.name == name)).scalar()
