@@ -17,7 +17,7 @@ import msgspec
 from memalign.cache import derived
 from memalign.errors import InputError
 from memalign.keys import FeedbackKey, readings, select_keys
-from memalign.plain import PlainStruct
+from memalign.plain_struct import PlainStruct
 from memalign.values import Value, value_text
 
 __all__ = [

@@ -16,7 +16,7 @@ from memalign.align.ask import FOLDS, MOST, ask
 from memalign.errors import ModelUnavailable
 from memalign.judge.checks import which_checks
 from memalign.memory import Answers
-from memalign.memory.answers import questions_of
+from memalign.memory.check_answers import questions_of
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedChatModel, ScriptedYesNoModel
 from tests.align.test_invariants import choices, divide, rows_of

@@ -10,7 +10,7 @@ import msgspec
 from memalign import Judge
 from memalign.align.consolidate import consolidate
 from memalign.memory import Memory
-from memalign.memory.answers import questions_of
+from memalign.memory.check_answers import questions_of
 from memalign.memory.guard import guideline_fault, normalised
 from memalign.prompts.encoding import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle

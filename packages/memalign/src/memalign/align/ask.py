@@ -23,7 +23,7 @@ from memalign.judge.calibrator import FEWEST
 from memalign.judge.checks import AskedCheck, margins_of, which_checks
 from memalign.judge.open_model import open_model
 from memalign.memory import Answers, Case, Memory
-from memalign.memory.answers import questions_of
+from memalign.memory.check_answers import questions_of
 from memalign.models.base import YesNoModel
 from memalign.types import Judgment, Usage
 

@@ -14,7 +14,7 @@ import msgspec
 
 from memalign.align.states import LessonState, with_states
 from memalign.memory import Memory, Shard, Tombstone
-from memalign.memory.answers import without_answers_beside
+from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["forget", "forget_lessons", "unbarred"]

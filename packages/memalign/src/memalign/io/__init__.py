@@ -1,6 +1,6 @@
 """Files and frames: feedback and examples in, judgments and sheets for review out."""
 
-from memalign.io.columns import Columns, checked_columns, parse_columns
+from memalign.io.column_map import Columns, checked_columns, parse_columns
 from memalign.io.examples import Examples, check_examples, read_examples
 from memalign.io.feedback import FeedbackFile, check_feedback, read_feedback
 from memalign.io.given import ExampleSource, FeedbackSource, Given

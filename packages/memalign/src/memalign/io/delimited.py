@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from memalign.errors import InputError, RowError
-from memalign.io.columns import Columns
+from memalign.io.column_map import Columns
 from memalign.io.rows import Row, decoded, file_lines, id_needed
 
 __all__ = ["cell_value", "delimited_rows", "header_names", "is_missing"]

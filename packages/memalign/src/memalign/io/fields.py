@@ -9,7 +9,7 @@ import msgspec
 
 from memalign.content import check_field
 from memalign.errors import InputError, RowError
-from memalign.io.plain import is_absent
+from memalign.io.cells import is_absent
 from memalign.io.rows import LABEL_FIELDS, Row
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memalign.errors import InputError, RowError
-from memalign.io.plain import plain_value
+from memalign.io.cells import plain_value
 from memalign.io.rows import Row
 
 __all__ = ["column_names", "frame_rows", "is_frame", "is_lazy", "plain_rows"]

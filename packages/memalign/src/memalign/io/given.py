@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memalign.errors import InputError, RowError
-from memalign.io.columns import Columns
+from memalign.io.cells import is_absent
+from memalign.io.column_map import Columns
 from memalign.io.fields import given_rows, split
 from memalign.io.frames import column_names, frame_rows, is_frame, is_lazy, plain_rows
-from memalign.io.plain import is_absent
 from memalign.io.review_rows import is_review, restored
 from memalign.io.rows import Row, json_rows, never_empty, read_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json

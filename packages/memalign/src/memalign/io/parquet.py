@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from memalign.errors import ConfigurationError, InputError, RowError
-from memalign.io.columns import Columns
-from memalign.io.plain import plain_value
+from memalign.io.cells import plain_value
+from memalign.io.column_map import Columns
 from memalign.io.rows import id_needed
 
 __all__ = ["parquet_rows"]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from memalign.errors import RowError
-from memalign.io.plain import is_absent
+from memalign.io.cells import is_absent
 from memalign.io.rows import Row
 from memalign.types import CONTENT_FIELDS, Example
 

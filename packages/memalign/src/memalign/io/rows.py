@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from memalign.errors import InputError, RowError
-from memalign.io.columns import LABEL_FIELDS, Columns
+from memalign.io.column_map import LABEL_FIELDS, Columns
 
 __all__ = [
     "FORMATS",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError, RowError
 from memalign.io.atomic import atomic_write
-from memalign.io.columns import Columns
+from memalign.io.column_map import Columns
 from memalign.io.delimited import cell_value, header_names, is_missing
 from memalign.io.rows import Row
 from memalign.io.table import REVIEW, Column, Table

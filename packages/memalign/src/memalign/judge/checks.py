@@ -17,7 +17,7 @@ import msgspec
 from memalign.cache import kept_async
 from memalign.content import sides_of
 from memalign.errors import ModelError
-from memalign.memory.answers import questions_of
+from memalign.memory.check_answers import questions_of
 from memalign.models.base import YesNoModel
 from memalign.models.resolve import resolve_embedding
 from memalign.types import FeedbackKey, Finding, Guideline, Usage

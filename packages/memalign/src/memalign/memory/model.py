@@ -16,7 +16,7 @@ import msgspec
 
 from memalign.cache import derived, kept
 from memalign.errors import UnknownKey
-from memalign.memory.answers import with_live_answers
+from memalign.memory.check_answers import with_live_answers
 from memalign.memory.hashing import hashed_case, memory_hash
 from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason, policy_strength
 from memalign.memory.memory_card import memory_card, memory_words

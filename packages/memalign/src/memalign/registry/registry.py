@@ -26,7 +26,7 @@ from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
 from memalign.registry.kept_answers import count_kept, forget_kept
-from memalign.registry.learning import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
+from memalign.registry.learn_and_commit import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
 from memalign.registry.search import matching
