@@ -240,6 +240,22 @@ class TestCases:
         assert outcomes(found)["locked cases hold"] == "regression"
         assert "t-1 broken" in str(found)
 
+    def test_a_score_near_the_label_keeps_a_lock(self) -> None:
+        def near(request: ChatRequest) -> Answer:
+            return {"changes": []} if "changes" in request.schema["properties"] else {"rationale": "", "value": 0.79}
+
+        for label, outcome in ((0.8, "pass"), (0.2, "regression")):
+            judge = Judge(
+                name="score",
+                instructions="Rate {{ outputs }}",
+                feedback_value_type="float:0..1",
+                model=ScriptedChatModel(near),
+                embedding_model=HashEmbedding(),
+            )
+            taught = judge.align([Feedback(id="t-1", outputs="item 1", value=label, source="ana")]).judge
+            rows = [Feedback(id=f"h-{n}", outputs=f"item {n + 10}", value=n / 40) for n in range(20)]
+            assert outcomes(gate(lock(taught, "t-1"), rows, minimum={"mae": 1}))["locked cases hold"] == outcome
+
     def test_a_case_without_a_verdict_passes_nobody(self) -> None:
         def down(_: ChatRequest) -> Answer:
             raise ModelUnavailable("HTTP 503")

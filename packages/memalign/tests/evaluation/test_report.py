@@ -130,7 +130,22 @@ class TestWhatItSays:
         assert found.headline == "ccc"
         page = as_html(found)
         assert "CCC, 1 is perfect" in page
+        assert "(CCC)." in page
         assert "Where judge and people differ" in page
+
+    def test_of_whole_numbers_ahead_is_told_on_ccc(self) -> None:
+        ranks = Judge(
+            name="rank",
+            instructions="Rate {{ outputs }}",
+            feedback_value_type="int:0..9",
+            model=ScriptedChatModel(
+                lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10}
+            ),
+        )
+        scored = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=min(n % 10 + n % 2, 9)) for n in range(40)]
+        found = report(ranks, scored)
+        assert (found.headline, found.sides[-1].on) == ("exact_match", "ccc")
+        assert "“Ahead” is the judge's CCC less the other's." in as_html(found)
 
 
 class TestPopulation:

@@ -95,6 +95,7 @@ def test_a_judge_that_is_gone_holds_nothing(registry: Registry, receipt: Path) -
     [
         ("", "is no receipt"),
         ("[]", "is no receipt"),
+        ('{"judge": "a", "keys": [], "versions": NaN}', "is no receipt: NaN is no JSON value"),
         ('{"judge": "a", "keys": [], "versions": []}', "has no signature"),
     ],
 )

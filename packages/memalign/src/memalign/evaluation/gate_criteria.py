@@ -27,6 +27,7 @@ from memalign.types import Feedback
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
+    from memalign.values import ValueType
 
 __all__ = ["Criterion", "GateResult", "Outcome", "agate", "gate"]
 
@@ -169,7 +170,7 @@ async def agate(
             judge, labels=labels, folder=None if evidence is None else Path(evidence) / "locked", offline=offline
         )
         given = await aevaluate(source, locked, concurrency=concurrency, progress=progress, seed=seed)
-        criteria.append(_holds(given))
+        criteria.append(_holds(given, judge.value_type))
     outcomes = {each.outcome for each in criteria}
     outcome: Outcome = (
         "regression" if "regression" in outcomes else "inconclusive" if "inconclusive" in outcomes else "pass"
@@ -227,11 +228,13 @@ def _keeps_up(comparison: Comparison, points: float, *, grouped: bool) -> Criter
     )
 
 
-def _holds(evaluation: Evaluation) -> Criterion:
+def _holds(evaluation: Evaluation, value_type: ValueType) -> Criterion:
     if evaluation.unscored:
         first = next(case for case in evaluation.cases if case.error)
         raise MissingEvidence(f"locked case {first.id} has no verdict: {first.error}. Run it again")
-    broken = [case.id for case in evaluation.cases if not case.correct]
+    pairs = [(case.id, case.value, case.label) for case in evaluation.cases]
+    # As an align holds them: of `float` a score near the label keeps it.
+    broken = [name for name, value, label in pairs if value is None or not value_type.agree(value, label)]
     total = len(evaluation.cases)
     why = f"{', '.join(broken)} broken" if broken else f"{total} of {total} have the experts' label"
     return Criterion(demand="locked cases hold", outcome="regression" if broken else "pass", why=why)

@@ -54,12 +54,16 @@ _BINS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
-    """A way to give verdicts, its figures, and the judge's figure less its own on the same cases (None for the judge)."""
+    """A way to give verdicts, its figures, and the judge's figure less its own on the same cases (None for the judge).
+
+    `on` is the metric of `ahead` and `verdict`: CCC for numbers, else exact match.
+    """
 
     name: str
     metrics: dict[str, Estimate]
     ahead: Estimate | None = None
     verdict: str = ""
+    on: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,7 +266,8 @@ def _sides(judge: Judge, evaluation: Evaluation, others: Mapping[str, Evaluation
     measured[name] = (tuple(constant), measure(judge.value_type, constant, seed=seed))
     for name, (cases, metrics) in measured.items():
         found: Comparison = compare(cases, evaluation.cases, seed=seed)
-        sides.append(Side(name=name, metrics=metrics, ahead=found.differences[found.metric], verdict=found.verdict))
+        ahead = found.differences[found.metric]
+        sides.append(Side(name=name, metrics=metrics, ahead=ahead, verdict=found.verdict, on=found.metric))
     return tuple(sides)
 
 
