@@ -151,6 +151,9 @@ class Example(_Content, frozen=True, kw_only=True):
             raise InputError(f"example {self.id!r} has no content: one of {', '.join(CONTENT_FIELDS)} is required")
 
 
+NOTHING_SAID = "a row needs a value, a rationale or both"
+
+
 class Feedback(_Content, frozen=True, kw_only=True):
     """What one person said of one case, with the case's own fields beside it (rows are flat).
 
@@ -172,7 +175,7 @@ class Feedback(_Content, frozen=True, kw_only=True):
         if self.rationale is not None and not isinstance(self.rationale, str):
             raise InputError("rationale must be text")
         if self.value is None and not (self.rationale or "").strip():
-            raise InputError("a row needs a value, a rationale or both")
+            raise InputError(NOTHING_SAID)
         if self.created_at is not None:
             msgspec.structs.force_setattr(self, "created_at", _utc(self.created_at))
 

@@ -93,6 +93,7 @@ def test_the_builds_page_and_its_test_report_are_written(memalign: Run, tone: st
     [
         ((), "nothing is demanded"),
         (("--min", "exact_match"), "give a metric and a number"),
+        (("--min-kappa", "0.5", "--min", "kappa=0.1"), "kappa is demanded twice"),
         (("--min", "f1=0.5"), "bool has no 'f1'"),
         (("--baseline", "1"), "--baseline needs --not-worse-than"),
         (("--min-kappa", "0.5", "--junit", "nowhere/gate.xml"), "cannot be written: there is no folder"),

@@ -98,15 +98,23 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     tone = judge()
     values = [True, False] * 20
     first = run(tmp_path / "1.jsonl", values, memory=tone.memory.hash)
+    strange = tmp_path / "strange.jsonl"
+    strange.write_text(first.read_text("utf-8").replace("tone@1", "rank@1"), "utf-8")
+    remade = run(tmp_path / "remade.jsonl", values, memory=tone.memory.hash, first=100)
+    remade.write_text(remade.read_text("utf-8").replace("tone@1", "tone@2"), "utf-8")
     few = run(tmp_path / "few.jsonl", values[:10], memory=tone.memory.hash, first=100)
     other = run(tmp_path / "other.jsonl", values, memory="0" * 64, first=100)
     for second, message in (
         (few, "10 verdicts: a comparison needs 20"),
         (other, "another memory"),
         (first, "in both runs"),
+        (strange, "was judged by 'rank', not by 'tone'"),
+        (remade, "by another model or wording each"),
     ):
         with pytest.raises(InputError, match=message):
             drift(tone, first, second)
     with pytest.raises(InputError, match="between 0 and 1"):
         drift(tone, first, first, false_alarms=0)
+    with pytest.raises(InputError, match="cannot be told from none"):
+        drift(tone, first, first, false_alarms=0.0001)
     assert json.loads(first.read_text("utf-8").splitlines()[0])["id"] == "a-0"

@@ -214,7 +214,7 @@ def test_five_of_five_is_no_proof_of_perfection():
     found = many("bool", [(True, True)] * 3 + [(False, False)] * 2)
     assert found.metrics["exact_match"].value == 1.0
     assert found.metrics["exact_match"].low == pytest.approx(0.5655, abs=1e-4)
-    assert found.metrics["kappa"] == Estimate(value=1.0)
+    assert found.metrics["kappa"] == Estimate(value=1.0, low=0.25, high=1.0)  # four more cases, all wrong
     wrong = many("bool", [(True, False)] * 5)
     assert wrong.metrics["exact_match"].low == 0.0
     assert wrong.metrics["exact_match"].high == pytest.approx(1 - 0.5655, abs=1e-4)

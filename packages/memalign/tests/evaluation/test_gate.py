@@ -18,11 +18,13 @@ from memalign import Judge
 from memalign.align.edit import lock
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import GateResult, MissingEvidence, ScoredCase, compare, gate, junit_xml, markdown
-from memalign.evaluation.gate_criteria import _keeps_up
+from memalign.evaluation.agreement import measure
+from memalign.evaluation.gate_criteria import _keeps_up, _outcome
 from memalign.metrics import paired_share_interval
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import Feedback
+from memalign.values import ValueType
 
 ITEM = re.compile(r"item (\d+)")
 
@@ -62,6 +64,14 @@ class TestMinimum:
             assert outcomes(found)[f"kappa at least {least}"] == outcome
             assert found.outcome == outcome
 
+    def test_a_judge_that_is_always_right_passes_and_one_that_always_says_the_same_does_not(self) -> None:
+        right, _ = judge_that(never)
+        constant, _ = judge_that(lambda number: number % 2 == 1)
+        demands = {"kappa": 0.6, "balanced_accuracy": 0.7}
+        assert set(outcomes(gate(right, labelled(60), minimum=demands)).values()) == {"pass"}
+        assert gate(right, labelled(4), minimum=demands).outcome == "inconclusive"
+        assert set(outcomes(gate(constant, labelled(60), minimum=demands)).values()) == {"regression"}
+
     def test_of_an_error_less_is_better(self) -> None:
         def answer(request: ChatRequest) -> Answer:
             number = int(ITEM.findall(request.user)[-1])
@@ -97,6 +107,7 @@ class TestMinimum:
             ({"minimum": {"f1": 0.5}}, "bool has no 'f1'; it has exact_match"),
             ({"not_worse_than": 5}, "belong together"),
             ({"minimum": {"kappa": float("nan")}}, "no number"),
+            ({"minimum": {"exact_match": 85}}, "exact_match is at most 1"),
         ],
     )
     def test_a_demand_that_cannot_be_met_is_wrong_use(self, demand: dict[str, Any], message: str) -> None:
@@ -143,6 +154,26 @@ def test_a_judge_at_the_edge_is_wrongly_passed_or_stopped_once_in_twenty_times_a
     # 25 of 500 are expected at most; 37 are more than chance gives in a thousand such tests.
     assert found["pass"] <= 37
     assert found["regression"] <= 37
+
+
+@pytest.mark.parametrize(("cases", "share"), [(10, 0.7), (30, 0.9), (60, 0.8)])
+def test_a_judge_at_the_least_share_is_wrongly_passed_or_stopped_once_in_twenty_times_at_most(
+    cases: int, share: float
+) -> None:
+    chance = random.Random(cases)
+    kind = ValueType.of(bool)
+    found = {"pass": 0, "regression": 0, "inconclusive": 0}
+    for _ in range(500):
+        drawn = [
+            ScoredCase(id=str(n), label=n % 2 == 0, value=(n % 2 == 0) == _hit(chance, share)) for n in range(cases)
+        ]
+        found[_outcome(measure(kind, drawn)["exact_match"], share)] += 1
+    assert found["pass"] <= 37
+    assert found["regression"] <= 37
+
+
+def _hit(chance: random.Random, share: float) -> bool:
+    return chance.random() < share
 
 
 def test_a_much_worse_judge_never_passes_and_an_equal_one_is_hardly_ever_stopped() -> None:
@@ -209,6 +240,22 @@ class TestCases:
         assert outcomes(found)["locked cases hold"] == "regression"
         assert "t-1 broken" in str(found)
 
+    def test_a_score_near_the_label_keeps_a_lock(self) -> None:
+        def near(request: ChatRequest) -> Answer:
+            return {"changes": []} if "changes" in request.schema["properties"] else {"rationale": "", "value": 0.79}
+
+        for label, outcome in ((0.8, "pass"), (0.2, "regression")):
+            judge = Judge(
+                name="score",
+                instructions="Rate {{ outputs }}",
+                feedback_value_type="float:0..1",
+                model=ScriptedChatModel(near),
+                embedding_model=HashEmbedding(),
+            )
+            taught = judge.align([Feedback(id="t-1", outputs="item 1", value=label, source="ana")]).judge
+            rows = [Feedback(id=f"h-{n}", outputs=f"item {n + 10}", value=n / 40) for n in range(20)]
+            assert outcomes(gate(lock(taught, "t-1"), rows, minimum={"mae": 1}))["locked cases hold"] == outcome
+
     def test_a_case_without_a_verdict_passes_nobody(self) -> None:
         def down(_: ChatRequest) -> Answer:
             raise ModelUnavailable("HTTP 503")
@@ -233,7 +280,7 @@ class TestEvidence:
         [
             ({"instructions": "Kind? {{ outputs }}"}, "the instructions changed"),
             ({"parameters": {"temperature": 0.5}}, "the settings changed"),
-            ({"retrieval_k": 2}, "the settings changed"),
+            ({"parameters": {"calibrate": False}}, "the settings changed"),
         ],
     )
     def test_evidence_on_another_judge_is_stale(self, tmp_path: Path, changes: dict[str, Any], what: str) -> None:
@@ -241,6 +288,30 @@ class TestEvidence:
         gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
         with pytest.raises(MissingEvidence, match=f"is stale: {what}; measure it again without --offline"):
             gate(judge.replace(**changes), labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+
+    def test_so_is_evidence_of_a_judge_that_finds_its_cases_by_another_embedding_model(self, tmp_path: Path) -> None:
+        judge, _ = judge_that(never)
+        taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
+        gate(taught, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        for changes in ({"embedding_model": HashEmbedding(16)}, {"retrieval_k": 2}):
+            with pytest.raises(MissingEvidence, match="is stale: the settings changed"):
+                gate(
+                    taught.replace(**changes),
+                    labelled(60),
+                    minimum={"kappa": 0.5},
+                    evidence=tmp_path,
+                    offline=True,
+                )
+
+    def test_a_judge_of_another_name_is_the_same_judge(self, tmp_path: Path) -> None:
+        judge, _ = judge_that(never)
+        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        renamed, model = judge_that(never, name="warmth")
+        found = gate(renamed, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+        assert (found.judge, found.outcome, model.requests) == ("warmth", "pass", [])
+        gate(renamed, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path)
+        assert len(model.requests) == 20
+        gate(judge, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
 
     def test_so_is_evidence_on_other_labels_or_another_memory(self, tmp_path: Path) -> None:
         judge, model = judge_that(never)

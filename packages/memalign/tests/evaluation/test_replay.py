@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memalign import Judge
-from memalign.errors import InputError, ModelUnavailable
+from memalign.errors import InputError, InvalidRows, ModelUnavailable
 from memalign.evaluation import replay
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, checks_asked
@@ -101,3 +101,9 @@ def test_a_case_without_a_verdict_is_named(judge: Judge) -> None:
     assert found.errors == (("h-101", "ModelUnavailable: HTTP 503"),)
     with pytest.raises(InputError, match="no case was judged on both models"):
         replay(judge, model(wrong=4, name="new", down=tuple(range(200))), rows(100, 140))
+
+
+def test_a_label_that_cannot_be_read_is_named(judge: Judge) -> None:
+    given: list[dict[str, Any]] = [{"id": row.id, "outputs": row.outputs} for row in rows(100, 140)]
+    with pytest.raises(InvalidRows, match="maybe"):
+        replay(judge, NEW, [*given, {"id": "odd", "outputs": "item 141", "value": "maybe"}])

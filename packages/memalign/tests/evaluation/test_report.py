@@ -130,7 +130,22 @@ class TestWhatItSays:
         assert found.headline == "ccc"
         page = as_html(found)
         assert "CCC, 1 is perfect" in page
+        assert "(CCC)." in page
         assert "Where judge and people differ" in page
+
+    def test_of_whole_numbers_ahead_is_told_on_ccc(self) -> None:
+        ranks = Judge(
+            name="rank",
+            instructions="Rate {{ outputs }}",
+            feedback_value_type="int:0..9",
+            model=ScriptedChatModel(
+                lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10}
+            ),
+        )
+        scored = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=min(n % 10 + n % 2, 9)) for n in range(40)]
+        found = report(ranks, scored)
+        assert (found.headline, found.sides[-1].on) == ("exact_match", "ccc")
+        assert "“Ahead” is the judge's CCC less the other's." in as_html(found)
 
 
 class TestPopulation:
@@ -162,6 +177,33 @@ class TestPopulation:
             alone += plain.high - plain.low
         assert 0.91 <= held / 300 <= 0.985
         assert width < 0.85 * alone
+
+    @pytest.mark.parametrize(("share", "wrong"), [(0.2, 0.02), (0.05, 0.05), (0.2, 0.1)])
+    def test_ten_labels_that_all_agree_do_not_make_the_verdicts_true(self, share: float, wrong: float) -> None:
+        chance = random.Random(7)
+        held = 0
+        for _ in range(200):
+            truth = [chance.random() < share for _ in range(2000)]
+            verdicts = [each != (chance.random() < wrong) for each in truth]
+            found = prevalence(truth[:10], verdicts[:10], verdicts)
+            assert found.low is not None
+            assert found.high is not None
+            held += found.low <= share <= found.high
+        assert held >= 180
+
+    def test_nor_from_another_judges(self, aligned: Judge, tmp_path: Path) -> None:
+        items = [{"id": f"p-{n}", "outputs": f"item {n}"} for n in range(1000, 1020)]
+        aligned.replace(name="odd").judge_many(items, out=tmp_path / "all.jsonl")
+        with pytest.raises(InputError, match="was judged by 'odd', not by 'even'"):
+            report(aligned, rows(30, 130), population=tmp_path / "all.jsonl")
+
+
+def test_what_another_version_was_taught_is_left_out_too(aligned: Judge) -> None:
+    taught = [row for row in rows(30, 60) if row.id not in {case.id for case in aligned.memory.cases}]
+    assert taught
+    other = aligned.align(taught[:3]).judge
+    found = report(aligned, rows(30, 130), against={"version 3": other})
+    assert not {row.id for row in taught[:3]} & {case.id for case in found.evaluation.cases}
 
 
 class _Page(HTMLParser):

@@ -171,3 +171,28 @@ class TestRepeats:
         other = RecordedJudge(judge.judge.replace(instructions="Kind? {{ outputs }}"), tmp_path, offline=True)
         with pytest.raises(pytest.fail.Exception, match="no verdict of tone"):
             other.assert_judged(outputs="Hm.")
+
+
+def test_a_case_without_a_label_is_a_case(suite: Run, tmp_path: Path) -> None:
+    rows = [{"id": "a [1]/::", "outputs": "So sorry!"}, {"id": "b", "outputs": "Thanks!", "value": True}]
+    (tmp_path / "cases.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    (tmp_path / "test_replies.py").write_text(
+        """
+import pytest
+
+@pytest.mark.memalign("tone", cases="cases.jsonl")
+class TestReplies:
+    @pytest.mark.parametrize("greeting", ["Hi.", "Hello."])
+    def test_warm(self, greeting, memalign_case, assert_judged):
+        assert memalign_case.value in (None, True)
+        assert_judged(memalign_case, inputs=greeting)
+""",
+        "utf-8",
+    )
+    ran = suite()
+    assert "4 passed" in ran.out, ran.out
+
+
+def test_without_pytests_cache_a_folder_is_asked_for(suite: Run) -> None:
+    ran = suite("-p", "no:cacheprovider")
+    assert "verdicts need a folder: --memalign-verdicts DIR" in ran.out

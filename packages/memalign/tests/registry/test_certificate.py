@@ -49,7 +49,16 @@ def test_later_versions_do_not_hurt(registry: Registry, receipt: Path) -> None:
     assert not found.unchanged
 
 
-@pytest.mark.parametrize("change", [{"searched": "everything"}, {"keys": []}, {"judge": "another"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"searched": "everything"},
+        {"keys": []},
+        {"judge": "another"},
+        {"signature": {"mac": "é"}},
+        {"signature": {}},
+    ],
+)
 def test_a_changed_receipt_is_not_genuine(registry: Registry, receipt: Path, change: dict[str, Any]) -> None:
     receipt.write_text(json.dumps(json.loads(receipt.read_text("utf-8")) | change), "utf-8")
     found = registry.verify(receipt)
@@ -86,6 +95,7 @@ def test_a_judge_that_is_gone_holds_nothing(registry: Registry, receipt: Path) -
     [
         ("", "is no receipt"),
         ("[]", "is no receipt"),
+        ('{"judge": "a", "keys": [], "versions": NaN}', "is no receipt: NaN is no JSON value"),
         ('{"judge": "a", "keys": [], "versions": []}', "has no signature"),
     ],
 )

@@ -123,9 +123,12 @@ def _demands(judge: Judge, min_kappa: float | None, given: list[str]) -> dict[st
     if min_kappa is not None:
         demands["weighted_kappa" if judge.value_type.kind == "int" else "kappa"] = min_kappa
     for each in given:
-        metric, _, number = each.partition("=")
+        given_name, _, number = each.partition("=")
+        metric = given_name.strip().replace("-", "_")
+        if metric in demands:
+            raise InputError(f"{metric} is demanded twice: give it once")
         try:
-            demands[metric.strip().replace("-", "_")] = float(number)
+            demands[metric] = float(number)
         except ValueError:
             raise InputError(f"--min {each}: give a metric and a number, such as exact_match=0.8") from None
     return demands

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version
+from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible
 from memalign.cli.output import counted, label_text, table, usage_text
 from memalign.cli.rows_given import rows_given
 from memalign.errors import InputError
@@ -45,7 +45,7 @@ def replay(
         raise InputError("--adopt goes on from the latest version: leave --version out")
     number, judge = session.judge(name, version)
     given = None if cases is None else rows_given(cases, remembered=judge.columns)
-    with session.progress() as progress:
+    with interruptible(lambda: "nothing was kept"), session.progress() as progress:
         found = run(judge, model, given, concurrency=concurrency, progress=progress)
     parts = _drawn(found, name, number)
     data: dict[str, Any] = {"version": number, "adopted": None, **found.to_dict()}

@@ -19,7 +19,7 @@ import numpy as np
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.label_next import likeness_to_memory, silence
-from memalign.io import Examples, ExampleSource, Given, read_judgments
+from memalign.io import Examples, ExampleSource, Given, JudgmentFile, read_judgments
 from memalign.types import Judgment
 from memalign.values import value_text
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Drift", "Signal", "adrift", "drift"]
 
 _SHUFFLES = 4000
+_MOST_SIGNALS = 4
 _FEWEST = 20  # judgments of a run
 _SILENT = 0.5  # from this degree on a case counts as uncovered
 
@@ -105,7 +106,14 @@ async def adrift(
     """
     if not 0 < false_alarms < 1:
         raise InputError(f"the rate of false alarms lies between 0 and 1, not at {false_alarms:g}")
-    runs = [_run(judge, Path(path)) for path in (first, second)]
+    if false_alarms * (_SHUFFLES + 1) < _MOST_SIGNALS:
+        raise InputError(
+            f"false alarms rarer than {_MOST_SIGNALS / _SHUFFLES:g} cannot be told from none: name a higher rate"
+        )
+    files = [_file(judge, Path(path)) for path in (first, second)]
+    if files[0].judge != files[1].judge:
+        raise InputError(f"{first} and {second} were judged by another model or wording each: judge one of them again")
+    runs = [_run(judge, Path(path), file) for path, file in zip((first, second), files, strict=True)]
     if len(same := runs[0].keys() & runs[1].keys()) > len(runs[1]) / 2:
         raise InputError(
             f"{len(same)} items are in both runs: compare their verdicts by `evaluate --against` or `replay`"
@@ -142,8 +150,15 @@ async def adrift(
 _Watched = tuple[str, float, float, float]
 
 
-def _run(judge: Judge, path: Path) -> Mapping[str, Judgment]:
-    found = {name: each for name, each in read_judgments(path).judgments.items() if each.value is not None}
+def _file(judge: Judge, path: Path) -> JudgmentFile:
+    file = read_judgments(path)
+    if (name := file.judge.rpartition("@")[0]) != judge.name:
+        raise InputError(f"{path} was judged by {name!r}, not by {judge.name!r}")
+    return file
+
+
+def _run(judge: Judge, path: Path, file: JudgmentFile) -> Mapping[str, Judgment]:
+    found = {name: each for name, each in file.judgments.items() if each.value is not None}
     if len(found) < _FEWEST:
         raise InputError(f"{path} has {len(found)} verdicts: a comparison needs {_FEWEST}")
     if any(each.memory_hash != judge.memory.hash for each in found.values()):

@@ -1,7 +1,7 @@
 """Evidence: judgments on a labelled file, kept in a folder and bound to what they were made with.
 
 A folder holds a judgment file for each judge that was measured, and `evidence.json`, which says what each is bound to:
-model, instructions, settings, memory, memalign's prompts and the labelled cases. What was measured with anything else is
+the judge's fingerprint (model, instructions, settings, memory), memalign's prompts and the labelled cases. What was measured with anything else is
 stale, and counts for nothing.
 """
 
@@ -18,7 +18,7 @@ from memalign.errors import InputError
 from memalign.io import read_judgments
 from memalign.io.atomic import atomic_write
 from memalign.prompts import prompts_hash
-from memalign.types import Example, Judgment, canonical_json
+from memalign.types import Example, Judgment
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
@@ -29,6 +29,7 @@ __all__ = ["Binding", "MeasuredJudge", "MissingEvidence"]
 
 _INDEX = "evidence.json"
 _DIGITS = 16
+_NAME = "evidence"  # a judgment file is bound to a name, and evidence is not
 
 Progress = Callable[[str, int, int], None]
 
@@ -38,12 +39,15 @@ class MissingEvidence(InputError):
 
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
-    """What judgments were made with; all but `judge` and `model` are hashes. Equal bindings give comparable judgments."""
+    """What judgments were made with; all but `judge` and `model` are hashes. The judge's name changes no verdict.
+
+    `fingerprint` is the judge's, over everything of it; `model`, `instructions` and `memory` are parts of that, for words.
+    """
 
     judge: str
+    fingerprint: str
     model: str
     instructions: str
-    settings: str
     memory: str
     prompts: str
     labels: str
@@ -53,24 +57,36 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         """That of a judge and a set of labels."""
         return cls(
             judge=judge.name,
+            fingerprint=judge.fingerprint,
             model=judge.model_name or "",
             instructions=_hash(judge.instructions),
-            settings=_hash(canonical_json([judge.value_type.spec, dict(judge.parameters), judge.retrieval_k])),
             memory=judge.memory.hash,
-            prompts=prompts_hash(),
+            prompts=prompts_hash()[:_DIGITS],
             labels=labels,
         )
 
     @property
     def file(self) -> str:
         """The name of the judgment file: the same whatever the labels, for a label changes no verdict."""
-        return f"{_hash(canonical_json(msgspec.to_builtins(msgspec.structs.replace(self, labels=''))))}.jsonl"
+        return f"{self.fingerprint}-{self.prompts}.jsonl"
+
+    def holds(self, now: Binding) -> bool:
+        """Whether the judgments are evidence on `now`, under whatever name."""
+        return (self.file, self.labels) == (now.file, now.labels)
 
     def changed(self, now: Binding) -> str:
         """What differs from `now`, in words."""
-        names = {"labels": "the labelled cases", "prompts": "memalign's prompts"}
-        fields = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(now, name)]
-        return ", ".join(names.get(name, f"the {name}") for name in fields)
+        names = {
+            "model": "the model",
+            "instructions": "the instructions",
+            "memory": "the memory",
+            "prompts": "memalign's prompts",
+            "labels": "the labelled cases",
+        }
+        return (
+            ", ".join(said for name, said in names.items() if getattr(self, name) != getattr(now, name))
+            or "the settings"
+        )
 
 
 def _hash(text: str) -> str:
@@ -134,7 +150,8 @@ class MeasuredJudge:
             except OSError as error:
                 raise InputError(f"{self._folder} cannot be made: {error.strerror}") from None
             out = self._folder / self._binding.file
-        judgments = await self._judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
+        judge = self._judge if self._folder is None else self._judge.replace(name=_NAME)
+        judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
         if self._folder is not None:
             self._note()
         return judgments
@@ -142,7 +159,7 @@ class MeasuredJudge:
     def _kept(self, examples: Sequence[Example]) -> list[Judgment]:
         assert self._folder is not None  # noqa: S101  # the gate has looked
         measured = _bindings(self._folder)
-        if self._binding not in measured:
+        if not any(each.holds(self._binding) for each in measured):
             mine = [each for each in measured if each.judge == self.name]
             if not mine:
                 raise MissingEvidence(f"{self._folder} has no evidence on {self.name}; {_REMEDY}")
@@ -153,7 +170,7 @@ class MeasuredJudge:
         missing: list[str] = []
         for example in examples:
             judgment = file.judgments.get(example.id)
-            if judgment is None or judgment.error or file.contents[example.id] not in ("", example.content_hash):
+            if judgment is None or judgment.error or file.contents[example.id] != example.content_hash:
                 missing.append(example.id)
             else:
                 found.append(judgment)
@@ -165,7 +182,7 @@ class MeasuredJudge:
     def _note(self) -> None:
         assert self._folder is not None  # noqa: S101  # who calls this has looked
         measured = _bindings(self._folder)
-        if self._binding in measured:
+        if any(each.holds(self._binding) for each in measured):
             return
         # One binding a judgment file: with other labels the same judgments are evidence for those.
         kept = [each for each in measured if each.file != self._binding.file]

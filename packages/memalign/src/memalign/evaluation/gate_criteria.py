@@ -2,7 +2,7 @@
 
 A criterion passes when the whole interval of its figure lies on the good side, and fails when all of it lies on the
 bad side. Between the two the labelled cases do not tell, and the outcome is inconclusive. At 95 % a judge at the very
-edge is passed, or failed, once in twenty times at most, whichever way chance goes.
+edge is passed, or failed, about once in twenty times at most, whichever way chance goes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from memalign.types import Feedback
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
+    from memalign.values import ValueType
 
 __all__ = ["Criterion", "GateResult", "Outcome", "agate", "gate"]
 
@@ -141,9 +142,11 @@ async def agate(
             raise InputError(f"{judge.value_type.spec} has no {metric!r}; it has {', '.join(known)}")
         if not math.isfinite(least):
             raise InputError(f"the minimum of {metric} is no number: {least}")
+        if metric not in _ERRORS and least > 1:
+            raise InputError(f"{metric} is at most 1, and can never reach {least:g}: say 0.8, not 80")
     if offline and evidence is None:
         raise InputError("offline needs a folder of evidence (--evidence DIR)")
-    unseen, taught = unseen_rows(labelled, judge, baseline)
+    unseen, taught = unseen_rows(labelled, judge, *([] if baseline is None else [baseline]))
     labels = labels_hash(judge, unseen)
 
     async def measured(one: Judge) -> Evaluation:
@@ -167,7 +170,7 @@ async def agate(
             judge, labels=labels, folder=None if evidence is None else Path(evidence) / "locked", offline=offline
         )
         given = await aevaluate(source, locked, concurrency=concurrency, progress=progress, seed=seed)
-        criteria.append(_holds(given))
+        criteria.append(_holds(given, judge.value_type))
     outcomes = {each.outcome for each in criteria}
     outcome: Outcome = (
         "regression" if "regression" in outcomes else "inconclusive" if "inconclusive" in outcomes else "pass"
@@ -225,11 +228,13 @@ def _keeps_up(comparison: Comparison, points: float, *, grouped: bool) -> Criter
     )
 
 
-def _holds(evaluation: Evaluation) -> Criterion:
+def _holds(evaluation: Evaluation, value_type: ValueType) -> Criterion:
     if evaluation.unscored:
         first = next(case for case in evaluation.cases if case.error)
         raise MissingEvidence(f"locked case {first.id} has no verdict: {first.error}. Run it again")
-    broken = [case.id for case in evaluation.cases if not case.correct]
+    pairs = [(case.id, case.value, case.label) for case in evaluation.cases]
+    # As an align holds them: of `float` a score near the label keeps it.
+    broken = [name for name, value, label in pairs if value is None or not value_type.agree(value, label)]
     total = len(evaluation.cases)
     why = f"{', '.join(broken)} broken" if broken else f"{total} of {total} have the experts' label"
     return Criterion(demand="locked cases hold", outcome="regression" if broken else "pass", why=why)

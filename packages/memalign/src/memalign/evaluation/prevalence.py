@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from memalign.metrics import Estimate, wilson_interval
+from memalign.metrics import Estimate
 
 __all__ = ["prevalence"]
 
@@ -30,10 +30,9 @@ def prevalence(
     together = float(np.mean((y - y.mean()) * (f - f.mean())))
     power = 0.0 if spread == 0 else min(1.0, max(0.0, together / ((1 + n / many) * spread)))
     value = float(power * g.mean() + (y - power * f).mean())
-    error = float((power**2 * g.var() / many + (y - power * f).var(ddof=1) / n) ** 0.5)
+    # One case more on either side, as far off as can be: few cases that all agree do not make the verdicts true.
+    apart = np.append(y - power * f, [(y - power * f).mean() + side for side in (-1, 1)])
+    error = float((power**2 * g.var() / many + apart.var(ddof=1) / (n + 2)) ** 0.5)
     half = NormalDist().inv_cdf((1 + level) / 2) * error
-    if half == 0:  # all alike: no spread to go by
-        low, high = wilson_interval(round(float(y.sum())), n, level=level) or (0.0, 1.0)
-    else:
-        low, high = value - half, value + half
+    low, high = value - half, value + half
     return Estimate(value=min(1.0, max(0.0, value)), low=max(0.0, low), high=min(1.0, high))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign import aio
-from memalign.errors import InputError, ModelError
+from memalign.errors import InputError, InvalidRows, ModelError
 from memalign.evaluation.agreement import Progress, measure
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import ScoredCase
@@ -18,7 +18,7 @@ from memalign.io import Examples, ExampleSource, Given, check_feedback
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import Estimate, wilson_interval
 from memalign.models import resolve
-from memalign.types import Example, Feedback, Judgment, Usage
+from memalign.types import NOTHING_SAID, Example, Feedback, Judgment, Usage
 from memalign.values import Value
 
 if TYPE_CHECKING:
@@ -171,7 +171,10 @@ def _given(judge: Judge, cases: ExampleSource) -> tuple[list[Example], Mapping[s
     given = Given.of(cases, name="cases", remembered=judge.columns)
     examples = list(Examples.of(given))
     said: dict[str, list[Feedback]] = {}
-    for row in check_feedback(given, value_type=judge.value_type, skip_invalid=True).rows:
+    checked = check_feedback(given, value_type=judge.value_type, skip_invalid=True)
+    if bad := [each for each in checked.invalid if each.reason != NOTHING_SAID]:  # a case needs no label here
+        raise InvalidRows(given.name, bad)
+    for row in checked.rows:
         said.setdefault(row.id, []).append(row)
     memory = judge.memory
     labels = {name: policy_label(rows, memory.authority, memory.policy) for name, rows in said.items()}

@@ -54,12 +54,16 @@ _BINS = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
-    """A way to give verdicts, its figures, and the judge's figure less its own on the same cases (None for the judge)."""
+    """A way to give verdicts, its figures, and the judge's figure less its own on the same cases (None for the judge).
+
+    `on` is the metric of `ahead` and `verdict`: CCC for numbers, else exact match.
+    """
 
     name: str
     metrics: dict[str, Estimate]
     ahead: Estimate | None = None
     verdict: str = ""
+    on: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +146,7 @@ class Report:
 
     `sides` has the judge first, then what it is compared with, on the same cases. `more` is how many labels more would
     bring the interval of the `headline` metric to 5 points either way; 0 where it is there. `seconds` are the median of
-    a judgment, and `dollars` its mean; None where they are not known. `taught` cases of the file were left out.
+    a judgment, and `dollars` its mean; None where they are not known. `taught` cases of the file are in one's memory and were left out.
     """
 
     judge: str
@@ -217,7 +221,7 @@ async def areport(
     """
     if against is None:
         against = {"zero-shot": judge.without_memory()} if judge.memory else {}
-    rows, taught = unseen_rows(labelled, judge)
+    rows, taught = unseen_rows(labelled, judge, *against.values())
     labels = labels_hash(judge, rows)
 
     async def measured(one: Judge) -> tuple[Evaluation, dict[str, Judgment]]:
@@ -262,7 +266,8 @@ def _sides(judge: Judge, evaluation: Evaluation, others: Mapping[str, Evaluation
     measured[name] = (tuple(constant), measure(judge.value_type, constant, seed=seed))
     for name, (cases, metrics) in measured.items():
         found: Comparison = compare(cases, evaluation.cases, seed=seed)
-        sides.append(Side(name=name, metrics=metrics, ahead=found.differences[found.metric], verdict=found.verdict))
+        ahead = found.differences[found.metric]
+        sides.append(Side(name=name, metrics=metrics, ahead=ahead, verdict=found.verdict, on=found.metric))
     return tuple(sides)
 
 
@@ -400,6 +405,8 @@ def _shares(judge: Judge, evaluation: Evaluation, population: str | Path | None)
         raise InputError(f"{judge.value_type.spec} has no labels whose share could be told: leave --population out")
     file = read_judgments(population)
     values = [each.value for each in file.judgments.values() if each.value is not None]
+    if (name := file.judge.rpartition("@")[0]) != judge.name:
+        raise InputError(f"{population} was judged by {name!r}, not by {judge.name!r}")
     memories = {each.memory_hash for each in file.judgments.values() if each.value is not None}
     if memories != {judge.memory.hash}:
         raise InputError(

@@ -37,7 +37,7 @@ def as_html(found: Report) -> str:
             e=found.evaluation,
             headline=_headline(found),
             sentences=_sentences(found),
-            metric="ccc" if found.headline == "ccc" else "exact_match",
+            metric=found.sides[-1].on,
             columns=[name for name in _COLUMNS if name in found.sides[0].metrics],
             names=[value_text(label) for label in found.evaluation.labels],
             cells=_cells(found),
@@ -102,7 +102,7 @@ def _sentences(found: Report) -> list[str]:
         what = {"ahead": "It is ahead of", "behind": "It is behind"}.get(
             side.verdict, "These cases do not tell it from"
         )
-        said.append(f"{what} “{side.name}”: {_points(side.ahead)}.")
+        said.append(f"{what} “{side.name}”: {_points(side.ahead)} ({_words(side.on)}).")
     if found.people and found.people.same.value is not None:
         said.append(f"People give the same label in {_percent(found.people.same.value)} of pairs.")
     if found.more:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["labels_hash", "unseen_rows"]
 
 
-def unseen_rows(labelled: Labelled, judge: Judge, other: Judge | None = None) -> tuple[list[Feedback], int]:
-    """The rows on cases that neither judge has in memory, by id or content, and how many cases were left out.
+def unseen_rows(labelled: Labelled, judge: Judge, *others: Judge) -> tuple[list[Feedback], int]:
+    """The rows on cases that no judge here has in memory, by id or content, and how many cases were left out.
 
     Raises InvalidRows for bad rows, InputError where nothing is left.
     """
     rows = list(check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows)
     known: set[str] = set()
-    for one in (judge, other):
-        for case in one.memory.cases if one is not None else ():
+    for one in (judge, *others):
+        for case in one.memory.cases:
             known |= {f"id {case.id}", f"content {case.example.content_hash}"}
 
     def taught(row: Feedback) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.types import Example, Feedback, Judgment
     from memalign.values import Value
-
-    Item = Example | Feedback | Mapping[str, Any]
 
 _KEPT = "memalign"  # the folder in pytest's cache
 _SHOWN = 10  # failing cases of a message
@@ -66,17 +65,33 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("memalign_case", cases, ids=[case.id for case in cases])
 
 
-def _cases(file: Path) -> list[Feedback]:
+@dataclass(frozen=True, kw_only=True)
+class JudgedCase:
+    """A case of the marker's file: its fields, and as `value` people's label; None where nobody gave one."""
+
+    id: str
+    value: Value | None
+    inputs: Any = None
+    outputs: Any = None
+    expectations: Any = None
+    conversation: Any = None
+    trace: Any = None
+
+
+if TYPE_CHECKING:
+    Item = Example | Feedback | JudgedCase | Mapping[str, Any]
+
+
+def _cases(file: Path) -> list[JudgedCase]:
     """The cases of a file, each with people's label, where it has one that counts."""
     from memalign.io import Examples, check_feedback
     from memalign.memory.label_policy import POLICY, policy_label
-    from memalign.types import Feedback
 
     said: dict[str, list[Feedback]] = {}
     for row in check_feedback(file, skip_invalid=True).rows:  # a case without a label is no feedback, and a case
         said.setdefault(row.id, []).append(row)
     return [
-        Feedback(id=case.id, value=policy_label(said.get(case.id, []), (), POLICY), **case.content)
+        JudgedCase(id=case.id, value=policy_label(said.get(case.id, []), (), POLICY), **case.content)
         for case in Examples.of(file)
     ]
 
@@ -85,6 +100,8 @@ def _cases(file: Path) -> list[Feedback]:
 def memalign_judge(pytestconfig: pytest.Config) -> Callable[..., RecordedJudge]:
     """A function: `memalign_judge("tone")`, `memalign_judge("tone", version=2)` or `memalign_judge("judges/tone.json")`."""
     folder = pytestconfig.getoption("memalign_verdicts") or pytestconfig.getini("memalign_verdicts")
+    if not folder and not pytestconfig.pluginmanager.has_plugin("cacheprovider"):
+        raise pytest.UsageError("without pytest's cache, verdicts need a folder: --memalign-verdicts DIR")
     verdicts = Path(pytestconfig.rootpath, folder) if folder else pytestconfig.cache.mkdir(_KEPT)
     offline = bool(pytestconfig.getoption("memalign_offline"))
 
@@ -240,6 +257,8 @@ def _example(item: Item | None, fields: Mapping[str, Any]) -> Example:
 
     if isinstance(item, Example):
         return item
+    if isinstance(item, JudgedCase):
+        item = {name: getattr(item, name) for name in ("id", *CONTENT_FIELDS)}
     if isinstance(item, Feedback):
         return Example(id=item.id, **item.content)
     given = {**(item or {}), **fields}

@@ -67,16 +67,20 @@ def sign(connection: Connection, secret: str, receipt: Receipt) -> Receipt:
 def read_receipt(path: str | Path) -> dict[str, Any]:
     """The receipt of a JSON file. Raises InputError for a file that is none, or has no signature."""
     try:
-        found = json.loads(Path(path).read_text("utf-8"))
+        found = json.loads(Path(path).read_text("utf-8"), parse_constant=_no_constant)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} is no receipt: {error}") from None
     if not isinstance(found, dict) or not {"judge", "keys", "versions"} <= found.keys():
         raise InputError(f"{path} is no receipt: `memalign erase … --json` prints one")
     if not isinstance(found.get("signature"), dict):
         raise InputError(f"{path} has no signature: it is of a dry run, or of a version of memalign that did not sign")
     return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
 
 
 def verify(
@@ -89,7 +93,7 @@ def verify(
     signature = receipt["signature"]
     mac = _mac(secret, {**receipt, "signature": {**signature, "mac": ""}})
     name = str(receipt["judge"])
-    genuine = hmac.compare_digest(mac, str(signature.get("mac")))
+    genuine = hmac.compare_digest(mac.encode(), str(signature.get("mac")).encode())
     if not genuine:
         return Verification(judge=name, genuine=False, unchanged=False, versions=0, back=())
     found = connection.execute(select(judges.c.id).where(judges.c.name == name)).scalar()
