@@ -12,8 +12,9 @@ from memalign.evaluation.gate_criteria import Criterion, GateResult, agate, gate
 from memalign.evaluation.gate_report import junit_xml, markdown
 from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
 from memalign.evaluation.replaying import ChangedCheck, Replay, TurnedCase, areplay, replay
-from memalign.evaluation.report_data import Report, areport, report
+from memalign.evaluation.report_data import areport, report
 from memalign.evaluation.report_page import as_html, as_markdown
+from memalign.evaluation.report_parts import Report
 
 __all__ = [
     "ChangedCheck",

@@ -222,7 +222,7 @@ def _keeps_up(comparison: Comparison, points: float, *, grouped: bool) -> Criter
     return Criterion(
         demand=f"{comparison.metric.replace('_', ' ')} not worse than the baseline's by {points:g} points",
         outcome=outcome,
-        why=_why(found, -points / 100, comparison.n, outcome),
+        why=_why(found, -points / 100, comparison.n, outcome, points=True),
         found=found,
         threshold=-points / 100,
     )
@@ -248,13 +248,18 @@ def _outcome(found: Estimate, threshold: float, *, less_is_better: bool = False)
     return "pass" if found.low >= threshold else "regression" if found.high < threshold else "inconclusive"
 
 
-def _why(found: Estimate, threshold: float, n: int, outcome: Outcome) -> str:
+def _why(found: Estimate, threshold: float, n: int, outcome: Outcome, *, points: bool = False) -> str:
+    """What was found, in words; with `points` it is a difference, and written in points."""
     if found.value is None:
         return f"the {n} cases give no figure: it needs two labels, and verdicts that vary"
-    figure = f"{found.value:.2f}"
+
+    def number(value: float) -> str:
+        return f"{100 * value:+.1f}" if points else f"{value:.2f}"
+
+    figure = f"{number(found.value)} points" if points else number(found.value)
     if found.low is None or found.high is None:
         return f"{figure}, and no interval: {found.no_interval or f'{n} cases give none'}"
-    said = f"{figure} [{found.low:.2f}, {found.high:.2f}], n = {n}"
+    said = f"{figure} [{number(found.low)}, {number(found.high)}], n = {n}"
     if outcome != "inconclusive":
         return said
     away = abs(found.value - threshold)

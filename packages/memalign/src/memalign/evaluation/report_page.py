@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from memalign.evaluation.report_data import Report, ReportedCase
+from memalign.evaluation.report_parts import Report, ReportedCase
 from memalign.metrics import Estimate
 from memalign.values import value_text
 

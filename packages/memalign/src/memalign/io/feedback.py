@@ -23,7 +23,7 @@ from memalign.values import ValueType
 
 __all__ = ["FeedbackFile", "check_feedback", "read_feedback"]
 
-_SKIP_HINT = "fix them, or leave them out: --skip-invalid, skip_invalid=True in Python"
+_SKIP_HINT = "fix them; an align can leave them out: --skip-invalid, skip_invalid=True in Python"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
