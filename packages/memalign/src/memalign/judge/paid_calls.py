@@ -256,9 +256,10 @@ class _Embedding:
 
 def _key(model: ChatModel | EmbeddingModel, asked: ChatRequest | tuple[str, ...] | str) -> str:
     """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
-    # An adapter may know an address or the build of its engine; the protocol does not.
+    # An adapter may know an address, the build of its engine, or settings of every request; the protocol does not.
     where: Any = getattr(model, "engine", None) or getattr(model, "base_url", None)
+    said = sorted((name, repr(value)) for name, value in getattr(model, "extra", {}).items())
     if isinstance(asked, ChatRequest):
         asked = msgspec.structs.replace(asked, timeout=None)  # who waits longer asks the same
-    parts = [type(asked).__name__, model.name, where, asked]
+    parts = [type(asked).__name__, model.name, where, said, asked]
     return hashlib.sha256(json.dumps(msgspec.to_builtins(parts)).encode()).hexdigest()

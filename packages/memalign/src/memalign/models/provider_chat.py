@@ -115,6 +115,11 @@ class ProviderChatModel:
         """The address of an OpenAI-compatible server that the user named; None for the provider's own."""
         return self._target.base_url
 
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """The settings that go with every request."""
+        return self._extra
+
     @cached_property
     def limits(self) -> Limits:
         """What the model can take, its context window from genai-prices where that knows the model."""
