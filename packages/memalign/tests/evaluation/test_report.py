@@ -75,12 +75,27 @@ class TestWhatItSays:
         names = [side.name for side in found.sides]
         assert names[:2] == ["even", "zero-shot"]
         assert names[2].startswith("always ")
-        zero_shot, constant = found.sides[1:]
+        assert names[3] == "label of the nearest taught case"
+        zero_shot, constant, _ = found.sides[1:]
         assert zero_shot.ahead is not None
         assert zero_shot.ahead.value == pytest.approx(0.4, abs=0.05)
         assert zero_shot.verdict == "ahead"
         assert constant.ahead is not None
         assert constant.ahead.value == pytest.approx(0.4)
+
+    def test_the_nearest_taught_case_is_a_baseline(self) -> None:
+        def always(_: ChatRequest) -> Answer:
+            return {"rationale": "", "value": True}
+
+        said = ["The parcel is late and nobody writes back.", "Thank you, the garden lamp shines beautifully."]
+        taught = [Feedback(id=f"t-{n}", outputs=f"{said[n % 2]} {n}", value=n % 2 == 1) for n in range(4)]
+        found = report(
+            judge().replace(model=ScriptedChatModel(always)).align(taught).judge,
+            [Feedback(id=f"h-{n}", outputs=f"{said[n % 2]} {n}", value=n % 2 == 1) for n in range(10, 40)],
+        )
+        nearest = next(side for side in found.sides if side.name == "label of the nearest taught case")
+        assert nearest.metrics["exact_match"].value == 1.0
+        assert nearest.verdict == "behind"
 
     def test_people_are_the_ceiling(self, found: Report) -> None:
         assert found.people is not None

@@ -40,7 +40,7 @@ def report(
 ) -> int:
     """Write a page on how far the judge agrees with people, on cases that it has not learned from.
 
-    Beside it stand the judge without memory, the commonest label, and people's agreement with each other. The page
+    Beside it stand the judge without memory, the commonest label, the nearest taught case, and people's agreement with each other. The page
     shows each disagreement with both reasons, what each guideline did, and how many labels more would settle the
     figure. It is one file, needs no network, and holds the texts of the cases.
     """

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Labelled, Progress, aevaluate, measure
+from memalign.evaluation.baseline import baselines
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Evaluation, ScoredCase
 from memalign.evaluation.evidence import MeasuredJudge
@@ -110,6 +111,8 @@ async def areport(
         first = next((case.error for case in evaluation.cases if case.error), "")
         raise InputError(f"no case has a verdict: {first}")
     others = {name: (await measured(one))[0] for name, one in against.items()}
+    examples = {row.id: row.example for row in rows if row.example is not None}
+    without = await baselines(judge, evaluation.cases, examples)
     headline = "ccc" if judge.value_type.kind == "float" else "exact_match"
     zero_shot = others.get("zero-shot")
     costs = [each.usage.cost for each in judgments.values() if each.error is None]
@@ -121,7 +124,7 @@ async def areport(
         headline=headline,
         taught=taught,
         evaluation=evaluation,
-        sides=_sides(judge, evaluation, others, seed=seed),
+        sides=_sides(judge, evaluation, others, without, seed=seed),
         people=_people(rows, judge.value_type),
         slices=_slices(evaluation, rows, judge.value_type),
         calibration=_calibration(evaluation, judgments),
@@ -134,30 +137,23 @@ async def areport(
     )
 
 
-def _sides(judge: Judge, evaluation: Evaluation, others: Mapping[str, Evaluation], *, seed: int) -> tuple[Side, ...]:
+def _sides(
+    judge: Judge,
+    evaluation: Evaluation,
+    others: Mapping[str, Evaluation],
+    without: Mapping[str, Sequence[ScoredCase]],
+    *,
+    seed: int,
+) -> tuple[Side, ...]:
+    """The judge, then the `others`, then the baselines `without` a judge."""
     sides = [Side(name=judge.name, metrics=evaluation.metrics)]
-    constant = _constant(evaluation.cases, judge.value_type)
     measured = {name: (found.cases, found.metrics) for name, found in others.items()}
-    name = f"always {value_text(constant[0].value)}" if constant[0].value is not None else "always the same"
-    measured[name] = (tuple(constant), measure(judge.value_type, constant, seed=seed))
+    measured |= {name: (tuple(cases), measure(judge.value_type, cases, seed=seed)) for name, cases in without.items()}
     for name, (cases, metrics) in measured.items():
         found: Comparison = compare(cases, evaluation.cases, seed=seed)
         ahead = found.differences[found.metric]
         sides.append(Side(name=name, metrics=metrics, ahead=ahead, verdict=found.verdict, on=found.metric))
     return tuple(sides)
-
-
-def _constant(cases: Sequence[ScoredCase], value_type: ValueType) -> list[ScoredCase]:
-    """The verdict that needs no judge: the commonest label, of `float` the mean."""
-    labels = [case.label for case in cases if case.value is not None]
-    value: Value = Counter(labels).most_common(1)[0][0]
-    if value_type.kind == "float":
-        value = statistics.fmean(float(label) for label in labels)
-    return [
-        ScoredCase(id=case.id, label=case.label, value=value, group=case.group)
-        for case in cases
-        if case.value is not None
-    ]
 
 
 def _people(rows: Sequence[Feedback], value_type: ValueType) -> People | None:
