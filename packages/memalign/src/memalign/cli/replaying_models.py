@@ -33,10 +33,11 @@ def replay(
     version: Version = None,
     concurrency: Concurrency = None,
 ) -> int:
-    """Show what another model would change, before it does: which verdicts turn, and who agrees better with people.
+    """Show which verdicts another model would turn, before it does.
 
-    Both models judge every case with the same memory. --adopt then makes a new version, and asks the new model anew what
-    the calibrator rests on. A case without a verdict is named (exit 1), and nothing is adopted then.
+    It also says which of the two agrees better with people. Both models judge every case with the same memory. --adopt
+    then makes a new version, and asks the new model anew what the calibrator rests on. A case without a verdict is named
+    (exit 1), and nothing is adopted then.
     """
     from memalign.cli.progress import FailureReasons
     from memalign.evaluation import replay as run

@@ -33,9 +33,9 @@ def drift(
     ] = 5,
     version: Version = None,
 ) -> int:
-    """Tell whether a later run differs from an earlier one by more than chance: labels, confidence, uncovered cases.
+    """Tell whether two runs differ by more than chance.
 
-    An alarm says that something changed, not what is right: label the cases that it names, and evaluate. No model is
+    It compares labels, confidence, and cases on which no check speaks. An alarm says that something changed, not what is right: label the cases that it names, and evaluate. No model is
     called. Exit 1 when an alarm is raised.
     """
     from memalign.evaluation import drift as compared
