@@ -20,6 +20,7 @@ from tests.support.endpoint import Endpoint
 
 RESULTS = Path(__file__).parents[1] / "results"
 RUNS = sorted(path.parent.name for path in RESULTS.glob("*/raw"))
+OLD_RUNS = [name for name in RUNS if name != "house_rules"]  # which was made under today's names
 
 
 def rename(folder: Path, new: str, old: str) -> list[Path]:
@@ -31,7 +32,7 @@ def test_the_kept_runs_are_those_that_are_tested():
     assert {"core", "examples", "feedback", "fresh", "models", "stages"} <= set(RUNS)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", OLD_RUNS)
 def test_a_kept_configuration_is_read_with_its_old_keys(name: str) -> None:
     text = (RESULTS / name / "run.toml").read_text("utf-8")
     assert "arms = [" in text
