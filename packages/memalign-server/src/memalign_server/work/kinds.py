@@ -10,6 +10,7 @@ from typing import Any
 from memalign.align import MemAlign
 from memalign.judge import Progress
 from memalign.registry import Registry
+from memalign_server.work import measuring
 
 __all__ = ["KINDS", "Kind", "Work"]
 
@@ -75,5 +76,14 @@ async def judge(work: Work) -> dict[str, Any]:
     return {"judgments": [each.to_dict() for each in judgments]}
 
 
-KINDS: Mapping[str, Kind] = {"align": align, "unalign": unalign, "erase": erase, "judge": judge}
+KINDS: Mapping[str, Kind] = {
+    "align": align,
+    "unalign": unalign,
+    "erase": erase,
+    "judge": judge,
+    "evaluate": measuring.evaluate,
+    "gate": measuring.gate,
+    "report": measuring.report,
+    "next": measuring.next_to_label,
+}
 """Every kind by its name."""
