@@ -102,7 +102,13 @@ def test_one_persons_row_goes_alone(tmp_path: Path, notes: Table) -> None:
 
 def test_what_a_model_wrote_is_no_survivor(tmp_path: Path, notes: Table) -> None:
     store, _, url = aligned(tmp_path)
-    row = {"id": "1", "judge": "tone", "case_id": "t-9", "words": "Not like the other one.", "judged": f"As in {SECRET}."}
+    row = {
+        "id": "1",
+        "judge": "tone",
+        "case_id": "t-9",
+        "words": "Not like the other one.",
+        "judged": f"As in {SECRET}.",
+    }
     with store.write() as connection:
         connection.execute(insert(notes).values(**row))
     world.opened(url).erase("tone", ["t-1"])

@@ -94,9 +94,7 @@ class _Marked:
                 residue.share(text for each in texts if each for text in strings(_parsed(each)))
         return gone
 
-    def forget_texts(
-        self, connection: Connection, judge: str, residue: Residue, columns: Iterable[Column[Any]]
-    ) -> int:
+    def forget_texts(self, connection: Connection, judge: str, residue: Residue, columns: Iterable[Column[Any]]) -> int:
         """Rows that repeat erased text in these columns, or name an erased key, lose it."""
         touched = 0
         for row in self._rows(connection, judge):
