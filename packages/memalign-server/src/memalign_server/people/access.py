@@ -37,7 +37,23 @@ _API: Final[dict[str, Public | Role]] = {
     "cancel_job": _REVIEWER,
 }
 
-_PAGES: Final[dict[str, Public | Role]] = {}
+_PAGES: Final[dict[str, Public | Role]] = {
+    "home_page": Public.SIGNED_IN,
+    "create_judge": _OWNER,
+    "choose_language": Public.ANYONE,
+    "review_page": _REVIEWER,
+    "next_case": _REVIEWER,
+    "save_answer": _REVIEWER,
+    "undo_answer": _REVIEWER,
+    "similar_guidelines": _REVIEWER,
+    "settle_page": _REVIEWER,
+    "teach_judge": _REVIEWER,
+    "changed_page": _VIEWER,
+    "decide_turn": _REVIEWER,
+    "data_page": _VIEWER,
+    "upload": _REVIEWER,
+    "download": _VIEWER,
+}
 """The experts' pages; one line a route, by the name of its function."""
 
 ACCESS: Final[dict[str, Public | Role]] = {**_PEOPLE, **_API, **_PAGES}

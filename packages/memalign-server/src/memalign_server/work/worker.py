@@ -94,7 +94,13 @@ class Worker:
         def progress(phase: str, done: int, total: int) -> None:
             told[:] = [phase, done, total]
 
-        work = Work(registry=self._registry, judge=job.judge, arguments=job.arguments or {}, progress=progress)
+        work = Work(
+            registry=self._registry,
+            store=self._jobs.store,
+            judge=job.judge,
+            arguments=job.arguments or {},
+            progress=progress,
+        )
         task = asyncio.ensure_future(self._kinds[job.kind](work))
         try:
             await self._watch(job.id, task, told)
