@@ -94,11 +94,15 @@ class Worker:
         def progress(phase: str, done: int, total: int) -> None:
             told[:] = [phase, done, total]
 
+        if not isinstance(job.arguments, dict):
+            why = "an erasure took what this was given; ask again, with what is left"
+            await self._ended(job.id, "failed", problem=why)
+            return
         work = Work(
             registry=self._registry,
             store=self._jobs.store,
             judge=job.judge,
-            arguments=job.arguments or {},
+            arguments=job.arguments,
             progress=progress,
         )
         task = asyncio.ensure_future(self._kinds[job.kind](work))
