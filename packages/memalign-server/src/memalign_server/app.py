@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
@@ -24,7 +24,7 @@ from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
 from memalign_server.work.worker import Worker
 
-__all__ = ["create_app"]
+__all__ = ["all_routers", "create_app"]
 
 _LARGEST_BODY = 64 << 20  # bytes: a sheet of some ten thousand cases
 
@@ -57,12 +57,17 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         app.include_router(router, prefix=api.PREFIX)
     for router in pages.ROUTERS:
         app.include_router(router, include_in_schema=False)
-    check_access([health.router, *api.ROUTERS, *pages.ROUTERS])
+    check_access(all_routers())
     install_problems(app)
     pages.install_pages(app)
     secure = (settings.public_url or "").startswith("https://")
     app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=secure, largest_body=_LARGEST_BODY)
     return app
+
+
+def all_routers() -> list[APIRouter]:
+    """Every router of the application, for the check that each of their routes is in the table of access."""
+    return [health.router, *api.ROUTERS, *pages.ROUTERS]
 
 
 def _hosts(settings: Settings) -> frozenset[str] | None:

@@ -41,7 +41,7 @@ def wait(client: TestClient, judge: str = "tone") -> None:
 
 def card(page: Response) -> dict[str, str]:
     """The hidden fields of the form on a page's first card."""
-    fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', page.text.partition("<template")[0])
+    fields = re.findall(r'name="(case|form|revision|csrf)" value="([^"]*)"', page.text.partition("<template")[0])
     return dict(fields)
 
 

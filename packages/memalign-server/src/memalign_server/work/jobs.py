@@ -66,10 +66,24 @@ class Jobs:
         """Call `wake` whenever this process asks for a job."""
         self._woken.append(wake)
 
-    def start(self, kind: str, judge: str, arguments: Mapping[str, Any], *, asked_by: str) -> Job:
-        """Ask for work; a worker begins it as soon as it may. `arguments` are JSON values."""
-        job = new_id()
+    def start(
+        self,
+        kind: str,
+        judge: str,
+        arguments: Mapping[str, Any],
+        *,
+        asked_by: str,
+        id: str | None = None,  # noqa: A002  # the field's name
+    ) -> Job:
+        """Ask for work; a worker begins it as soon as it may. `arguments` are JSON values.
+
+        Work of an `id` that is known is not begun again: its job comes back, whatever became of it.
+        """
+        job = id or new_id()
         with self.store.write() as connection:
+            known = connection.execute(select(table).where(table.c.id == job)).first()
+            if known is not None:
+                return _job(known)
             row = {"id": job, "kind": kind, "judge": judge, "state": "queued", "asked_by": asked_by}
             connection.execute(insert(table).values(**row, arguments=to_json(dict(arguments)), created_at=now()))
         for wake in self._woken:

@@ -15,6 +15,7 @@ from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.store import Store
+from memalign_server.work import measuring
 
 __all__ = ["KINDS", "Kind", "Work"]
 
@@ -115,5 +116,9 @@ KINDS: Mapping[str, Kind] = {
     "judge": judge,
     "teach": teach,
     "queue": queue,
+    "evaluate": measuring.evaluate,
+    "gate": measuring.gate,
+    "report": measuring.report,
+    "next": measuring.next_to_label,
 }
 """Every kind by its name."""
