@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from server_support import reviewing, world
-from server_support.reviewing import answer, card, put_in, send
+from server_support.reviewing import answer, card, post, put_in, send
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -74,7 +74,7 @@ def test_skipped_cases_come_back_when_asked(queued: TestClient) -> None:
 
 def test_an_undone_answer_is_asked_again(queued: TestClient) -> None:
     answer(queued, "late", value="false")
-    queued.post("/judges/tone/review/undo", data={"case": "late"}, headers={"hx-request": "true"})
+    post(queued, "/judges/tone/review/undo", case="late", parts=True)
     assert "0 answered" in queued.get("/judges/tone/review").text
     # It was shown what the judge says: whatever comes now is no evidence.
     assert "10 more answers" in answer(queued, "late", value="true").text
@@ -88,8 +88,9 @@ def test_blind_answers_count_towards_a_figure(queued: TestClient) -> None:
 
 def test_without_scripts_a_form_is_enough(queued: TestClient) -> None:
     shown = card(queued.get("/judges/tone/review"))
-    page = queued.post("/judges/tone/review", data={**shown, "value": "false"})
-    assert page.history[0].status_code == 303
+    answered = queued.post("/judges/tone/review", data={**shown, "value": "false"}, follow_redirects=False)
+    assert answered.status_code == 303
+    page = queued.get(answered.headers["location"])
     assert REASON in page.text
 
 
@@ -97,7 +98,7 @@ def test_taught_words_become_a_guideline(queued: TestClient) -> None:
     answer(queued, "late", value="false", rationale="Show sympathy first.")
     answer(queued, "thanks", value="true")
     assert "2 answers wait" in queued.get("/judges/tone/review").text
-    job = queued.post("/judges/tone/teach", follow_redirects=False).headers["location"]
+    job = post(queued, "/judges/tone/teach").headers["location"]
     reviewing.wait(queued)
     page = queued.get(job).text
     assert "You taught it this" in page
@@ -122,7 +123,7 @@ def turned(tmp_path: Any) -> Any:
     with TestClient(world.server(tmp_path, script=turning), base_url=world.ADDRESS) as client:
         put_in(client)
         answer(client, "late", value="false", rationale="Show sympathy first.")
-        client.post("/judges/tone/teach", follow_redirects=False)
+        post(client, "/judges/tone/teach")
         reviewing.wait(client)
         yield client
 
@@ -131,13 +132,12 @@ def test_turned_verdicts_are_accepted_or_objected_to(turned: TestClient) -> None
     page = turned.get("/judges/tone/changed").text
     assert "fixed" in page
     assert "turned" in page
-    form = {"version": "2", "case": "twice", "decision": "accepted"}
-    kept = turned.post("/judges/tone/changed", data=form, headers={"hx-request": "true"})
+    form = {"version": "2", "case": "twice"}
+    kept = post(turned, "/judges/tone/changed", **form, decision="accepted", parts=True)
     assert "Accepted by local" in kept.text
-    away = turned.post("/judges/tone/changed", data={**form, "decision": "objected"}, headers={"hx-request": "true"})
+    away = post(turned, "/judges/tone/changed", **form, decision="objected", parts=True)
     assert away.headers["hx-redirect"] == "/judges/tone/review?case=twice"
-    wrong = turned.post("/judges/tone/changed", data={**form, "case": "nothing"})
-    assert wrong.status_code == 422
+    assert post(turned, "/judges/tone/changed", version="2", case="nothing", decision="accepted").status_code == 422
 
 
 def failing(request: Any) -> Any:
@@ -155,7 +155,7 @@ def test_a_model_that_is_down_loses_nothing(tmp_path: Any) -> None:
         page = client.get("/judges/tone/review")
         assert "Not judged yet" in page.text
         assert answer(client, "late", value="false", rationale="Cold.").status_code == 200
-        job = client.post("/judges/tone/teach", follow_redirects=False).headers["location"]
+        job = post(client, "/judges/tone/teach").headers["location"]
         reviewing.wait(client)
         assert "the model is down" in client.get(job).text
         assert "1 answered" in client.get("/judges/tone/review").text

@@ -23,8 +23,12 @@ CASES: list[dict[str, Any]] = [
 def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, judge: str = "tone") -> None:
     """Upload cases and wait until they are judged."""
     lines = "\n".join(json.dumps(each) for each in (CASES if cases is None else cases))
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', client.get("/").text)[0]
     answer = client.post(
-        f"/judges/{judge}/data", files={"file": ("cases.jsonl", lines)}, data={"what": "cases"}, follow_redirects=False
+        f"/judges/{judge}/data",
+        files={"file": ("cases.jsonl", lines)},
+        data={"what": "cases", "csrf": token},
+        follow_redirects=False,
     )
     assert answer.status_code == 303, answer.text
     wait(client, judge)
@@ -33,10 +37,18 @@ def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, jud
 def wait(client: TestClient, judge: str = "tone") -> None:
     """Until no job of the judge is under way."""
     for _ in range(600):
-        if not client.get(f"/api/v1/judges/{judge}/jobs?active=true").json()["jobs"]:
+        jobs = client.get(f"/api/v1/judges/{judge}/jobs?active=true").json()
+        if not next(iter(each for each in jobs.values() if isinstance(each, list))):
             return
         time.sleep(0.05)
     raise AssertionError("jobs never ended")
+
+
+def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Response:
+    """Send a form of a page, with the page's token; `parts` as htmx does."""
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', client.get("/").text)[0]
+    headers = {"hx-request": "true"} if parts else {}
+    return client.post(path, data={"csrf": token, **fields}, headers=headers, follow_redirects=False)
 
 
 def card(page: Response) -> dict[str, str]:
