@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from fastapi import APIRouter
+from fastapi.testclient import TestClient
 
 from memalign_server.people.access import ACCESS, Public
 from memalign_server.people.roles import Role
@@ -21,16 +23,16 @@ ROLES = {"viewer": Role.VIEWER, "reviewer": Role.REVIEWER, "owner": Role.OWNER}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Shared]:
+def site(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Shared]:
     """One server for all cells: nothing here succeeds in changing it."""
-    with world.shared_server(tmp_path_factory.mktemp("matrix")) as made:
+    with world.shared_server(people, tmp_path_factory.mktemp("matrix")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def clients(site: world.Shared) -> dict[str, TestClient]:
     found = {name: site.by_token(name) for name in (*ROLES, "stranger")}
-    return {**found, "nobody": site.browser()}
+    return {**found, "nobody": TestClient(site.app, base_url=world.ADDRESS)}
 
 
 def test_the_table_has_exactly_the_routes() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
+from memalign_server.store import FIRST_TEAM
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.people_tables import audit
 
@@ -36,8 +37,14 @@ def entries(
     before: int | None = None,
     limit: int = 50,
 ) -> list[dict[str, Any]]:
-    """Entries of these teams, the newest first, those with a number below `before`."""
-    query = select(audit).where(audit.c.team.in_(list(teams))).order_by(audit.c.number.desc()).limit(limit)
+    """Entries of these teams, the newest first, those with a number below `before`.
+
+    What is of no team, such as sign-ins, is the first team's.
+    """
+    mine = audit.c.team.in_(list(teams))
+    if FIRST_TEAM in teams:
+        mine |= audit.c.team.is_(None)
+    query = select(audit).where(mine).order_by(audit.c.number.desc()).limit(limit)
     if judge is not None:
         query = query.where(audit.c.judge == judge)
     if before is not None:
