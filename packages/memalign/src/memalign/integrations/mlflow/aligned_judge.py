@@ -144,7 +144,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     @property
     def kind(self) -> ScorerKind:
         """What plain MLflow takes the judge for."""
-        return ScorerKind.MEMORY_AUGMENTED
+        return ScorerKind.INSTRUCTIONS
 
     @property
     def is_session_level_scorer(self) -> bool:
@@ -305,7 +305,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return registered
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
-        """The record that MLflow stores: its own form for aligned judges."""
+        """The record that MLflow stores: its own form for judges of instructions."""
         return record_of(self)
 
     def _create_copy(self) -> MemAlignJudge:

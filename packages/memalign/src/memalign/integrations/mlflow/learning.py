@@ -16,7 +16,7 @@ from memalign.align import AlignResult, MemAlign
 from memalign.align.forget import forget
 from memalign.align.ingest import checked_rows
 from memalign.integrations.mlflow.alignment_runs import log_alignment
-from memalign.integrations.mlflow.label_types import UNBOUNDED, Scale
+from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.trace_feedback import TraceFeedback, read_feedback, trace_ids
@@ -203,7 +203,7 @@ def _warn(core: memalign.Judge, found: TraceFeedback, gone: Sequence[FeedbackKey
     if gone:
         _logger.info("judge %s: forgets what is no longer said: %s", core.name, _few([str(key) for key in gone]))
     value_type = core.value_type
-    if value_type.high == UNBOUNDED:
+    if value_type.numeric and not value_type.bounded:
         _logger.warning(
             "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says which scale is meant, and "
             "which verdicts are far from a label", core.name, value_type.kind,
