@@ -62,3 +62,7 @@ def registry(folder: Path, *, script: Any = answer, judges: tuple[str, ...] = ("
 def server(folder: Path, *, script: Any = answer, **settings: Any) -> FastAPI:
     """The application over the registry of `folder`, which is made when it is not there."""
     return create_app(Settings(registry=f"sqlite:///{folder / 'memalign.db'}", **settings), models=models(script))
+
+
+def opened(url: str, *, script: Any = answer) -> Registry:
+    return Registry(url, models=models(script))

@@ -94,7 +94,11 @@ class Worker:
         def progress(phase: str, done: int, total: int) -> None:
             told[:] = [phase, done, total]
 
-        work = Work(registry=self._registry, judge=job.judge, arguments=job.arguments or {}, progress=progress)
+        if not isinstance(job.arguments, dict):
+            why = "an erasure took what this was given; ask again, with what is left"
+            await self._ended(job.id, "failed", problem=why)
+            return
+        work = Work(registry=self._registry, judge=job.judge, arguments=job.arguments, progress=progress)
         task = asyncio.ensure_future(self._kinds[job.kind](work))
         try:
             await self._watch(job.id, task, told)
