@@ -33,7 +33,7 @@ def adopted_core(base: Any, scale: Scale, settings: Settings, record: Mapping[st
     Raises MlflowException (INVALID_PARAMETER_VALUE) for a judge of sessions.
     """
     core = core_of(base, scale, settings.parameters)
-    cases = _cases(core, record.get("episodic_trace_ids") or ())
+    cases = _cases(core, base, record.get("episodic_trace_ids") or ())
     memory = _memory(cases, record.get("semantic_memory") or ()).settled()
     with translated():
         return core.replace(memory=_embedded(memory), retrieval_k=settings.retrieval_k)
@@ -50,7 +50,7 @@ def _embedded(memory: Memory) -> Memory:
     return replace(memory, cases=cases, embedding_model=model.name)
 
 
-def _cases(core: memalign.Judge, trace_ids: Iterable[str]) -> tuple[Case, ...]:
+def _cases(core: memalign.Judge, base: Any, trace_ids: Iterable[str]) -> tuple[Case, ...]:
     import mlflow
 
     if "conversation" in core.fields:
@@ -66,7 +66,7 @@ def _cases(core: memalign.Judge, trace_ids: Iterable[str]) -> tuple[Case, ...]:
         _logger.warning(
             "judge %s: %d traces are gone, and what was said of them: %s", core.name, len(gone), ", ".join(gone[:5])
         )
-    found = read_feedback(traces, core.name, core.fields)
+    found = read_feedback(traces, base.name, core.fields)
     annotations: dict[str, list[Annotation]] = {}
     for row in found.rows:
         label = None if row.value is None else _label(core, row.value)

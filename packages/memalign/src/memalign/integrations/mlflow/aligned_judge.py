@@ -13,7 +13,7 @@ from mlflow.genai.scorers.base import ScorerKind
 
 import memalign
 from memalign.integrations.mlflow import trace_feedback as reading
-from memalign.integrations.mlflow.base_judges import runs_here
+from memalign.integrations.mlflow.base_judges import core_name, runs_here
 from memalign.integrations.mlflow.label_types import Scale, annotation_of
 from memalign.integrations.mlflow.learning import forget_traces, learn
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
@@ -331,7 +331,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         if name != base.name:
             base = base.model_copy(update={"name": name})
             with translated():
-                core = self.memalign_judge.replace(name=name)
+                core = self.memalign_judge.replace(name=core_name(name))
         return MemAlignJudge(
             base=base,
             scale=self._scale,

@@ -13,7 +13,7 @@ from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.model_routes import check_not_workspace, routed_chat
 from memalign.models import ChatModel
 
-__all__ = ["base_of", "core_of", "model_of", "runs_here"]
+__all__ = ["base_of", "core_name", "core_of", "model_of", "runs_here"]
 
 _OURS = ("temperature", "max_tokens", "seed", "timeout")
 _THEIR_NAMES = {"stop": "stop_sequences", "reasoning_effort": "openai_reasoning_effort"}
@@ -105,6 +105,11 @@ def _instructed(judge: Any) -> Any:
     return base
 
 
+def core_name(name: str) -> str:
+    """The name of our judge for one of MLflow's, whose names may hold slashes and line breaks and be of any length."""
+    return re.sub(r"[/\\\x00-\x1f\x7f]", "-", name.strip())[:100].strip()
+
+
 def core_of(base: Any, scale: Scale, parameters: Mapping[str, Any] | None = None) -> memalign.Judge:
     """Our judge, without memory, of MLflow's judge of instructions. `parameters` are ours, beside its own.
 
@@ -114,7 +119,7 @@ def core_of(base: Any, scale: Scale, parameters: Mapping[str, Any] | None = None
     ours = {name: inference[name] for name in _OURS if name in inference}
     with translated():
         return memalign.Judge(
-            name=base.name,
+            name=core_name(base.name),
             instructions=base.instructions,
             feedback_value_type=scale.value_type,
             model=model_of(base),

@@ -20,7 +20,7 @@ import msgspec
 import memalign
 from memalign.errors import MemalignError
 from memalign.integrations.mlflow.adopted_memory import adopted_core
-from memalign.integrations.mlflow.base_judges import core_of, model_of
+from memalign.integrations.mlflow.base_judges import core_name, core_of, model_of
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.optimizer_settings import Settings
@@ -90,7 +90,7 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
     from memalign.registry.bundle import bundle_of
 
     core = judge.memalign_judge
-    document = bundle_of(core.replace(name=name) if name else core)
+    document = bundle_of(core.replace(name=core_name(name)) if name else core)
     client = MlflowClient()
     run = client.create_run(
         experiment_id or _get_experiment_id(),
@@ -162,7 +162,7 @@ def core_of_bundle(document: Mapping[str, Any], base: Any, scale: Scale, setting
     # What a bundle cannot hold: the address and the settings of the judge's own model.
     wanted = core_of(base, scale, settings.parameters)
     changes = {} if settings.embedding_model is None else {"embedding_model": settings.routed_embedding_model()}
-    return core.replace(name=base.name, model=model_of(base), parameters=wanted.parameters, **changes)
+    return core.replace(name=core_name(base.name), model=model_of(base), parameters=wanted.parameters, **changes)
 
 
 def _with_addresses(memory: Memory) -> Memory:

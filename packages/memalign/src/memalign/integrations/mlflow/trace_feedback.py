@@ -44,6 +44,9 @@ def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str],
     unique = {trace.info.trace_id: trace for trace in traces}.values()
     for item in _sessions(unique) if "conversation" in fields else [[trace] for trace in unique]:
         name = item[0].info.trace_id
+        if any(character in name for character in "\n\r\x00"):
+            skipped[name] = f"its id {name!r} is not one line of text, so no memory can name it"
+            continue
         said, why = _said(item, judge_name)
         whole = "conversation" in fields
         shown = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
