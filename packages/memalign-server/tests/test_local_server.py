@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def test_everything_is_open_on_this_machine(local: TestClient) -> None:
     assert local.get("/health").json() == {"status": "ok"}
-    assert [judge["name"] for judge in local.get("/api/v1/judges").json()["judges"]] == ["tone"]
+    assert [judge["name"] for judge in local.get("/api/v1/judges").json()["items"]] == ["tone"]
     assert local.get("/api/v1/judges/tone").json()["version"] == 1
 
 

@@ -109,7 +109,7 @@ attempts = Table(
     "memalign_server_attempts",
     metadata,
     Column("key", String(64), primary_key=True),  # a hash of the name or the address that signs in
-    Column("count", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
     Column("since", Float, nullable=False),  # seconds since 1970
 )
 
