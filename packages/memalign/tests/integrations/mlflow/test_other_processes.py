@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ import pytest
 from mlflow.genai.scorers import get_scorer
 
 from memalign.integrations.mlflow import MemAlignOptimizer
+from tests.support.entry_points import installed_entry_points
 from tests.support.mlflow_world import fetched, lesson, tone_judge
 
 pytestmark = pytest.mark.slow
-PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 READ = """
 import json, sys
@@ -39,13 +38,7 @@ print("TOLD" + json.dumps({
 
 def told(store: str, experiment: str, *, absent: bool, folder: Path) -> dict[str, Any]:
     """What another interpreter, with the entry points of our package, says of the judge `tone`."""
-    points = tomllib.loads(PROJECT.read_text("utf-8"))["project"]["entry-points"]["mlflow.scorer_store"]
-    installed = folder / "memalign_points-1.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: memalign-points\nVersion: 1\n")
-    listed = "".join(f"{name} = {value}\n" for name, value in points.items())
-    (installed / "entry_points.txt").write_text(f"[mlflow.scorer_store]\n{listed}")
-    paths = os.pathsep.join((str(folder), str(PROJECT.parent / "src")))
+    paths = os.pathsep.join(map(str, installed_entry_points(folder / "points")))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", READ, store, experiment, "absent" if absent else ""],
         env=dict(os.environ) | {"PYTHONPATH": paths},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import memalign
@@ -14,7 +14,7 @@ from memalign.types import Usage
 
 __all__ = ["Run", "rehearsal_of", "say_before", "shown_to_somebody"]
 
-Run = Callable[[None, Rehearsal], Awaitable[Any]]
+Run = Callable[[None, Rehearsal], Coroutine[Any, Any, Any]]
 """An alignment, without progress, that asks a rehearsal."""
 
 _logger = logging.getLogger(__name__)
