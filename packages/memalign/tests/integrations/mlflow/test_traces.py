@@ -60,7 +60,8 @@ def test_the_latest_word_of_a_person_counts():
     says(trace_id, True, by="ben")
     found = read_feedback(fetched(trace_id), "tone", FIELDS)
     assert [(row.source, row.value) for row in found.rows] == [("ana", False), ("ben", True)]
-    assert found.notes == (f"{trace_id}: of several assessments by one person the latest counts",)
+    (note,) = found.notes
+    assert note.startswith(f"{trace_id}: of ana's 2 assessments the latest counts, and a-")
 
 
 def test_the_case_of_a_label_and_of_a_name_is_kept():
@@ -73,6 +74,36 @@ def test_nobody_in_particular_is_unknown():
     trace_id = traced(1)
     mlflow.log_feedback(trace_id=trace_id, name="tone", value=True, source=AssessmentSource(source_type="HUMAN"))
     assert said(trace_id) == [("unknown", True, None)]
+
+
+@pytest.mark.parametrize("placeholder", ["User", "default", "", None])
+def test_people_behind_one_placeholder_are_told_apart(placeholder):
+    trace_id = traced(1)
+    says(trace_id, False, "cold", by=placeholder)
+    second = says(trace_id, True, "warm", by=placeholder)
+    third = says(trace_id, True, "short", by="User")
+    says(trace_id, True, by="ana")
+    assert said(trace_id) == [
+        ("ana", True, None),
+        ("unknown", False, "cold"),
+        *sorted([(f"unknown:{second}", True, "warm"), (f"unknown:{third}", True, "short")]),
+    ]
+
+
+def test_a_placeholders_edit_replaces_what_it_said():
+    trace_id = traced(1)
+    first = says(trace_id, False, "cold", by="User")
+    second = says(trace_id, True, "warm", by="User")
+    override(trace_id, override(trace_id, first, True, by="User"), False, by="User")
+    assert said(trace_id) == [("unknown", False, None), (f"unknown:{second}", True, "warm")]
+
+
+def test_two_corrections_of_one_verdict_are_both_kept():
+    trace_id = traced(1)
+    verdict = says(trace_id, True, by="gpt", kind="LLM_JUDGE")
+    override(trace_id, verdict, False, by="User")
+    other = override(trace_id, verdict, True, by="User")
+    assert said(trace_id) == [("unknown", False, None), (f"unknown:{other}", True, None)]
 
 
 def test_a_trace_that_lacks_a_field_is_skipped_with_the_reason():

@@ -62,6 +62,7 @@ def learn(
         )
     if not result.changed:
         _logger.info("judge %s: nothing new in %d traces", core.name, len(found.content))
+    result = dataclasses.replace(result, notes=(*found.notes, *result.notes))
     return _reported(core, result, settings, log_run=log_run)
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from memalign.integrations.mlflow.assessment_sources import by_source, when
 from memalign.integrations.mlflow.mlflow_errors import invalid
-from memalign.types import UNKNOWN_SOURCE, Feedback
+from memalign.types import Feedback
 
-__all__ = ["TraceFeedback", "content_of", "content_of_session", "plain", "read_feedback", "source_name", "trace_ids"]
+__all__ = ["TraceFeedback", "content_of", "content_of_session", "plain", "read_feedback", "trace_ids"]
 
 SESSION = "mlflow.trace.session"
 
@@ -34,6 +35,7 @@ def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str],
     """People's valid assessments with the judge's name, one row a person and trace; a trace given twice counts once.
 
     Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the chain.
+    People whom MLflow does not name are told apart (`by_source`).
     For a judge of conversations the traces of one session are one item: it goes by its first trace, which is where MLflow
     keeps what is said of a session; feedback on any of them counts. `base` says how MLflow's judge reads conversations.
     """
@@ -56,12 +58,9 @@ def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str],
         if not said:
             skipped[name] = why
             continue
-        latest: dict[str, Any] = {}
-        for assessment in sorted(said, key=_when):
-            latest[source_name(assessment)] = assessment
-        if len(latest) < len(said):
-            notes.append(f"{name}: of several assessments by one person the latest counts")
-        rows.extend(_row(name, source, assessment) for source, assessment in sorted(latest.items()))
+        found, told = by_source(said, [each for trace in item for each in trace.info.assessments or ()], name)
+        notes += told
+        rows.extend(_row(name, source, assessment) for source, assessment in sorted(found.items()))
     return TraceFeedback(rows=tuple(rows), content=content, skipped=skipped, notes=tuple(notes))
 
 
@@ -101,12 +100,6 @@ def trace_ids(traces: Iterable[Any]) -> tuple[str, ...]:
     if strange := next((each for each in traces if not isinstance(each, str) and not hasattr(each, "info")), None):
         raise invalid(f"traces must be Trace objects, or the ids of traces, got {type(strange).__name__}")
     return tuple(dict.fromkeys(each if isinstance(each, str) else each.info.trace_id for each in traces))
-
-
-def source_name(assessment: Any) -> str:
-    """Who gave it, on one line; MLflow's placeholder for nobody is `unknown`."""
-    name = " ".join(str(assessment.source.source_id or "").split())
-    return UNKNOWN_SOURCE if name in ("", "default") else name
 
 
 def plain(value: Any) -> Any:
@@ -157,17 +150,13 @@ def _row(trace_id: str, source: str, assessment: Any) -> Feedback:
     )
 
 
-def _when(assessment: Any) -> tuple[int, int]:
-    return (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0)
-
-
 def _expectations(item: Sequence[Any]) -> dict[str, Any]:
     """What people expect of an item's traces, by name; what a program logged as expected is its guess, not a reference."""
     there = [each for trace in item for each in trace.info.assessments or ()]
     every = [each for each in there if each.expectation is not None and each.valid is not False]
     overridden = {each.overrides for each in every if each.overrides}
     people = (each for each in every if _is_human(each) and each.assessment_id not in overridden)
-    return {each.name: each.expectation.value for each in sorted(people, key=_when)}
+    return {each.name: each.expectation.value for each in sorted(people, key=when)}
 
 
 def _spans(trace: Any) -> dict[str, Any]:
