@@ -6,7 +6,7 @@ import mlflow
 import pytest
 from mlflow.entities import AssessmentSource
 
-from memalign.integrations.mlflow.trace_feedback import content_of, read_feedback, trace_ids
+from memalign.integrations.mlflow.trace_feedback import content_of, read_feedback
 from tests.support.mlflow_world import fetched, says, traced
 
 FIELDS = ("inputs", "outputs")
@@ -144,8 +144,3 @@ def test_feedback_on_a_trace_is_no_part_of_what_is_judged():
     after = content_of(fetched(trace_id)[0], ("trace",))
     assert after == before
     assert "secret" not in str(after)
-
-
-@pytest.mark.parametrize("traces", [["tr-1", "tr-1"], ("tr-1",)])
-def test_an_id_stands_for_its_trace(traces):
-    assert trace_ids(traces) == ("tr-1",)

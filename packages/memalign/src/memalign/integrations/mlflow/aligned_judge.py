@@ -280,11 +280,11 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     def unalign(self, traces: Iterable[Any]) -> MemAlignJudge:
         """A judge without the feedback on `traces` and all that came from it; a trace that is gone goes by its id.
 
+        Any trace of a session stands for the session.
         What others taught beside it is distilled again without it. Traces that the judge never learned from are named in
         a warning. Raises MlflowException where no model can be had.
         """
-        core, sessions = self.memalign_judge, self.is_session_level_scorer
-        result = forget_traces(core, traces, self._settings, sessions=sessions)
+        result = forget_traces(self.memalign_judge, traces, self._settings)
         return self if result is None else self.replaced(result, self._settings)
 
     def replaced(self, result: AlignResult, settings: Settings) -> MemAlignJudge:

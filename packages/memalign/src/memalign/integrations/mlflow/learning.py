@@ -19,7 +19,8 @@ from memalign.integrations.mlflow.alignment_runs import log_alignment
 from memalign.integrations.mlflow.label_types import UNBOUNDED, Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
-from memalign.integrations.mlflow.trace_feedback import TraceFeedback, read_feedback, trace_ids
+from memalign.integrations.mlflow.sessions import cases_of
+from memalign.integrations.mlflow.trace_feedback import TraceFeedback, checked_traces, read_feedback
 from memalign.judge import Progress
 from memalign.types import Example, Feedback, FeedbackKey
 
@@ -47,7 +48,7 @@ def learn(
     """
     _check(traces)
     optimizer = settings.memalign()
-    found = read_feedback(traces, core.name, core.fields, base=base)
+    found = read_feedback(traces, core.name, core.fields, base=base, memory=core.memory)
     gone = _taken_back(core, found)
     if not found.rows and not gone:
         why = next(iter(found.skipped.values()), "")
@@ -71,20 +72,17 @@ def forget_traces(
     traces: Iterable[Any],
     settings: Settings,
     *,
-    sessions: bool,
     progress: Progress | None = None,
     log_run: bool = False,
 ) -> AlignResult | None:
     """`core` without the feedback on `traces` (or ids of traces); None where it never learned from any.
 
-    A judge of `sessions` knows each by its first trace.
+    Any trace of a session stands for the session.
     """
     if _is_one(traces):
         raise invalid("traces must be a list of Trace objects, or of the ids of traces")
-    asked = trace_ids(traces)
-    known = [name for name in asked if core.memory.case(name) is not None]
-    unknown = [name for name in asked if core.memory.case(name) is None]
-    if unknown and not (known and sessions):
+    known, unknown = cases_of(checked_traces(traces), core.memory)
+    if unknown:
         _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
     if not known:
         return None

@@ -10,11 +10,11 @@ from typing import Any
 
 from memalign.integrations.mlflow.assessment_sources import by_source, when
 from memalign.integrations.mlflow.mlflow_errors import invalid
+from memalign.integrations.mlflow.sessions import Session, session_meta, sessions_of
+from memalign.memory import Memory
 from memalign.types import Feedback
 
-__all__ = ["TraceFeedback", "content_of", "content_of_session", "plain", "read_feedback", "trace_ids"]
-
-SESSION = "mlflow.trace.session"
+__all__ = ["TraceFeedback", "checked_traces", "content_of", "content_of_session", "plain", "read_feedback"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,23 +31,26 @@ class TraceFeedback:
     notes: tuple[str, ...] = ()
 
 
-def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str], *, base: Any = None) -> TraceFeedback:
+def read_feedback(
+    traces: Iterable[Any], judge_name: str, fields: Sequence[str], *, base: Any = None, memory: Memory | None = None
+) -> TraceFeedback:
     """People's valid assessments with the judge's name, one row a person and trace; a trace given twice counts once.
 
     Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the chain.
     People whom MLflow does not name are told apart (`by_source`).
-    For a judge of conversations the traces of one session are one item: it goes by its first trace, which is where MLflow
-    keeps what is said of a session; feedback on any of them counts. `base` says how MLflow's judge reads conversations.
+    For a judge of conversations the traces of one session are one item, and feedback on any of them counts; `memory` knows
+    sessions of before. `base` says how MLflow's judge reads conversations.
     """
     rows: list[Feedback] = []
     content: dict[str, dict[str, Any]] = {}
     skipped: dict[str, str] = {}
     notes: list[str] = []
     unique = {trace.info.trace_id: trace for trace in traces}.values()
-    for item in _sessions(unique) if "conversation" in fields else [[trace] for trace in unique]:
-        name = item[0].info.trace_id
+    whole = "conversation" in fields
+    alone = (Session(case_id=trace.info.trace_id, traces=[trace]) for trace in unique)
+    for session in sessions_of(unique, memory) if whole else alone:
+        name, item = session.case_id, session.traces
         said, why = _said(item, judge_name)
-        whole = "conversation" in fields
         shown = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
         missing = [each for each in fields if each not in shown]
         if said and missing:
@@ -60,7 +63,8 @@ def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str],
             continue
         found, told = by_source(said, [each for trace in item for each in trace.info.assessments or ()], name)
         notes += told
-        rows.extend(_row(name, source, assessment) for source, assessment in sorted(found.items()))
+        meta = session_meta(session) if whole else {}
+        rows.extend(_row(name, source, assessment, meta) for source, assessment in sorted(found.items()))
     return TraceFeedback(rows=tuple(rows), content=content, skipped=skipped, notes=tuple(notes))
 
 
@@ -94,25 +98,17 @@ def content_of_session(session: Sequence[Any], fields: Iterable[str], *, base: A
     return {name: plain(value) for name, value in found.items() if name in set(fields) and value is not None}
 
 
-def trace_ids(traces: Iterable[Any]) -> tuple[str, ...]:
-    """The ids of traces, each once; an id may stand for a trace that is gone. Raises MlflowException for anything else."""
-    traces = list(traces)
-    if strange := next((each for each in traces if not isinstance(each, str) and not hasattr(each, "info")), None):
+def checked_traces(traces: Iterable[Any]) -> list[Any]:
+    """Traces, or ids that may stand for traces that are gone. Raises MlflowException for anything else."""
+    given = list(traces)
+    if strange := next((each for each in given if not isinstance(each, str) and not hasattr(each, "info")), None):
         raise invalid(f"traces must be Trace objects, or the ids of traces, got {type(strange).__name__}")
-    return tuple(dict.fromkeys(each if isinstance(each, str) else each.info.trace_id for each in traces))
+    return given
 
 
 def plain(value: Any) -> Any:
     """`value` as JSON values; what JSON does not know becomes text, as in MLflow's own prompts."""
     return json.loads(json.dumps(value, default=str))
-
-
-def _sessions(traces: Iterable[Any]) -> list[list[Any]]:
-    """The traces of each session in order of time; one that belongs to none is a session of its own."""
-    found: dict[str, list[Any]] = {}
-    for trace in sorted(traces, key=lambda each: each.info.timestamp_ms):
-        found.setdefault(trace.info.trace_metadata.get(SESSION) or trace.info.trace_id, []).append(trace)
-    return list(found.values())
 
 
 def _said(item: Sequence[Any], judge_name: str) -> tuple[list[Any], str]:
@@ -139,7 +135,7 @@ def _is_human(assessment: Any) -> bool:
     return assessment.source is not None and assessment.source.source_type == "HUMAN"
 
 
-def _row(trace_id: str, source: str, assessment: Any) -> Feedback:
+def _row(trace_id: str, source: str, assessment: Any, meta: dict[str, Any]) -> Feedback:
     moment = assessment.last_update_time_ms or assessment.create_time_ms
     return Feedback(
         id=trace_id,
@@ -147,6 +143,7 @@ def _row(trace_id: str, source: str, assessment: Any) -> Feedback:
         rationale=assessment.rationale or None,
         source=source,
         created_at=datetime.fromtimestamp(moment / 1000, UTC).isoformat() if moment else None,
+        meta=meta,
     )
 
 
