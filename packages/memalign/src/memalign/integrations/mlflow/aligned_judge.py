@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import mlflow
 from mlflow.entities import AssessmentSource, Feedback
 from mlflow.genai.judges.base import Judge
 from mlflow.genai.scorers.base import ScorerKind
@@ -223,7 +224,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         if missing:
             shown = ", ".join("session" if name == "conversation" else name for name in missing)
             raise invalid(f"judge {self.name!r} needs {shown}: its instructions name {{{{ {missing[0]} }}}}")
-        with translated():
+        with translated(), mlflow.tracing.context(enabled=False):  # autologging would make a trace of each model call
             judgment = core(Example(id="item", **{name: there[name] for name in core.fields}))
         return self._feedback(judgment, trace)
 
@@ -262,7 +263,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         )
 
     def _looked(self, core: memalign.Judge, there: dict[str, Any], asked: dict[str, Any]) -> Feedback:
-        feedback, guidelines, cases = ask_mlflow(core, self._base_judge, there, asked)
+        with mlflow.tracing.context(enabled=False):
+            feedback, guidelines, cases = ask_mlflow(core, self._base_judge, there, asked)
         metadata = dict(feedback.metadata or {}) | {"guideline": self._base_judge.instructions}
         feedback.metadata = metadata | {"memalign.memory_hash": core.memory.hash} | _memory_used(guidelines, cases)
         return feedback

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import mlflow
 import msgspec
 
 import memalign
@@ -57,7 +58,7 @@ def learn(
             "mlflow.log_feedback, as a person (source_type HUMAN)"
         )
     _warn(core, found, gone)
-    with translated(), _ProgressLine(progress) as told:
+    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as told:
         result = aio.run(
             _aligned(optimizer, core, _rows(core, found, scale), gone, told, skip_invalid=settings.skip_invalid)
         )
@@ -86,7 +87,7 @@ def forget_traces(
         _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
     if not known:
         return None
-    with translated(), _ProgressLine(progress) as told:
+    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as told:
         result = aio.run(settings.memalign().unalign(core, *known, progress=told))
     return _reported(core, result, settings, log_run=log_run)
 
