@@ -159,6 +159,20 @@ def test_what_a_person_said_before_is_noted(endpoint):
     assert any(first in note for note in aligned.alignment.notes)
 
 
+def test_two_rules_of_one_comment_are_both_kept(endpoint):
+    rules = ["Never promise a day.", "Say sorry first."]
+    endpoint.answer = lambda body: {
+        "changes": [{"action": "ADD", "feedback": ["F1"], "text": text, "guideline": ""} for text in rules]
+    }
+    trace_id = traced(1)
+    says(trace_id, False, " ".join(rules))
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    learned = {each.guideline_text: each.source_trace_ids for each in aligned._semantic_memory}
+    assert learned == dict.fromkeys(rules, (trace_id,))
+    assert all(rule in aligned.instructions for rule in rules)
+    assert aligned.unalign([trace_id])._semantic_memory == []
+
+
 def test_authority_says_whose_label_counts(endpoint):
     trace_id = traced(1)
     says(trace_id, False, "say: case 1 is unkind", by="ana")
