@@ -212,13 +212,15 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         there = {
             name: reading.plain(value) for name, value in asked.items() if value is not None and name in core.fields
         }
+        silent: frozenset[str] = frozenset()
         if trace is not None:
+            silent = (reading.absent_fields(trace) & set(core.fields)) - set(there)
             there = reading.content_of(trace, core.fields) | there
         if session and "conversation" in core.fields:
             there = reading.content_of_session(session, core.fields, base=self._base_judge) | there
         missing = [name for name in core.fields if name not in there]
-        silent = bool(missing) and set(missing) <= {"inputs", "outputs"}
-        if trace is not None and ("trace" in core.fields or silent) and not runs_here(self._base_judge):
+        unsaid = bool(silent) and set(missing) <= silent
+        if trace is not None and ("trace" in core.fields or unsaid) and not runs_here(self._base_judge):
             # Tools that look into the trace are MLflow's, also where its root span says nothing.
             return self._looked(core, there, {**asked, "trace": trace})
         if missing:

@@ -8,13 +8,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from mlflow.entities import SpanStatusCode
+
 from memalign.integrations.mlflow.assessment_sources import by_source, when
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.sessions import Session, session_meta, sessions_of
 from memalign.memory import Memory
 from memalign.types import Feedback
 
-__all__ = ["TraceFeedback", "checked_traces", "content_of", "content_of_session", "plain", "read_feedback"]
+__all__ = [
+    "TraceFeedback",
+    "absent_fields",
+    "checked_traces",
+    "content_of",
+    "content_of_session",
+    "plain",
+    "read_feedback",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,17 +79,30 @@ def read_feedback(
 
 
 def content_of(trace: Any, fields: Iterable[str]) -> dict[str, Any]:
-    """The fields that the trace has: root span's inputs and outputs, what people expect, and the spans themselves."""
+    """The fields that the trace has: root span's inputs and outputs, what people expect, and the spans themselves.
+
+    Where the root span has inputs and no outputs, as one that crashed, a text says so in their place; or the other way.
+    """
     wanted = set(fields)
-    root = next((span for span in trace.data.spans if span.parent_id is None), None)
+    root = _root(trace)
     found: dict[str, Any] = {}
     if root is not None:
         found = {"inputs": root.inputs, "outputs": root.outputs}
+        if len(absent := absent_fields(trace)) == 1:
+            failed = root.status.status_code == SpanStatusCode.ERROR
+            why = ": it failed" + f" with {root.status.description}" * bool(root.status.description) if failed else ""
+            found |= {name: f"(the application gave no {name}{why})" for name in absent}
     if "expectations" in wanted:
         found["expectations"] = _expectations([trace]) or None
     if "trace" in wanted and trace.data.spans:
         found["trace"] = _spans(trace)
     return {name: plain(value) for name, value in found.items() if name in wanted and value is not None}
+
+
+def absent_fields(trace: Any) -> frozenset[str]:
+    """Of inputs and outputs what the trace's root span lacks."""
+    root = _root(trace)
+    return frozenset(name for name in ("inputs", "outputs") if root is None or getattr(root, name) is None)
 
 
 def content_of_session(session: Sequence[Any], fields: Iterable[str], *, base: Any = None) -> dict[str, Any]:
@@ -109,6 +132,10 @@ def checked_traces(traces: Iterable[Any]) -> list[Any]:
 def plain(value: Any) -> Any:
     """`value` as JSON values; what JSON does not know becomes text, as in MLflow's own prompts."""
     return json.loads(json.dumps(value, default=str))
+
+
+def _root(trace: Any) -> Any:
+    return next((span for span in trace.data.spans if span.parent_id is None), None)
 
 
 def _said(item: Sequence[Any], judge_name: str) -> tuple[list[Any], str]:
