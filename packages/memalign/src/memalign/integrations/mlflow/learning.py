@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import mlflow
 import msgspec
 
 import memalign
@@ -20,7 +21,8 @@ from memalign.integrations.mlflow.alignment_runs import log_alignment
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import in_mlflows_words, invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
-from memalign.integrations.mlflow.trace_feedback import TraceFeedback, read_feedback, trace_ids
+from memalign.integrations.mlflow.sessions import cases_of
+from memalign.integrations.mlflow.trace_feedback import TraceFeedback, checked_traces, read_feedback
 from memalign.judge import Progress
 from memalign.judge.rehearsal import Rehearsal
 from memalign.types import Example, Feedback, FeedbackKey, Usage
@@ -57,12 +59,13 @@ def learn(
             optimizer, core, rows, gone, skip_invalid=settings.skip_invalid, progress=progress, rehearsal=rehearsal
         )
 
-    with translated():
+    with translated(), mlflow.tracing.context(enabled=False):
         say_before(core, run)
         with _ProgressLine(progress) as told:
             result = aio.run(run(told))
     if not result.changed:
         _logger.info("judge %s: nothing new in %d traces", core.name, len(found.content))
+    result = dataclasses.replace(result, notes=(*found.notes, *result.notes))
     return _reported(core, result, settings, log_run=log_run)
 
 
@@ -80,7 +83,7 @@ def estimate(core: memalign.Judge, traces: list[Any], settings: Settings, *, bas
 def _found(core: memalign.Judge, traces: list[Any], base: Any) -> tuple[TraceFeedback, list[FeedbackKey]]:
     """The feedback in `traces`, and what memory has that they no longer say. Raises MlflowException where there is neither."""
     _check(traces)
-    found = read_feedback(traces, base.name, core.fields, base=base)
+    found = read_feedback(traces, base.name, core.fields, base=base, memory=core.memory)
     gone = _taken_back(core, found)
     if not found.rows and not gone:
         why = next(iter(found.skipped.values()), "")
@@ -96,24 +99,21 @@ def forget_traces(
     traces: Iterable[Any],
     settings: Settings,
     *,
-    sessions: bool,
     progress: Progress | None = None,
     log_run: bool = False,
 ) -> AlignResult | None:
     """`core` without the feedback on `traces` (or ids of traces); None where it never learned from any.
 
-    A judge of `sessions` knows each by its first trace.
+    Any trace of a session stands for the session.
     """
     if _is_one(traces):
         raise invalid("traces must be a list of Trace objects, or of the ids of traces")
-    asked = trace_ids(traces)
-    known = [name for name in asked if core.memory.case(name) is not None]
-    unknown = [name for name in asked if core.memory.case(name) is None]
-    if unknown and not (known and sessions):
+    known, unknown = cases_of(checked_traces(traces), core.memory)
+    if unknown:
         _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
     if not known:
         return None
-    with translated(), _ProgressLine(progress) as told:
+    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as told:
         result = aio.run(settings.memalign().unalign(core, *known, progress=told))
     return _reported(core, result, settings, log_run=log_run)
 
