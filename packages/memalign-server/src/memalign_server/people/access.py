@@ -79,6 +79,18 @@ _API: Final[dict[str, Public | Role]] = {
 }
 
 _PAGES: Final[dict[str, Public | Role]] = {
+    "sign_in_page": Public.ANYONE,
+    "sign_in": Public.ANYONE,
+    "sign_out": Public.ANYONE,
+    "join_page": Public.ANYONE,
+    "join": Public.ANYONE,
+    "people_page": Public.SIGNED_IN,
+    "invite_person": Public.SIGNED_IN,
+    "change_role": Public.SIGNED_IN,
+    "uninvite_person": Public.SIGNED_IN,
+    "add_token": Public.SIGNED_IN,
+    "drop_token": Public.SIGNED_IN,
+    "new_password": Public.SIGNED_IN,
     "home_page": Public.SIGNED_IN,
     "create_judge": _OWNER,
     "choose_language": Public.ANYONE,
@@ -94,6 +106,17 @@ _PAGES: Final[dict[str, Public | Role]] = {
     "data_page": _VIEWER,
     "upload": _REVIEWER,
     "download": _VIEWER,
+    "memory_page": _VIEWER,
+    "change_guideline": _REVIEWER,
+    "write_guideline": _REVIEWER,
+    "withdraw": _REVIEWER,
+    "erase_page": _OWNER,
+    "erase_feedback": _OWNER,
+    "receipt": _OWNER,
+    "trust_page": _VIEWER,
+    "cases_page": _VIEWER,
+    "history_page": _VIEWER,
+    "rollback": _OWNER,
 }
 """The experts' pages; one line a route, by the name of its function."""
 
