@@ -54,7 +54,7 @@ async def unalign(work: Work) -> dict[str, Any]:
     result = await work.registry.aunalign(
         work.judge, *keys, source=source, optimizer=_optimizer(work), progress=work.progress
     )
-    withdrawn(work.store, work.judge, result.removed)
+    withdrawn(work.store, work.judge, result.removed, [each.id for each in result.forgotten])
     return {**result.to_dict(), "summary": str(result)}
 
 
