@@ -7,15 +7,13 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from memalign_server.pages import changed, data, forgetting, home, memory, people, review, sign_in, trust
+from memalign_server.pages import changed, data, forgetting, home, memory, review, trust
 from memalign_server.pages.errors import install_error_pages
 
 __all__ = ["ROUTERS", "install_pages"]
 
 ROUTERS: list[APIRouter] = [
     home.router,
-    sign_in.router,
-    people.router,
     review.router,
     changed.router,
     memory.router,

@@ -79,18 +79,6 @@ _API: Final[dict[str, Public | Role]] = {
 }
 
 _PAGES: Final[dict[str, Public | Role]] = {
-    "sign_in_page": Public.ANYONE,
-    "sign_in": Public.ANYONE,
-    "sign_out": Public.ANYONE,
-    "join_page": Public.ANYONE,
-    "join": Public.ANYONE,
-    "people_page": Public.SIGNED_IN,
-    "invite_person": Public.SIGNED_IN,
-    "change_role": Public.SIGNED_IN,
-    "uninvite_person": Public.SIGNED_IN,
-    "add_token": Public.SIGNED_IN,
-    "drop_token": Public.SIGNED_IN,
-    "new_password": Public.SIGNED_IN,
     "home_page": Public.SIGNED_IN,
     "create_judge": _OWNER,
     "choose_language": Public.ANYONE,
