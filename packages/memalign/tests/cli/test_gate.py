@@ -88,6 +88,15 @@ def test_the_builds_page_and_its_test_report_are_written(memalign: Run, tone: st
     assert page.read_text("utf-8").startswith("# The build\n### memalign gate: tone: ❌ regression")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file on which every write fails")
+def test_a_full_disk_loses_no_paid_result(memalign: Run, tone: str, tmp_path: Path) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
+    ran = memalign("gate", tone, cases, "--min", "exact_match=0.7", "--junit", "/dev/full")
+    assert ran.code == 2
+    assert "cannot be written" in ran.err
+    assert "exact match at least 0.7" in ran.out
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -97,6 +106,7 @@ def test_the_builds_page_and_its_test_report_are_written(memalign: Run, tone: st
         (("--min", "f1=0.5"), "bool has no 'f1'"),
         (("--baseline", "1"), "--baseline needs --not-worse-than"),
         (("--min-kappa", "0.5", "--junit", "nowhere/gate.xml"), "cannot be written: there is no folder"),
+        (("--min-kappa", "0.5", "--summary", "."), "cannot be written: it is a folder"),
         (("--min-kappa", "0.5", "--offline"), "offline needs a folder of evidence"),
         (("--not-worse-than", "-3", "--baseline", "1"), "points from 0"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from memalign.evaluation.baseline import NEAREST
 from tests.cli.conftest import Run
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import Endpoint, bad_request
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,20 @@ def test_kept_judgments_need_no_model(memalign: Run, aligned: str, held_out: Pat
         (("-o", "report.html", "--population", "none.jsonl"), "no such file"),
     ],
 )
-def test_wrong_use_is_said(memalign: Run, aligned: str, held_out: Path, options: tuple[str, ...], message: str) -> None:
+def test_wrong_use_is_said(
+    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint, *, options: tuple[str, ...], message: str
+) -> None:
+    asked = len(endpoint.requests)
     ran = memalign("report", aligned, held_out, *options)
+    assert len(endpoint.requests) == asked, "nothing is paid for before"
     assert ran.code == 2
     assert message in ran.err
     assert not Path("report.html").exists()
+
+
+def test_a_case_without_verdict_is_named(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
+    endpoint.faults = [bad_request("no such thing")]
+    ran = memalign("report", aligned, held_out, "-o", "report.html")
+    assert ran.code == 1
+    assert "no such thing" in ran.err
+    assert Path("report.html").exists()

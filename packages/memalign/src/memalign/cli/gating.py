@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible
+from memalign.cli.labelled_cases import Evidence, Labelled, Offline, check_writable, what_is_left
 from memalign.cli.output import counted, table, usage_text
 from memalign.cli.rows_given import rows_given
 from memalign.errors import InputError
@@ -25,9 +26,7 @@ _JUNIT = {None: "skipped", "pass": "pass", "fail": "failure"}
 def gate(
     session: Session,
     name: Name,
-    labelled: Annotated[
-        str, typer.Argument(metavar="LABELLED", help="A file of feedback with values; - reads JSON lines.")
-    ],
+    labelled: Labelled,
     *,
     min_kappa: Annotated[
         float | None, typer.Option(metavar="K", help="What kappa's interval must reach; of int the weighted kappa's.")
@@ -43,10 +42,8 @@ def gate(
         int | None, typer.Option(metavar="N", min=1, help="A version. The default is the one before.")
     ] = None,
     version: Version = None,
-    evidence: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep judgments here, and ask for none that is here.")
-    ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no model: all judgments are in --evidence.")] = False,
+    evidence: Evidence = None,
+    offline: Offline = False,
     inconclusive: Annotated[
         Literal["pass", "fail"] | None, typer.Option(help="Exit 0 or 1, and not 3, where the cases do not tell.")
     ] = None,
@@ -69,17 +66,8 @@ def gate(
     other, base = _baseline(session, name, number, baseline, not_worse_than)
     demands = _demands(judge, min_kappa, minimum or [])
     for file in (junit, summary):
-        if file is not None and not file.resolve().parent.is_dir():
-            raise InputError(f"{file} cannot be written: there is no folder {file.resolve().parent}")
-
-    def left() -> str:
-        return (
-            "run it again without --evidence from the start"
-            if evidence is None
-            else f"what was judged is in {evidence}"
-        )
-
-    with interruptible(left), session.progress() as progress:
+        check_writable(file)
+    with interruptible(lambda: what_is_left(evidence)), session.progress() as progress:
         found = decide(
             judge,
             rows_given(labelled),
@@ -91,6 +79,7 @@ def gate(
             concurrency=concurrency,
             progress=progress,
         )
+    session.give({"version": number, "baseline": other} | found.to_dict(), *_drawn(found, name, number, other))
     try:
         if junit is not None:
             junit.write_bytes(junit_xml(found, inconclusive=_JUNIT[inconclusive]))
@@ -99,7 +88,6 @@ def gate(
                 page.write(markdown(found))
     except OSError as error:
         raise InputError(f"{error.filename} cannot be written: {error.strerror}") from None
-    session.give({"version": number, "baseline": other} | found.to_dict(), *_drawn(found, name, number, other))
     if found.outcome == "inconclusive" and inconclusive is not None:
         return DONE if inconclusive == "pass" else FAILURES
     return _EXIT[found.outcome]

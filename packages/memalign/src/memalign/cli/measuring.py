@@ -19,19 +19,16 @@ from memalign.cli.common import (
 from memalign.cli.estimating import DryRun, give_estimate
 from memalign.cli.judged_out import kept_in
 from memalign.cli.judging import Out
+from memalign.cli.labelled_cases import ZERO_SHOT, Labelled, other_judge
 from memalign.cli.output import counted, label_text, listed, shorten, table, usage_text
 from memalign.cli.rows_given import ColumnMap, FeedbackSource, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.evaluation import Evaluation, FeedbackReview
-    from memalign.judge import Judge
 
 _LIMIT = 20  # rows of a table
 _DISAGREEMENTS = 10
-
-_ZERO_SHOT = ("zero-shot", "bare")
-"""The judge without memory; the second is the old name."""
 
 
 def check(
@@ -120,9 +117,7 @@ def _agreement(found: FeedbackReview) -> str:
 def evaluate(
     session: Session,
     name: Name,
-    labelled: Annotated[
-        str, typer.Argument(metavar="LABELLED", help="A file of feedback with values; - reads JSON lines.")
-    ],
+    labelled: Labelled,
     *,
     version: Version = None,
     against: Annotated[
@@ -147,7 +142,7 @@ def evaluate(
 
     limit = None if max_cost is None else SpendLimit(max_cost)  # of both judges together
     number, chosen = session.judge(name, version)
-    other = None if against is None else _other(session, chosen, against)
+    other = None if against is None else other_judge(session, chosen, against)
     given = rows_given(labelled, columns, remembered=chosen.columns)
     if dry_run:
         estimate = estimate_evaluation(chosen, given, out=out)
@@ -163,7 +158,7 @@ def evaluate(
     if base is not None:
         comparison = compare(base, found)
         data |= {"against": against, "base": base.to_dict(), "comparison": comparison.to_dict()}
-        first = "without memory (zero-shot)" if against in _ZERO_SHOT else f"version {against}"
+        first = "without memory (zero-shot)" if against in ZERO_SHOT else f"version {against}"
         parts += [f"first judge: {name} {first}; second judge: {name} version {number}", f"{comparison}\n"]
     usage = found.usage if base is None else found.usage + base.usage
     parts.append(f"{_seen_line(found)}\n{usage_text(usage)}")
@@ -175,14 +170,6 @@ def evaluate(
     for line in reasons.lines():
         session.say(line)
     return FAILURES if reasons.lines() else DONE
-
-
-def _other(session: Session, chosen: Judge, against: str) -> Judge:
-    if against in _ZERO_SHOT:
-        return chosen.without_memory()
-    if not against.isdecimal():
-        raise InputError(f"--against {against}: give a version's number, or zero-shot (the judge without memory)")
-    return session.judge(chosen.name, int(against))[1]
 
 
 def _seen_line(found: Evaluation) -> str:

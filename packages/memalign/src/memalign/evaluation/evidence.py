@@ -1,8 +1,8 @@
 """Evidence: judgments on a labelled file, kept in a folder and bound to what they were made with.
 
 A folder holds a judgment file for each judge that was measured, and `evidence.json`, which says what each is bound to:
-the judge's fingerprint (model, instructions, settings, memory), memalign's prompts and the labelled cases. What was measured with anything else is
-stale, and counts for nothing.
+the judge's fingerprint (model, instructions, settings, memory), memalign's prompts and the labelled cases. What was
+measured with anything else is stale, and counts for nothing.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 if TYPE_CHECKING:
     from memalign.evaluation.gate_criteria import Criterion, GateResult
 
-__all__ = ["junit_xml", "markdown"]
+__all__ = ["junit_xml", "markdown", "markdown_cell"]
 
 _LISTED = 20
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -47,20 +47,23 @@ def _plain(text: str) -> str:
 
 def markdown(found: GateResult) -> str:
     """The gate as a section of Markdown, as the page of a build shows it."""
-    lines = [f"### memalign gate: {_cell(found.judge)}: {_MARKS[found.outcome]}", ""]
+    lines = [f"### memalign gate: {markdown_cell(found.judge)}: {_MARKS[found.outcome]}", ""]
     lines += ["| | demand | found |", "|---|---|---|"]
-    lines += [f"| {_MARKS[each.outcome]} | {_cell(each.demand)} | {_cell(each.why)} |" for each in found.criteria]
+    lines += [
+        f"| {_MARKS[each.outcome]} | {markdown_cell(each.demand)} | {markdown_cell(each.why)} |"
+        for each in found.criteria
+    ]
     left_out = f" {found.taught} more are in memory and do not count." if found.taught else ""
-    lines += ["", f"{found.evaluation.n} unseen cases, model {_cell(found.evaluation.model)}.{left_out}"]
+    lines += ["", f"{found.evaluation.n} unseen cases, model {markdown_cell(found.evaluation.model)}.{left_out}"]
     if found.comparison is not None:
         for name, ids in (("Fixed", found.comparison.fixed), ("Broken", found.comparison.broken)):
             if ids:
                 more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
-                lines += ["", f"{name}: {', '.join(_cell(each) for each in ids[:_LISTED])}{more}"]
+                lines += ["", f"{name}: {', '.join(markdown_cell(each) for each in ids[:_LISTED])}{more}"]
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
+def markdown_cell(text: str) -> str:
     """Text that is nobody's markup: ids come from data."""
     escaped = re.sub(r"([\\`*_{}\[\]<>|#!~])", r"\\\1", text)
     return " ".join(escaped.split())

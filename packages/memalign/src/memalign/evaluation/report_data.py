@@ -98,6 +98,7 @@ async def areport(
     """
     if against is None:
         against = {"zero-shot": judge.without_memory()} if judge.memory else {}
+    everyone = _population(judge, population)
     rows, taught = unseen_rows(labelled, judge, *against.values())
     labels = labels_hash(judge, rows)
 
@@ -129,7 +130,7 @@ async def areport(
         slices=_slices(evaluation, rows, judge.value_type),
         calibration=_calibration(evaluation, judgments),
         guidelines=_guidelines(judge, evaluation, judgments, zero_shot),
-        shares=_shares(judge, evaluation, population),
+        shares=_shares(judge, evaluation, everyone),
         cases=_cases(evaluation, judgments, rows),
         more=_more(evaluation.metrics[headline], evaluation.n),
         seconds=statistics.median(clocked) if clocked and any(clocked) else None,
@@ -270,27 +271,33 @@ def _guidelines(
     return tuple(map(use, judge.memory.semantic))
 
 
-def _shares(judge: Judge, evaluation: Evaluation, population: str | Path | None) -> tuple[Share, ...]:
-    if population is None:
+def _population(judge: Judge, path: str | Path | None) -> tuple[Value, ...]:
+    """The verdicts of a file of judgments. Raises InputError where they are not this judge's, or have no labels."""
+    if path is None:
         return ()
     if judge.value_type.kind not in ("bool", "choice"):
         raise InputError(f"{judge.value_type.spec} has no labels whose share could be told: leave --population out")
-    file = read_judgments(population)
-    values = [each.value for each in file.judgments.values() if each.value is not None]
+    file = read_judgments(path)
     if (name := file.judge.rpartition("@")[0]) != judge.name:
-        raise InputError(f"{population} was judged by {name!r}, not by {judge.name!r}")
-    memories = {each.memory_hash for each in file.judgments.values() if each.value is not None}
-    if memories != {judge.memory.hash}:
-        raise InputError(
-            f"{population} was judged with another memory: judge it again with this version of {judge.name}"
-        )
+        raise InputError(f"{path} was judged by {name!r}, not by {judge.name!r}")
+    judged = [each for each in file.judgments.values() if each.value is not None]
+    if not judged:
+        raise InputError(f"{path} has no verdict")
+    if any(each.memory_hash != judge.memory.hash for each in judged):
+        raise InputError(f"{path} was judged with another memory: judge it again with this version of {judge.name}")
+    return tuple(each.value for each in judged if each.value is not None)
+
+
+def _shares(judge: Judge, evaluation: Evaluation, population: Sequence[Value]) -> tuple[Share, ...]:
+    if not population:
+        return ()
     scored = [case for case in evaluation.cases if case.value is not None]
 
     def share(label: Value) -> Share:
         people, verdicts = [case.label == label for case in scored], [case.value == label for case in scored]
-        given = [value == label for value in values]
+        given = [value == label for value in population]
         found = prevalence(people, verdicts, given)
-        return Share(label=value_text(label), people=found, judge=statistics.fmean(given), n=len(values))
+        return Share(label=value_text(label), people=found, judge=statistics.fmean(given), n=len(population))
 
     return tuple(map(share, judge.value_type.labels))
 

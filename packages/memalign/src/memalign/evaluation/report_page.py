@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from memalign.evaluation.gate_report import markdown_cell
 from memalign.evaluation.report_parts import Report, ReportedCase
 from memalign.metrics import Estimate
 from memalign.values import value_text
@@ -61,7 +62,7 @@ def as_markdown(found: Report) -> str:
         ["", *map(_words, names), "ahead"],
         [
             [
-                _cell(side.name),
+                markdown_cell(side.name),
                 *(_figure(side.metrics.get(name)) for name in names),
                 _points(side.ahead) if side.ahead else "",
             ]
@@ -71,17 +72,22 @@ def as_markdown(found: Report) -> str:
     if found.people:
         lines += ["", f"People give the same label in {_figure(found.people.same)} of {found.people.pairs} pairs."]
     if found.slices:
-        rows = [[each.of, _cell(each.name), str(each.n), _figure(each.found)] for each in found.slices[:_PARTS]]
+        rows = [[each.of, markdown_cell(each.name), str(each.n), _figure(each.found)] for each in found.slices[:_PARTS]]
         lines += ["", "## By part", "", *_table(["", "", "cases", "right"], rows)]
     if found.guidelines:
         used = [
-            [g.id, _cell(g.text), f"{g.yes} / {g.no}", *map(str, (g.right, g.wrong, len(g.fixed), len(g.broken)))]
+            [
+                g.id,
+                markdown_cell(g.text),
+                f"{g.yes} / {g.no}",
+                *map(str, (g.right, g.wrong, len(g.fixed), len(g.broken))),
+            ]
             for g in found.guidelines
         ]
         heads = ["", "guideline", "yes / no", "towards", "away", "fixed", "broken"]
         lines += ["", "## Guidelines", "", *_table(heads, used)]
     if found.shares:
-        shares = [[_cell(each.label), _figure(each.people), _number(each.judge)] for each in found.shares]
+        shares = [[markdown_cell(each.label), _figure(each.people), _number(each.judge)] for each in found.shares]
         lines += ["", "## In the whole population", "", *_table(["label", "people would", "the judge does"], shares)]
     return "\n".join([*lines, "", _cost(found), ""])
 
@@ -180,7 +186,3 @@ def _figure(figure: Estimate | None) -> str:
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
-
-
-def _cell(text: Any) -> str:
-    return " ".join(str(text).replace("|", "\\|").replace("<", "&lt;").split())

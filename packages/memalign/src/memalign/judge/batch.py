@@ -21,7 +21,7 @@ from memalign.errors import ConfigurationError, InputError, ModelError, ModelRej
 from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.io.frames import is_frame
 from memalign.judge.open_model import libraries_loaded, open_model
-from memalign.judge.spend_limit import SpendLimit, SpendRun
+from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
 from memalign.models.provider_errors import PromptTooLong
 from memalign.prompts import prompts_hash
 from memalign.types import Example, Judgment, Usage
@@ -53,10 +53,7 @@ async def judge_many(
     on_judgment: OnJudgment | None = None,
 ) -> Sequence[Judgment]:
     """See `Judge.ajudge_many`; a SpendLimit may have been that of earlier runs too."""
-    if concurrency is not None and (
-        isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
-    ):
-        raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
+    check_concurrency(concurrency)
     rows = isinstance(examples, Examples | Iterable | str | Path) or is_frame(examples)
     if isinstance(examples, Example | Mapping) or not rows:
         raise InputError("examples are a list of items, or the path of a file of them; one item is judged by judge(…)")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
-from memalign.errors import ConfigurationError, InputError, ModelError, SpendLimitReached
+from memalign.errors import ConfigurationError, ModelError, SpendLimitReached
 from memalign.judge.rehearsal import Rehearsal, RehearsedEmbedding
-from memalign.judge.spend_limit import SpendLimit, SpendRun
+from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
 from memalign.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Limits, YesNoModel
 from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Usage
@@ -67,10 +67,7 @@ class PaidCalls:
         concurrency: int | None = None,
         rehearsal: Rehearsal | None = None,
     ) -> None:
-        if concurrency is not None and (
-            isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1
-        ):
-            raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
+        check_concurrency(concurrency)
         self.concurrency = concurrency
         self.rehearsal = rehearsal
         self._answers = answers

@@ -1,4 +1,4 @@
-"""A limit on what runs over many items may cost, one run after the other."""
+"""The limits of a run: what it may cost, one run after the other, and how many calls it may have in flight."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import math
 
 from memalign.errors import InputError
 
-__all__ = ["SpendLimit", "SpendRun"]
+__all__ = ["SpendLimit", "SpendRun", "check_concurrency"]
+
+
+def check_concurrency(concurrency: int | None) -> None:
+    """Raise InputError for what is no number of calls in flight; None is as many as suit the model."""
+    if concurrency is None:
+        return
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+        raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
 
 
 class SpendLimit:
