@@ -367,7 +367,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
 
 quick = settings(max_examples=12, stateful_step_count=14, suppress_health_check=list(HealthCheck))
-long = settings(max_examples=300, stateful_step_count=50, suppress_health_check=list(HealthCheck))
+long = settings(max_examples=60, stateful_step_count=50, suppress_health_check=list(HealthCheck))
 
 TestJudge = JudgeMachine.TestCase
 TestJudge.settings = quick
@@ -375,14 +375,14 @@ TestRegistry = RegistryMachine.TestCase
 TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 class TestJudgeAtLength(JudgeMachine.TestCase):  # type: ignore[misc,valid-type]
     settings = long
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 class TestRegistryAtLength(RegistryMachine.TestCase):  # type: ignore[misc,valid-type]
-    settings = settings(long, max_examples=60, stateful_step_count=25)
+    settings = settings(long, max_examples=20, stateful_step_count=25)
 
 
 def renumbered(memory: Memory) -> Memory:

@@ -39,6 +39,7 @@ from tests.support.endpoint import (
     user_of,
 )
 from tests.support.patience import PATIENCE
+from tests.support.seeds import seeds
 
 INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 ONCE = Retry(attempts=1)
@@ -351,13 +352,13 @@ def weathered(seed: int) -> None:
         assert len(endpoint.requests) == asked
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", seeds(3))
 def test_what_was_learned_in_a_storm_is_in_the_end_what_is_learned_in_peace_relations_included(seed: int) -> None:
     weathered(seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4, 24))
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", seeds(20, after=3))
 def test_and_so_in_twenty_more_storms(seed: int) -> None:
     weathered(seed)
 
