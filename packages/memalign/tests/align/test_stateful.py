@@ -27,6 +27,7 @@ from memalign.types import Example, Guideline
 from tests.support.invariants import check_memory
 from tests.support.learning import (
     FAULTS,
+    INSTRUCTIONS,
     ORDERS,
     SETTINGS,
     TAKEN,
@@ -45,7 +46,7 @@ from tests.support.world import said as said_of
 
 pytestmark = pytest.mark.usefixtures("few_are_enough")
 
-SOURCES = ("ana", "ben", "cleo")
+SOURCES = ("ana@example.org", "default", "مراجِعة")
 KINDS = ("judgment", "changes", "rule", "relations")
 PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters here: the tone.")
 
@@ -223,6 +224,10 @@ class JudgeMachine(RuleBasedStateMachine):
     def another_model(self, way: tuple[int, bool], context: int) -> None:
         self.model = self._model(way, context)
         self.judge = self.judge.replace(model=self.model)
+
+    @rule(manner=st.sampled_from(["", "Be strict.\n", "Be mild.\n"]))
+    def other_instructions(self, manner: str) -> None:
+        self.judge = self.judge.replace(instructions=manner + INSTRUCTIONS)
 
     @rule(kinds=st.sets(st.sampled_from(KINDS), min_size=1), fault=st.sampled_from(sorted(FAULTS)))
     def storm(self, kinds: set[str], fault: str) -> None:
