@@ -38,7 +38,7 @@ EXE = ".exe" if os.name == "nt" else ""
 PYTHON = BIN / f"python{EXE}"
 STAMP = VENV / "memalign-installed.txt"
 LOCKS = {"runtime": ROOT / "requirements" / "runtime.txt", "dev": ROOT / "requirements" / "dev.txt"}
-PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench")]
+PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench", "memalign-server")]
 MODELS = ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")
 OLDEST = (3, 11)
 
