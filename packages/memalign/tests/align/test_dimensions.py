@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import openpyxl
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
