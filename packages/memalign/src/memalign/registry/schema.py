@@ -8,6 +8,7 @@ and erasing is deleting rows. See docs/decisions/0003-registry-rows.md.
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
     Boolean,
     Column,
     ForeignKey,
@@ -19,13 +20,29 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
 )
 
-__all__ = ["SCHEMA_VERSION", "erasures", "judges", "meta", "metadata", "rows", "versions"]
+__all__ = [
+    "ERASED_FROM",
+    "SCHEMA_VERSION",
+    "answers",
+    "erasures",
+    "judges",
+    "meta",
+    "metadata",
+    "rows",
+    "runs",
+    "versions",
+]
 
 SCHEMA_VERSION = 2
 
 metadata = MetaData()
+
+# In the order of its bytes everywhere: a receipt's signature is over rows in order, and databases sort words differently.
+_Text = Text().with_variant(Text(collation="C"), "postgresql")
+_Kind = String(16).with_variant(String(16, collation="C"), "postgresql")
 
 meta = Table(
     "memalign_meta",
@@ -39,7 +56,7 @@ judges = Table(
     "memalign_judges",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", Text, nullable=False),
+    Column("name", _Text, nullable=False),
     Column("latest", Integer, nullable=False),
     UniqueConstraint("name", name="memalign_judges_name"),
 )
@@ -66,8 +83,8 @@ rows = Table(
     "memalign_rows",
     metadata,
     Column("judge", Integer, ForeignKey("memalign_judges.id"), primary_key=True),
-    Column("kind", String(16), primary_key=True),
-    Column("key", Text, primary_key=True),
+    Column("kind", _Kind, primary_key=True),
+    Column("key", _Text, primary_key=True),
     Column("since", Integer, primary_key=True, autoincrement=False),
     Column("until", Integer),
     Column("body", LargeBinary, nullable=False),  # JSON in UTF-8; a vector is raw float32, little-endian
@@ -82,3 +99,30 @@ erasures = Table(
     Column("digest", String(64), primary_key=True),  # HMAC-SHA256, hex
     Column("erased_at", String(40), nullable=False),
 )
+
+# SQLite keeps the answers that aligns under way have paid for in files beside its own: see `kept_answers`.
+runs = Table(
+    "memalign_runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("judge", Integer, ForeignKey("memalign_judges.id", ondelete="CASCADE"), nullable=False),
+    Column("started_at", String(40), nullable=False),
+    info={"only_on": "postgresql"},
+)
+
+answers = Table(
+    "memalign_answers",
+    metadata,
+    Column("run", Integer, ForeignKey("memalign_runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", String(64), primary_key=True),  # the hash of a model and a request
+    Column("answer", LargeBinary, nullable=False),
+    info={"only_on": "postgresql"},
+)
+
+ERASED_FROM = (rows.name, versions.name, runs.name, answers.name)
+"""Tables that an erasure deletes from or changes words in; those of them that are there."""
+
+for _column in (rows.c.key, rows.c.body, versions.c.summary, versions.c.note, answers.c.answer):
+    # PostgreSQL's statistics quote frequent values, and nothing would take an erased one out of them.
+    _off = DDL(f"ALTER TABLE {_column.table.name} ALTER COLUMN {_column.name} SET STATISTICS 0")
+    event.listen(_column.table, "after_create", _off.execute_if(dialect="postgresql"))
