@@ -106,15 +106,7 @@ class Session(Output):
         """
         from memalign.registry import Registry
 
-        path = self.url.removeprefix("sqlite:///")
-        # A bare path is a registry too; `file:` is SQLite's own spelling, and `//` is another database's.
-        if not create and "://" not in path and not path.startswith("file:") and path not in ("", ":memory:"):
-            file = Path(path.partition("?")[0])
-            if not file.exists():
-                raise JudgeNotFound(
-                    f"there is no registry at {file}. `memalign create` makes one; --registry or MEMALIGN_REGISTRY names another"
-                )
-        return Registry(self.url)
+        return Registry(self.url, create=create)
 
     def judge(self, name: str, version: int | None = None) -> tuple[int, Judge]:
         """A version, or the latest: its number and the judge."""

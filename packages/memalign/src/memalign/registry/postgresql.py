@@ -48,24 +48,25 @@ class PostgreSQL:
                 f"{self.shown} names no database; a registry's URL ends in one: postgresql+psycopg://user@host/database"
             )
         try:
-            self.engine: Engine = create_engine(
-                url,
-                hide_parameters=True,  # an error must not print feedback
-                pool_size=_POOL,
-                max_overflow=_MORE,
-                pool_timeout=busy_timeout,
-                pool_pre_ping=True,
-                connect_args={
-                    "client_encoding": "utf8",
-                    "application_name": "memalign",
-                    "prepare_threshold": None,  # a pooler between us and the server may know none of them
-                    **({} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT}),
-                },
-            )
+            import psycopg  # noqa: F401  # SQLAlchemy's driver
         except ImportError as error:
             raise ConfigurationError(
                 f"a registry on PostgreSQL needs psycopg ({error}); install it: pip install 'memalign[postgresql]'"
             ) from None
+        self.engine: Engine = create_engine(
+            url,
+            hide_parameters=True,  # an error must not print feedback
+            pool_size=_POOL,
+            max_overflow=_MORE,
+            pool_timeout=busy_timeout,
+            pool_pre_ping=True,
+            connect_args={
+                "client_encoding": "utf8",
+                "application_name": "memalign",
+                "prepare_threshold": None,  # a pooler between us and the server may know none of them
+                **({} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_TIMEOUT}),
+            },
+        )
         weakref.finalize(self, self.engine.dispose)
         if hasattr(os, "register_at_fork"):
             _disposed_after_fork(self.engine)
