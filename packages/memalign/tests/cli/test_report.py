@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memalign.evaluation.baseline import NEAREST
+from memalign.evaluation.baseline import NEAREST, REGRESSION
 from tests.cli.conftest import Run
 from tests.support.endpoint import Endpoint, bad_request
 
@@ -33,7 +33,7 @@ def test_kept_judgments_need_no_model(memalign: Run, aligned: str, held_out: Pat
     assert len(endpoint.requests) == asked
     one, other = (json.loads(Path(name).read_text("utf-8")) for name in ("report.json", "again.json"))
     assert one == other
-    assert [side["name"] for side in one["sides"]] == ["tone", "version 1", "always true", NEAREST]
+    assert [side["name"] for side in one["sides"]] == ["tone", "version 1", "always true", NEAREST, REGRESSION]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import Report, as_html, as_markdown, report
+from memalign.evaluation.baseline import REGRESSION
 from memalign.evaluation.prevalence import prevalence
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, checks_asked
@@ -76,14 +77,15 @@ class TestWhatItSays:
         assert names[:2] == ["even", "zero-shot"]
         assert names[2].startswith("always ")
         assert names[3] == "label of the nearest taught case"
-        zero_shot, constant, _ = found.sides[1:]
+        assert names[4] == "regression on embeddings of the taught cases"
+        zero_shot, constant = found.sides[1:3]
         assert zero_shot.ahead is not None
         assert zero_shot.ahead.value == pytest.approx(0.4, abs=0.05)
         assert zero_shot.verdict == "ahead"
         assert constant.ahead is not None
         assert constant.ahead.value == pytest.approx(0.4)
 
-    def test_the_nearest_taught_case_is_a_baseline(self) -> None:
+    def test_what_taught_cases_tell_without_a_model_is_a_baseline(self) -> None:
         def always(_: ChatRequest) -> Answer:
             return {"rationale": "", "value": True}
 
@@ -93,9 +95,34 @@ class TestWhatItSays:
             judge().replace(model=ScriptedChatModel(always)).align(taught).judge,
             [Feedback(id=f"h-{n}", outputs=f"{said[n % 2]} {n}", value=n % 2 == 1) for n in range(10, 40)],
         )
-        nearest = next(side for side in found.sides if side.name == "label of the nearest taught case")
-        assert nearest.metrics["exact_match"].value == 1.0
-        assert nearest.verdict == "behind"
+        for side in found.sides[-2:]:
+            assert side.metrics["exact_match"].value == 1.0
+            assert side.verdict == "behind"
+
+    @pytest.mark.parametrize("spec", ["float:0..10", "int:0..10", "low|middle|high"])
+    def test_the_regression_learns_any_label(self, spec: str) -> None:
+        words = ["The parcel is late, nobody writes.", "It came, it works.", "The garden lamp shines beautifully!"]
+        labels: list[Any] = {"float:0..10": [0.5, 5.0, 9.5], "int:0..10": [1, 5, 9]}.get(spec) or [
+            "low",
+            "middle",
+            "high",
+        ]
+
+        def made(first: int, last: int) -> list[Feedback]:
+            return [
+                Feedback(id=f"r-{n}", outputs=f"{words[n % 3]} {n}", value=labels[n % 3]) for n in range(first, last)
+            ]
+
+        one = Judge(
+            name="one",
+            instructions="Rate {{ outputs }}",
+            feedback_value_type=spec,
+            model=ScriptedChatModel(lambda _: {"changes": [], "rationale": "", "value": labels[1]}),
+            embedding_model=HashEmbedding(),
+        )
+        found = report(one.align(made(0, 12)).judge, made(20, 50))
+        side = next(side for side in found.sides if side.name == REGRESSION)
+        assert (side.metrics["ccc" if spec.startswith("float") else "exact_match"].value or 0) > 0.95
 
     def test_people_are_the_ceiling(self, found: Report) -> None:
         assert found.people is not None
@@ -161,6 +188,50 @@ class TestWhatItSays:
         found = report(ranks, scored)
         assert (found.headline, found.sides[-1].on) == ("exact_match", "ccc")
         assert "“Ahead” is the judge's CCC less the other's." in as_html(found)
+
+
+class TestLearningCurve:
+    def test_fewer_labels_are_refitted_without_a_model(self, aligned: Judge, tmp_path: Path) -> None:
+        first = report(aligned, rows(30, 130), evidence=tmp_path)
+        again = report(aligned, rows(30, 130), evidence=tmp_path, offline=True)
+        assert again.curve == first.curve
+        assert [point.labels for point in first.curve.points] == [5, 10, 20, 24]
+        assert [point.draws for point in first.curve.points] == [10, 10, 10, 1]
+        assert all(point.least <= point.mean <= point.most for point in first.curve.points)
+
+    def test_its_end_is_the_judges_own_calibrator(self, found: Report) -> None:
+        metrics = found.evaluation.metrics
+        assert found.curve.points[-1].mean == metrics["exact_match_calibrated"].value
+        assert found.curve.own == metrics["exact_match_own"].value
+
+    def test_labels_that_outvote_a_wrong_model_raise_it(self) -> None:
+        def wrong(request: ChatRequest) -> Answer:
+            """The checks tell the label, and no label is expected of them: that is for the cases to teach."""
+            said = answer(request)
+            if not isinstance(said, dict) or "checks" not in said:
+                return said
+            return said | {"value": int(ITEM.findall(request.user)[-1]) % 3 == 0}
+
+        judged = judge().replace(model=ScriptedChatModel(wrong)).align(rows(100, 200)).judge
+        curve = report(judged, rows(200, 300)).curve
+        figures = {point.labels: point.mean for point in curve.points}
+        assert curve.own == pytest.approx(0.5, abs=0.05)
+        most = max(figures)
+        assert figures[most] == 1.0
+        assert figures[10] < figures[most]
+
+    def test_where_it_cannot_be_had_it_says_why(self, aligned: Judge) -> None:
+        few = judge().align(rows(0, 6)).judge
+        silent = aligned.replace(parameters={"calibrate": False})
+        for one, cases, why in (
+            (few, rows(30, 60), "kept for 0 labelled cases, and fitting takes 10"),
+            (silent, rows(30, 60), "no calibrator weighs its verdicts"),
+            (judge(), rows(30, 60), "the judge has learned from nothing"),
+        ):
+            found = report(one, cases)
+            assert why in found.curve.why_not
+            assert "There is no learning curve: " in as_html(found)
+            assert found.curve.why_not in as_markdown(found)
 
 
 class TestPopulation:

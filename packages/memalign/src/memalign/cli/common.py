@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
 from memalign.cli.output import Output
 from memalign.cli.verbose import Verbose, showing_raw_answers
-from memalign.errors import InputError, JudgeNotFound, MemalignError
+from memalign.errors import InputError, MemalignError
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult

@@ -45,9 +45,9 @@ def report(
 ) -> int:
     """Write a page on how far the judge agrees with people, on cases that it has not learned from.
 
-    Beside it stand the judge without memory, the commonest label, the nearest taught case, and people's agreement with
-    each other. The page shows each disagreement with both reasons, what each guideline did, and how many labels more
-    would settle the figure. It is one file, needs no network, and holds the texts of the cases.
+    Beside it stand the judge without memory, the commonest label, what the taught cases tell without a model, and
+    people's agreement with each other. The page shows each disagreement with both reasons, what each guideline did, what
+    fewer labels would have come to, and how many more would settle the figure. It is one file, needs no network, and holds the texts of the cases.
     """
     from memalign.cli.progress import FailureReasons
     from memalign.evaluation import as_html, as_markdown

@@ -22,6 +22,7 @@ from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Evaluation, ScoredCase
 from memalign.evaluation.evidence import MeasuredJudge
 from memalign.evaluation.feedback_review import agreement_of_people
+from memalign.evaluation.learning_curve import learning_curve
 from memalign.evaluation.prevalence import prevalence
 from memalign.evaluation.report_parts import (
     Calibration,
@@ -129,6 +130,7 @@ async def areport(
         people=_people(rows, judge.value_type),
         slices=_slices(evaluation, rows, judge.value_type),
         calibration=_calibration(evaluation, judgments),
+        curve=await learning_curve(judge, evaluation.cases, judgments, examples, metric=headline, seed=seed),
         guidelines=_guidelines(judge, evaluation, judgments, zero_shot),
         shares=_shares(judge, evaluation, everyone),
         cases=_cases(evaluation, judgments, rows),

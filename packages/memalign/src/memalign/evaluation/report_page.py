@@ -74,6 +74,7 @@ def as_markdown(found: Report) -> str:
     if found.slices:
         rows = [[each.of, markdown_cell(each.name), str(each.n), _figure(each.found)] for each in found.slices[:_PARTS]]
         lines += ["", "## By part", "", *_table(["", "", "cases", "right"], rows)]
+    lines += ["", "## Would more labels help?", "", *_curve(found)]
     if found.guidelines:
         used = [
             [
@@ -90,6 +91,23 @@ def as_markdown(found: Report) -> str:
         shares = [[markdown_cell(each.label), _figure(each.people), _number(each.judge)] for each in found.shares]
         lines += ["", "## In the whole population", "", *_table(["label", "people would", "the judge does"], shares)]
     return "\n".join([*lines, "", _cost(found), ""])
+
+
+def _curve(found: Report) -> list[str]:
+    curve = found.curve
+    if not curve.points:
+        return [f"There is no learning curve: {curve.why_not}."]
+    said = "Weights refitted on fewer of the taught labels, and tried on these cases; the guidelines are those of all."
+    own = [] if curve.own is None else [f"The model's own verdicts come to {_number(curve.own)}."]
+    rows = [
+        [str(each.labels), _number(each.mean), f"{_number(each.least)} to {_number(each.most)}"]
+        for each in curve.points
+    ]
+    return [
+        " ".join([said, *own]),
+        "",
+        *_table(["labels", "CCC" if found.headline == "ccc" else "right", "draws"], rows),
+    ]
 
 
 def _headline(found: Report) -> str:

@@ -10,7 +10,18 @@ import msgspec
 from memalign.evaluation.evaluated import Evaluation
 from memalign.metrics import Estimate
 
-__all__ = ["Calibration", "GuidelineUse", "People", "Report", "ReportedCase", "Share", "Side", "Slice"]
+__all__ = [
+    "Calibration",
+    "CurvePoint",
+    "GuidelineUse",
+    "LearningCurve",
+    "People",
+    "Report",
+    "ReportedCase",
+    "Share",
+    "Side",
+    "Slice",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +68,29 @@ class Calibration:
     bins: tuple[tuple[float, float, int], ...]
     error: float
     n: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurvePoint:
+    """What calibrators reach that were fitted on so many labels, in `draws` drawings of them: mean, least and most."""
+
+    labels: int
+    mean: float
+    least: float
+    most: float
+    draws: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearningCurve:
+    """What fewer labels would have come to, in the report's headline metric, and why that cannot be had where it cannot.
+
+    `own` is the figure of the model's own verdicts on the same cases, for which no weight is fitted.
+    """
+
+    points: tuple[CurvePoint, ...] = ()
+    own: float | None = None
+    why_not: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,6 +154,7 @@ class Report:
     people: People | None
     slices: tuple[Slice, ...]
     calibration: Calibration | None
+    curve: LearningCurve
     guidelines: tuple[GuidelineUse, ...]
     shares: tuple[Share, ...]
     cases: tuple[ReportedCase, ...]

@@ -42,6 +42,8 @@ __all__ = [
     "calibrate",
     "calibrates",
     "fit_calibrator",
+    "fitting",
+    "known_of",
 ]
 
 FEWEST, MOST = 10, 500
@@ -133,36 +135,42 @@ async def calibrate(judge: Judge, example: Example, verdict: Value, margins: Map
     calibrator = await fit_calibrator(judge)
     if calibrator is None:
         return None
-    return calibrator.says(Known((await _plain(judge, [example]))[0], verdict, margins))
+    return calibrator.says((await known_of(judge, [example], [(verdict, margins)]))[0])
 
 
 async def fit_calibrator(judge: Judge) -> Calibrator | None:
     """The calibrator of the judge's memory, fitted once for all who ask.
 
     With fewer than ten labelled cases that the judge's model was asked about, or with one label only, nothing is fitted:
-    every check that was answered counts the same, for what its guideline expects. None where there is no such check, and
-    for a float, which has no unit in which one could count.
+    every check that was answered counts the same, for what its guideline expects; see `Fit.of`.
     """
 
     async def make() -> Calibrator | None:
-        taught = await _taught(judge)
-        if not taught:
-            return None
-        checks, enough = await _checks(judge), len(taught) >= FEWEST and len({each.label for each in taught}) > 1
-        if not enough:
-            checks = {q: asking for q, asking in checks.items() if any(q in each.known.margins for each in taught)}
-        if not enough and not (checks and judge.value_type.labels):
-            return None
-        fit = Fit(
-            value_type=judge.value_type,
-            checks=checks,
-            together=pairs_of_questions(judge),
-            sides=_sides(judge),
-            pinned=frozenset(c.question for g in judge.memory.semantic if g.pinned for c in g.checks),
-        )
-        return fit.calibrator(taught) if enough else fit.expected(taught)
+        fit, taught = await fitting(judge)
+        return fit.of(taught)
 
     return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
+
+
+async def fitting(judge: Judge) -> tuple[Fit, list[Taught]]:
+    """What a calibrator of the judge's memory is fitted with, and the cases that it is fitted on, in an order as good as drawn."""
+    fit = Fit(
+        value_type=judge.value_type,
+        checks=await _checks(judge),
+        together=pairs_of_questions(judge),
+        sides=_sides(judge),
+        pinned=frozenset(c.question for g in judge.memory.semantic if g.pinned for c in g.checks),
+    )
+    return fit, await _taught(judge)
+
+
+async def known_of(
+    judge: Judge, examples: Sequence[Example], said: Sequence[tuple[Value | None, Mapping[str, float]]]
+) -> list[Known]:
+    """What a calibrator is told of these examples, of each of which the model's own verdict and the margins are `said`."""
+    # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
+    plain = await plain_features(examples, judge.value_type, resolve_embedding(None))
+    return [Known(one, verdict, margins) for one, (verdict, margins) in zip(plain, said, strict=True)]
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +188,19 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     pinned: frozenset[str] = frozenset()
     prior: float = TOGETHER_WEIGHT
     prior_ridge: float = TOGETHER_RIDGE
+
+    def of(self, taught: Sequence[Taught], *, measured: bool = True) -> Calibrator | None:
+        """What these cases give: with fewer than ten, or one label only, what is expected of the checks that were answered.
+
+        None where there is no such check, and for a float, which has no unit in which one could count. `measured` finds
+        out what a fitted one is worth, which takes most of the time.
+        """
+        if len(taught) >= FEWEST and len({each.label for each in taught}) > 1:
+            return self.calibrator(taught) if measured else self.fitted(taught, self.ridge(taught))
+        answered = {q: asking for q, asking in self.checks.items() if any(q in each.known.margins for each in taught)}
+        if not (answered and self.value_type.labels):
+            return None
+        return msgspec.structs.replace(self, checks=answered).expected(taught)
 
     def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
         """Fitted on all, with the ridge and the worth that the cases themselves tell, held out in turn."""
@@ -348,16 +369,9 @@ async def _taught(judge: Judge) -> list[Taught]:
             known.setdefault(case.example.content_hash, (case, verdict, answers.margins if answers else {}, label))
     # By hash: as good as drawn, and the same whatever came first.
     chosen = [known[content] for content in sorted(known)[:MOST]]
-    plain = await _plain(judge, [case.example for case, *_ in chosen])
-    return [
-        Taught(Known(one, verdict, margins), label)
-        for one, (_, verdict, margins, label) in zip(plain, chosen, strict=True)
-    ]
-
-
-async def _plain(judge: Judge, examples: Sequence[Example]) -> NDArray[np.float64]:
-    # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
-    return await plain_features(examples, judge.value_type, resolve_embedding(None))
+    said = [(verdict, margins) for _, verdict, margins, _ in chosen]
+    items = await known_of(judge, [case.example for case, *_ in chosen], said)
+    return [Taught(known, label) for known, (*_, label) in zip(items, chosen, strict=True)]
 
 
 def _sides(judge: Judge) -> tuple[str, ...]:

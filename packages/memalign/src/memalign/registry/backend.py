@@ -78,8 +78,8 @@ class Backend(Protocol):
         """Raise RegistryError where `compact` would fail for ever. Nothing is changed."""
         ...
 
-    def compact(self, tables: Collection[str]) -> str:
-        """Rewrite these tables, or more, without what was deleted; returns what was rewritten, in words."""
+    def compact(self) -> str:
+        """Rewrite our tables, other packages' too, without what was deleted; returns what was rewritten, in words."""
         ...
 
     def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:

@@ -91,10 +91,10 @@ class Database:
         with self._errors():
             self._backend.check_erasable()
 
-    def compact(self, *tables: str) -> str:
-        """Rewrite the registry's tables, and these, without what was deleted; returns what was rewritten, in words."""
+    def compact(self) -> str:
+        """Rewrite our tables, other packages' too, without what was deleted; returns what was rewritten, in words."""
         with self._errors():
-            return self._backend.compact((*schema.ERASED_FROM, *tables))
+            return self._backend.compact()
 
     @property
     def unreachable(self) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from memalign.errors import ConfigurationError, RegistryError
@@ -106,10 +106,9 @@ class PostgreSQL:
 
     def lock_tables(self, connection: Connection, names: Collection[str]) -> None:
         """Keep everybody else from these tables until the transaction ends."""
-        quoted = connection.dialect.identifier_preparer.quote
-        there = self._there(connection, names)
-        if there:
-            connection.exec_driver_sql(f"LOCK TABLE {', '.join(map(quoted, there))} IN ACCESS EXCLUSIVE MODE")
+        there = set(inspect(connection).get_table_names())
+        for name in sorted(there.intersection(names)):
+            connection.exec_driver_sql(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
 
     def check_writable(self) -> None:
         """Raise where rights are missing, or the server can only be read."""
@@ -122,13 +121,12 @@ class PostgreSQL:
 
     def check_erasable(self) -> None:
         """Raise RegistryError where another user owns the tables: only the owner may vacuum."""
-        query = text(
-            "SELECT c.relname, pg_get_userbyid(c.relowner), current_user FROM pg_class c WHERE c.relkind = 'r' "
-            "AND c.oid = ANY (SELECT to_regclass(name) FROM unnest(CAST(:names AS text[])) name) "
-            "AND NOT pg_has_role(c.relowner, 'USAGE')"
+        query = (
+            "SELECT tablename, tableowner, current_user FROM pg_tables WHERE schemaname = current_schema() "
+            "AND starts_with(tablename, 'memalign_') AND NOT pg_has_role(tableowner, 'USAGE')"
         )
         with self.engine.connect() as connection:
-            others = connection.execute(query, {"names": list(schema.ERASED_FROM)}).all()
+            others = connection.exec_driver_sql(query).all()
         if others:
             table, owner, user = others[0]
             raise RegistryError(
@@ -136,33 +134,34 @@ class PostgreSQL:
                 f"the owner GRANT {owner} TO {user}. Nothing was changed"
             )
 
-    def compact(self, tables: Collection[str]) -> str:
-        """VACUUM FULL, again until no deleted row is kept for a transaction that could still see it."""
+    def compact(self) -> str:
+        """VACUUM FULL of our tables, again until no deleted row is kept for a transaction that could still see it."""
         until = time.monotonic() + self._busy_timeout
-        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        with connection:
-            quoted = connection.dialect.identifier_preparer.quote
-            there = self._there(connection, tables)
-            names = ", ".join(map(quoted, there))
+        query = (
+            "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() "
+            "AND starts_with(tablename, 'memalign_') ORDER BY 1"
+        )
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            tables = connection.exec_driver_sql(query).scalars().all()
             with _session_timeout(connection, self._busy_timeout):
-                while left := _vacuumed(connection, names, len(there)):
+                while left := _vacuumed(connection, tables):
                     if time.monotonic() > until:
                         raise RegistryError(
                             f"{left} deleted rows are kept on the server for a transaction that began before "
                             f"({_oldest_reader(connection)}); end it"
                         )
                     time.sleep(_VACUUMS)
-        return f"{', '.join(there)}, by VACUUM FULL, which left no deleted row"
+                connection.exec_driver_sql(f"ANALYZE {', '.join(tables)}")  # statistics quote what is there
+        return f"{', '.join(tables)}, by VACUUM FULL, which left no deleted row"
 
     def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:  # noqa: ARG002
         """Search the planner's statistics, which may quote columns: files of the server are out of sight from here."""
-        query = text(
+        query = (
             "SELECT tablename || '.' || attname, concat_ws(' ', most_common_vals::text, histogram_bounds::text) "
-            "FROM pg_stats WHERE schemaname = current_schema() AND tablename = ANY(:names)"
+            "FROM pg_stats WHERE schemaname = current_schema() AND starts_with(tablename, 'memalign_')"
         )
-        found = connection.execute(query, {"names": list(schema.ERASED_FROM)}).all()
-        left = [f"statistics of {column}" for column, quoted in found if residue.in_sentence(quoted)]
-        return "the server's statistics", left
+        quoted = connection.exec_driver_sql(query).all()
+        return "the server's statistics", [f"statistics of {at}" for at, words in quoted if residue.in_sentence(words)]
 
     def kept_answers(self, judge: int) -> KeptRows:
         """A place for the answers of one align."""
@@ -191,10 +190,6 @@ class PostgreSQL:
     def _timeout(self, connection: Connection) -> None:
         milliseconds = str(max(1, round(self._busy_timeout * 1000)))
         connection.execute(text("SELECT set_config('lock_timeout', :ms, true)"), {"ms": milliseconds})
-
-    def _there(self, connection: Connection, names: Collection[str]) -> list[str]:
-        query = text("SELECT name FROM unnest(CAST(:names AS text[])) name WHERE to_regclass(name) IS NOT NULL")
-        return list(connection.execute(query, {"names": list(dict.fromkeys(names))}).scalars())
 
 
 class _Turn:
@@ -253,7 +248,7 @@ def _session_timeout(connection: Connection, seconds: float) -> Iterator[None]:
     connection.exec_driver_sql("RESET lock_timeout")
 
 
-def _vacuumed(connection: Connection, names: str, tables: int) -> int:
+def _vacuumed(connection: Connection, tables: Sequence[str]) -> int:
     """Rewrite tables, and how many deleted rows had to be kept. Raises RegistryError where the server does not say."""
     told: list[str] = []
     raw: Any = connection.connection.driver_connection
@@ -264,13 +259,13 @@ def _vacuumed(connection: Connection, names: str, tables: int) -> int:
 
     raw.add_notice_handler(hear)
     try:
-        connection.exec_driver_sql(f"VACUUM (FULL, VERBOSE) {names}")
+        connection.exec_driver_sql(f"VACUUM (FULL, VERBOSE) {', '.join(tables)}")
     finally:
         raw.remove_notice_handler(hear)
     # In any language of the server the number of such rows comes first.
     kept = [int(number[0]) for detail in told if (number := re.search(r"\d+", detail))]
-    if len(kept) != tables:
-        raise RegistryError(f"the server did not say what VACUUM FULL left of {names}; please report this")
+    if len(kept) != len(tables):
+        raise RegistryError(f"the server did not say what VACUUM FULL left of {', '.join(tables)}; please report this")
     return sum(kept)
 
 

@@ -7,6 +7,8 @@ and erasing is deleting rows. See docs/decisions/0003-registry-rows.md.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     DDL,
     Boolean,
@@ -24,7 +26,6 @@ from sqlalchemy import (
 )
 
 __all__ = [
-    "ERASED_FROM",
     "SCHEMA_VERSION",
     "answers",
     "erasures",
@@ -34,6 +35,7 @@ __all__ = [
     "rows",
     "runs",
     "versions",
+    "without_statistics",
 ]
 
 SCHEMA_VERSION = 2
@@ -119,10 +121,15 @@ answers = Table(
     info={"only_on": "postgresql"},
 )
 
-ERASED_FROM = (rows.name, versions.name, runs.name, answers.name)
-"""Tables that an erasure deletes from or changes words in; those of them that are there."""
 
-for _column in (rows.c.key, rows.c.body, versions.c.summary, versions.c.note, answers.c.answer):
-    # PostgreSQL's statistics quote frequent values, and nothing would take an erased one out of them.
-    _off = DDL(f"ALTER TABLE {_column.table.name} ALTER COLUMN {_column.name} SET STATISTICS 0")
-    event.listen(_column.table, "after_create", _off.execute_if(dialect="postgresql"))
+def without_statistics(*columns: Column[Any]) -> None:
+    """Keep people's words in these columns out of PostgreSQL's statistics.
+
+    These quote frequent values in a table of the server's own, out of which no erasure takes them.
+    """
+    for column in columns:
+        off = DDL(f"ALTER TABLE {column.table.name} ALTER COLUMN {column.name} SET STATISTICS 0")
+        event.listen(column.table, "after_create", off.execute_if(dialect="postgresql"))
+
+
+without_statistics(rows.c.key, rows.c.body, versions.c.summary, versions.c.note, answers.c.answer)

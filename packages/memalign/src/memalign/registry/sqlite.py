@@ -96,7 +96,7 @@ class SQLite:
     def check_erasable(self) -> None:
         """Nothing: who may write may vacuum."""
 
-    def compact(self, tables: Collection[str]) -> str:  # noqa: ARG002  # all of it
+    def compact(self) -> str:
         """Rewrite the file without its free pages, and empty a write-ahead log where somebody switched one on."""
         raw = self.engine.raw_connection()
         try:

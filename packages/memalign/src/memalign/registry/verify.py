@@ -10,6 +10,7 @@ from memalign.errors import RegistryError
 from memalign.registry.database import Database
 from memalign.registry.erase import Erasure
 from memalign.registry.judge_rows import Codec
+from memalign.registry.other_tables import other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.row_words import row_names, words_of
 from memalign.registry.schema import judges, rows, versions
@@ -42,6 +43,7 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
             if version.judge == erasure.judge and any(map(residue.in_sentence, notes)):
                 found.append(f"the note of version {version.number}")
         live += [name.encode() for name in connection.execute(select(judges.c.name)).scalars()]
+        live += [text for each in other_tables(connection) for text in each.texts(connection)]
         # Before the transaction ends: nobody writes to a file as long as it lasts.
         beside, elsewhere = database.search(connection, residue, live)
     if found or elsewhere:
@@ -50,4 +52,6 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
             f"{', '.join([*found, *elsewhere][:10])}; please report this, and keep the registry away from others"
         )
     said = f"{searched} rows of all versions, decoded, and {beside}: no trace found; rewritten: {compacted}"
+    if erasure.others:
+        said += f"; {erasure.others} rows of other packages' tables were taken out or blanked"
     return replace(erasure.receipt, searched=said, unreachable=database.unreachable)
