@@ -52,7 +52,7 @@ class Server:
             shutil.chown(self.folder, "nobody")
             shutil.chown(secret, "nobody")
         options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", f"--pwfile={secret}"]
-        command = [_programs() / "initdb", "-D", data, "-U", "postgres", *options]
+        command: list[str | Path] = [_programs() / "initdb", "-D", data, "-U", "postgres", *options]
         subprocess.run(command, check=True, capture_output=True, cwd=self.folder, **_as_nobody())
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

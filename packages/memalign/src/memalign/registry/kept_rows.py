@@ -30,7 +30,9 @@ class KeptRows:
         with engine.begin() as connection:
             _forget_old(connection, judge)
             of_judge = select(answers.c.key, answers.c.answer, answers.c.run).join(runs).where(runs.c.judge == judge)
-            self._earlier = {key: (answer, run) for key, answer, run in connection.execute(of_judge)}
+            self._earlier: dict[str, tuple[bytes, int]] = {
+                key: (answer, run) for key, answer, run in connection.execute(of_judge)
+            }
             new = insert(runs).values(judge=judge, started_at=datetime.now(UTC).isoformat()).returning(runs.c.id)
             self._run = int(connection.execute(new).scalar_one())
         self._own: dict[str, bytes] = {}
@@ -103,6 +105,6 @@ def forget_kept(connection: Connection, judge: int) -> None:
 def _forget_old(connection: Connection, judge: int) -> None:
     today = datetime.now(UTC)
     empty = ~select(answers.c.key).where(answers.c.run == runs.c.id).exists()
-    for since, further in ((today - _OLDEST, True), (today - _OLDEST_EMPTY, empty)):
-        old = delete(runs).where(runs.c.judge == judge, runs.c.started_at < since.isoformat())
-        connection.execute(old if further is True else old.where(further))
+    old = runs.c.started_at < (today - _OLDEST).isoformat()
+    left_empty = (runs.c.started_at < (today - _OLDEST_EMPTY).isoformat()) & empty
+    connection.execute(delete(runs).where(runs.c.judge == judge, old | left_empty))

@@ -36,7 +36,7 @@ _VACUUMS = 0.25  # seconds between two tries
 class PostgreSQL:
     """A database on a server. Connections are kept and looked at before they are used again."""
 
-    unreachable = UNREACHABLE_ON_POSTGRESQL
+    unreachable: tuple[str, ...] = UNREACHABLE_ON_POSTGRESQL
 
     def __init__(self, url: URL, *, busy_timeout: float) -> None:
         bare = url.difference_update_query(["password"])

@@ -128,7 +128,8 @@ def without_statistics(*columns: Column[Any]) -> None:
     These quote frequent values in a table of the server's own, out of which no erasure takes them.
     """
     for column in columns:
-        off = DDL(f"ALTER TABLE {column.table.name} ALTER COLUMN {column.name} SET STATISTICS 0")
+        statement = f"ALTER TABLE {column.table.name} ALTER COLUMN {column.name} SET STATISTICS 0"
+        off = DDL(statement)  # type: ignore[no-untyped-call]
         event.listen(column.table, "after_create", off.execute_if(dialect="postgresql"))
 
 

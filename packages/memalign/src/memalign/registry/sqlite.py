@@ -32,7 +32,7 @@ _ROOM = 8_000_000
 class SQLite:
     """A file, opened anew for every operation: threads and processes share nothing, and no handle outlives its use."""
 
-    unreachable = UNREACHABLE
+    unreachable: tuple[str, ...] = UNREACHABLE
 
     def __init__(self, url: URL, *, busy_timeout: float) -> None:
         self.shown = str(url)
