@@ -12,8 +12,11 @@ from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
 from memalign_server import health
 from memalign_server.api import routes as api
+from memalign_server.pages import routes as pages
 from memalign_server.people.headers import SafeHeaders
 from memalign_server.problems import install_problems
+from memalign_server.review.judges import Judges
+from memalign_server.review.similar import Similar
 from memalign_server.routing import check_access
 from memalign_server.server import Server
 from memalign_server.settings import Settings
@@ -46,12 +49,17 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
     # The pages of the description load scripts from another host; the description itself is at /api/v1/openapi.json.
     app = FastAPI(title=settings.title, version="1", docs_url=None, redoc_url=None, openapi_url=None, lifespan=working)
-    app.state.server = Server(settings=settings, registry=registry, store=store, jobs=jobs)
+    app.state.server = Server(
+        settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store), similar=Similar()
+    )
     app.include_router(health.router)
     for router in api.ROUTERS:
         app.include_router(router, prefix=api.PREFIX)
+    for router in pages.ROUTERS:
+        app.include_router(router, include_in_schema=False)
     check_access(all_routers())
     install_problems(app)
+    pages.install_pages(app)
     secure = (settings.public_url or "").startswith("https://")
     app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=secure, largest_body=_LARGEST_BODY)
     return app
@@ -59,7 +67,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
 def all_routers() -> list[APIRouter]:
     """Every router of the application, for the check that each of their routes is in the table of access."""
-    return [health.router, *api.ROUTERS]
+    return [health.router, *api.ROUTERS, *pages.ROUTERS]
 
 
 def _hosts(settings: Settings) -> frozenset[str] | None:

@@ -9,6 +9,8 @@ from fastapi import Depends, Request
 
 from memalign.registry import Registry
 from memalign_server.people.roles import Person, Role
+from memalign_server.review.judges import Judges
+from memalign_server.review.similar import Similar
 from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
@@ -18,12 +20,14 @@ __all__ = ["Asking", "Here", "Owning", "Server"]
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """One server: its settings, the registry of judges, its own tables, and the jobs in them."""
+    """One server: its settings, the registry of judges, its own tables, the jobs in them, and what pages keep of judges."""
 
     settings: Settings
     registry: Registry
     store: Store
     jobs: Jobs
+    judges: Judges
+    similar: Similar
 
 
 def _server(request: Request) -> Server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from memalign.prompts.encoding import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Guideline
+from tests.support import places
 from tests.support.invariants import check_memory
 from tests.support.learning import (
     FAULTS,
@@ -40,7 +42,7 @@ from tests.support.learning import (
     row,
     words_in,
 )
-from tests.support.registry import bytes_of, intact
+from tests.support.places import place_of
 from tests.support.world import World, judge_in
 from tests.support.world import said as said_of
 
@@ -267,13 +269,16 @@ class JudgeMachine(RuleBasedStateMachine):
 class RegistryMachine(RuleBasedStateMachine):
     """The same in a registry, with history: versions, rollback, erasure."""
 
+    kind = "sqlite"
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "memalign.db"
+        self.opened = ExitStack()
+        folder = self.opened.enter_context(tempfile.TemporaryDirectory())
+        self.place = self.opened.enter_context(place_of(self.kind, Path(folder)))
 
     def teardown(self) -> None:
-        self.folder.cleanup()
+        self.opened.close()
 
     @initialize(way=st.sampled_from(SETTINGS))
     def begin(self, way: tuple[int, bool]) -> None:
@@ -282,7 +287,7 @@ class RegistryMachine(RuleBasedStateMachine):
         limits = Limits(shard_size=way[0], brief=way[1], concurrency=4)
         self.model = ScriptedChatModel(self.imp, limits=limits)
         judge = bare(self.imp)[0].replace(model=self.model)
-        self.registry = Registry(f"sqlite:///{self.path}", models=[self.model, HashEmbedding(dim=16)])
+        self.registry = self.place.registry(models=[self.model, HashEmbedding(dim=16)])
         self.registry.create(judge)
         self.seen: dict[int, str] = {1: judge.memory.hash}
         self.erased: set[str] = set()
@@ -367,8 +372,8 @@ class RegistryMachine(RuleBasedStateMachine):
                 check_memory(judge)
             assert self.seen.setdefault(info.number, judge.memory.hash) == judge.memory.hash, "a version never changes"
             assert not self.erased_words & set(words_in(msgspec.json.encode(judge.memory).decode()))
-        assert intact(self.path)
-        assert not self.erased_words & set(words_in(bytes_of(self.path).decode("latin-1")))
+        assert self.place.intact()
+        assert not self.erased_words & set(words_in(self.place.bytes().decode("latin-1")))
 
 
 quick = settings(max_examples=12, stateful_step_count=14, suppress_health_check=list(HealthCheck))
@@ -378,6 +383,15 @@ TestJudge = JudgeMachine.TestCase
 TestJudge.settings = quick
 TestRegistry = RegistryMachine.TestCase
 TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
+
+
+class RegistryOnAServer(RegistryMachine):
+    kind = "postgresql"
+
+
+if "postgresql" in places.KINDS:
+    TestRegistryOnAServer = RegistryOnAServer.TestCase
+    TestRegistryOnAServer.settings = settings(quick, max_examples=2, stateful_step_count=8)
 
 
 @pytest.mark.endurance

@@ -78,10 +78,26 @@ _API: Final[dict[str, Public | Role]] = {
     "show_audit": _OWNER,
 }
 
-_PAGES: Final[dict[str, Public | Role]] = {}
+_PAGES: Final[dict[str, Public | Role]] = {
+    "home_page": Public.SIGNED_IN,
+    "create_judge": _OWNER,
+    "choose_language": Public.ANYONE,
+    "review_page": _REVIEWER,
+    "next_case": _REVIEWER,
+    "save_answer": _REVIEWER,
+    "undo_answer": _REVIEWER,
+    "similar_guidelines": _REVIEWER,
+    "settle_page": _REVIEWER,
+    "teach_judge": _REVIEWER,
+    "changed_page": _VIEWER,
+    "decide_turn": _REVIEWER,
+    "data_page": _VIEWER,
+    "upload": _REVIEWER,
+    "download": _VIEWER,
+}
 """The experts' pages; one line a route, by the name of its function."""
 
 ACCESS: Final[dict[str, Public | Role]] = {**_PEOPLE, **_API, **_PAGES}
 
-UNLOGGED: Final[frozenset[str]] = frozenset()
+UNLOGGED: Final[frozenset[str]] = frozenset(("choose_language", "save_answer", "undo_answer", "decide_turn"))
 """Routes that change something and have no entry in the audit log: what one person answers, every minute, for themselves."""

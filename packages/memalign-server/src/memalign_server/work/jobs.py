@@ -59,7 +59,7 @@ class Jobs:
     """All jobs of a database. Safe for several threads, and for several servers on one database."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self.store = store
         self._woken: list[Callable[[], None]] = []
 
     def on_start(self, wake: Callable[[], None]) -> None:
@@ -80,7 +80,7 @@ class Jobs:
         Work of an `id` that is known is not begun again: its job comes back, whatever became of it.
         """
         job = id or new_id()
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             known = connection.execute(select(table).where(table.c.id == job)).first()
             if known is not None:
                 return _job(known)
@@ -94,7 +94,7 @@ class Jobs:
 
     def find(self, job: str) -> Job | None:
         """A job by its id."""
-        with self._store.read() as connection:
+        with self.store.read() as connection:
             row = connection.execute(select(table).where(table.c.id == job)).first()
         return None if row is None else _job(row)
 
@@ -107,12 +107,12 @@ class Jobs:
             query = query.where(table.c.state.in_(("queued", "running")))
         if before:
             query = query.where(table.c.created_at < before)
-        with self._store.read() as connection:
+        with self.store.read() as connection:
             return [_job(row) for row in connection.execute(query)]
 
     def cancel(self, job: str) -> Job | None:
         """Stop a job: at once where it has not begun, else its worker stops it within a second. None: no such job."""
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             waiting = update(table).where(table.c.id == job, table.c.state == "queued")
             connection.execute(waiting.values(state="cancelled", ended_at=now(), arguments=None))
             connection.execute(update(table).where(table.c.id == job, table.c.state == "running").values(stop=1))
@@ -123,10 +123,10 @@ class Jobs:
     def claim(self, worker: str) -> Job | None:
         """Take the oldest job that waits, and none that another worker takes at the same time."""
         oldest = select(table.c.id).where(table.c.state == "queued").order_by(table.c.created_at).limit(1)
-        with self._store.read() as connection:
+        with self.store.read() as connection:
             if connection.execute(oldest).scalar() is None:  # most looks find nothing, and should not lock
                 return None
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             job = connection.execute(oldest).scalar()
             mine = update(table).where(table.c.id == job, table.c.state == "queued")
             begun = {"state": "running", "worker": worker, "beat": time.time(), "started_at": now()}
@@ -137,26 +137,26 @@ class Jobs:
 
     def beat(self, job: str, phase: str, done: int, total: int) -> bool:
         """Say that a job is alive and how far it is; gives whether somebody asked to stop it."""
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             mine = update(table).where(table.c.id == job)
             connection.execute(mine.values(beat=time.time(), phase=phase, done=done, total=total))
             return bool(connection.execute(select(table.c.stop).where(table.c.id == job)).scalar())
 
     def asked_to_stop(self, job: str) -> bool:
         """Whether somebody asked to stop a job."""
-        with self._store.read() as connection:
+        with self.store.read() as connection:
             return bool(connection.execute(select(table.c.stop).where(table.c.id == job)).scalar())
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None) -> None:
         """A job has ended; what it was given is kept no longer."""
         values = {"state": state, "ended_at": now(), "arguments": None, "problem": problem}
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             told = None if result is None else to_json(result)
             connection.execute(update(table).where(table.c.id == job).values(**values, result=told))
 
     def give_back(self, job: str) -> None:
         """A job that its worker stops because the server does: another one begins it again."""
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             mine = update(table).where(table.c.id == job, table.c.state == "running")
             connection.execute(mine.values(state="queued", worker=None, starts=table.c.starts - 1))
 
@@ -165,7 +165,7 @@ class Jobs:
 
         One whose worker went three times is not tried again: it fails, and says so. Gives the ids of both.
         """
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             found = connection.execute(
                 select(table.c.id, table.c.worker, table.c.beat, table.c.starts).where(table.c.state == "running")
             ).all()

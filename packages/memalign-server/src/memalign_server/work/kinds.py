@@ -8,8 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from memalign.align import MemAlign
+from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Registry
+from memalign_server.review.cases import add_cases
+from memalign_server.review.judging import judge_cases, unjudged
+from memalign_server.review.teaching import teach as teach_answers
+from memalign_server.store import Store
 from memalign_server.work import measuring
 
 __all__ = ["KINDS", "Kind", "Work"]
@@ -17,9 +22,10 @@ __all__ = ["KINDS", "Kind", "Work"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One job under way: the registry, the judge's name, the arguments, and whom to tell how far it is."""
+    """One job under way: the registry, the server's tables, the judge's name, the arguments, and whom to tell how far it is."""
 
     registry: Registry
+    store: Store
     judge: str
     arguments: Mapping[str, Any]
     progress: Progress
@@ -76,11 +82,40 @@ async def judge(work: Work) -> dict[str, Any]:
     return {"judgments": [each.to_dict() for each in judgments]}
 
 
+async def teach(work: Work) -> dict[str, Any]:
+    """Teach the judge every answer of the review that it has not learned, and look at past verdicts again."""
+    return await teach_answers(
+        work.registry, work.store, work.judge, optimizer=_optimizer(work), progress=work.progress
+    )
+
+
+async def queue(work: Work) -> dict[str, Any]:
+    """Put `examples`, a list of rows, in the queue of the review, and judge every case there that is not judged."""
+    chosen = await asyncio.to_thread(work.registry.load, work.judge)
+    version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
+    rows = work.arguments.get("examples") or ()
+    given = list(Examples.of(rows, columns=chosen.columns)) if rows else []
+    with work.store.write() as connection:
+        added = add_cases(connection, work.judge, given)
+    waiting = await asyncio.to_thread(unjudged, work.store, work.judge)
+    judgments = await judge_cases(work.store, chosen, version, waiting, progress=work.progress)
+    failed = [each for each in judgments if each.error is not None]
+    return {
+        "added": len(added.added),
+        "known": added.known,
+        "judged": len(judgments) - len(failed),
+        "failed": len(failed),
+        "problem": failed[0].error if failed else None,
+    }
+
+
 KINDS: Mapping[str, Kind] = {
     "align": align,
     "unalign": unalign,
     "erase": erase,
     "judge": judge,
+    "teach": teach,
+    "queue": queue,
     "evaluate": measuring.evaluate,
     "gate": measuring.gate,
     "report": measuring.report,

@@ -98,7 +98,13 @@ class Worker:
             why = "an erasure took what this was given; ask again, with what is left"
             await self._ended(job.id, "failed", problem=why)
             return
-        work = Work(registry=self._registry, judge=job.judge, arguments=job.arguments, progress=progress)
+        work = Work(
+            registry=self._registry,
+            store=self._jobs.store,
+            judge=job.judge,
+            arguments=job.arguments,
+            progress=progress,
+        )
         task = asyncio.ensure_future(self._kinds[job.kind](work))
         try:
             await self._watch(job.id, task, told)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import mlflow
 import msgspec
 
 import memalign
@@ -19,7 +20,8 @@ from memalign.integrations.mlflow.alignment_runs import log_alignment
 from memalign.integrations.mlflow.label_types import UNBOUNDED, Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
-from memalign.integrations.mlflow.trace_feedback import TraceFeedback, read_feedback, trace_ids
+from memalign.integrations.mlflow.sessions import cases_of
+from memalign.integrations.mlflow.trace_feedback import TraceFeedback, checked_traces, read_feedback
 from memalign.judge import Progress
 from memalign.types import Example, Feedback, FeedbackKey
 
@@ -47,7 +49,7 @@ def learn(
     """
     _check(traces)
     optimizer = settings.memalign()
-    found = read_feedback(traces, core.name, core.fields, base=base)
+    found = read_feedback(traces, core.name, core.fields, base=base, memory=core.memory)
     gone = _taken_back(core, found)
     if not found.rows and not gone:
         why = next(iter(found.skipped.values()), "")
@@ -56,12 +58,13 @@ def learn(
             "mlflow.log_feedback, as a person (source_type HUMAN)"
         )
     _warn(core, found, gone)
-    with translated(), _ProgressLine(progress) as told:
+    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as told:
         result = aio.run(
             _aligned(optimizer, core, _rows(core, found, scale), gone, told, skip_invalid=settings.skip_invalid)
         )
     if not result.changed:
         _logger.info("judge %s: nothing new in %d traces", core.name, len(found.content))
+    result = dataclasses.replace(result, notes=(*found.notes, *result.notes))
     return _reported(core, result, settings, log_run=log_run)
 
 
@@ -70,24 +73,21 @@ def forget_traces(
     traces: Iterable[Any],
     settings: Settings,
     *,
-    sessions: bool,
     progress: Progress | None = None,
     log_run: bool = False,
 ) -> AlignResult | None:
     """`core` without the feedback on `traces` (or ids of traces); None where it never learned from any.
 
-    A judge of `sessions` knows each by its first trace.
+    Any trace of a session stands for the session.
     """
     if _is_one(traces):
         raise invalid("traces must be a list of Trace objects, or of the ids of traces")
-    asked = trace_ids(traces)
-    known = [name for name in asked if core.memory.case(name) is not None]
-    unknown = [name for name in asked if core.memory.case(name) is None]
-    if unknown and not (known and sessions):
+    known, unknown = cases_of(checked_traces(traces), core.memory)
+    if unknown:
         _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
     if not known:
         return None
-    with translated(), _ProgressLine(progress) as told:
+    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as told:
         result = aio.run(settings.memalign().unalign(core, *known, progress=told))
     return _reported(core, result, settings, log_run=log_run)
 

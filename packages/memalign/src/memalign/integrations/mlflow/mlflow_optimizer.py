@@ -100,7 +100,6 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             judge.memalign_judge,
             traces,
             self._settings,
-            sessions=judge.is_session_level_scorer,
             progress=self._progress,
             log_run=self._log_run,
         )
