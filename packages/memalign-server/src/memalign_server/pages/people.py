@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Path, Request
 from fastapi.responses import RedirectResponse, Response
@@ -75,7 +75,7 @@ def _account(request: Request, server: Server, person: Person, *, secret: str = 
         mine = tokens.tokens_of(connection, _user(request, person))
         teams = directory.teams_named(connection, person.teams())
     owned = {team: name for team, name in teams.items() if person.may(Role.OWNER, team)}
-    context = {"tokens": mine, "secret": secret, "owned": owned, "shortest": SHORTEST}
+    context: dict[str, Any] = {"tokens": mine, "secret": secret, "owned": owned, "shortest": SHORTEST}
     return render(request, "account.html", page="account", **context)
 
 
@@ -121,5 +121,5 @@ def _team(request: Request, server: Server, team: str, *, link: str = "") -> Res
         log = audit_log.entries(connection, (team,), limit=30)
     if name is None:
         raise Problem(404, f"no team {team!r}")
-    context = {"team": team, "name": name, "members": members, "invited": invited, "log": log, "link": link}
+    context: dict[str, Any] = {"team": team, "name": name, "members": members, "invited": invited, "log": log, "link": link}
     return render(request, "team.html", page="team", **context)

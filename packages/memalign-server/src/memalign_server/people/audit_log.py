@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, or_, select
 
 from memalign_server.store import FIRST_TEAM
 from memalign_server.store.columns import from_json, now, to_json
@@ -41,9 +41,8 @@ def entries(
 
     What is of no team, such as sign-ins, is the first team's.
     """
-    mine = audit.c.team.in_(list(teams))
-    if FIRST_TEAM in teams:
-        mine |= audit.c.team.is_(None)
+    of_these = audit.c.team.in_(list(teams))
+    mine = or_(of_these, audit.c.team.is_(None)) if FIRST_TEAM in teams else of_these
     query = select(audit).where(mine).order_by(audit.c.number.desc()).limit(limit)
     if judge is not None:
         query = query.where(audit.c.judge == judge)
