@@ -31,7 +31,7 @@ EXE = ".exe" if os.name == "nt" else ""
 PYTHON = BIN / f"python{EXE}"
 STAMP = VENV / "memalign-installed.txt"
 LOCKS = {"runtime": ROOT / "requirements" / "runtime.txt", "dev": ROOT / "requirements" / "dev.txt"}
-PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench")]
+PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench", "memalign-server")]
 OLDEST = (3, 11)
 
 

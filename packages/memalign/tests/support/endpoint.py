@@ -129,6 +129,8 @@ class Endpoint:
         self.requests: list[dict[str, Any]] = []
         """Bodies of the chat requests, in the order in which they came."""
         self.embedding_requests: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        """Paths of the POST requests, with their queries."""
         self.headers: list[dict[str, str]] = []
         """Headers of all requests, names in lower case."""
         self.times: list[float] = []
@@ -230,11 +232,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         endpoint = self.server.endpoint
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        embedding = self.path.endswith("/embeddings")
+        embedding = self.path.partition("?")[0].endswith("/embeddings")
         with endpoint._lock:
             endpoint._in_flight += 1
             endpoint.max_in_flight = max(endpoint.max_in_flight, endpoint._in_flight)
             endpoint.times.append(time.monotonic())
+            endpoint.paths.append(self.path)
             endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
             (endpoint.embedding_requests if embedding else endpoint.requests).append(body)
         try:

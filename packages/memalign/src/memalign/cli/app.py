@@ -81,7 +81,10 @@ _VERBOSE = frozenset(  # commands that ask models, and may be told the raw answe
     ("judge", "scorecard", "evaluate", "report", "replay", "gate", "align", "overwrite", "unalign", "erase")
 )
 _NAME_WIDTH, _SUMMARY_WIDTH = 9, 95  # of the overview: all groups line up
-_NOT_INSTALLED = {"bench": ("benchmark (package memalign-bench)", "memalign-bench")}
+_NOT_INSTALLED = {
+    "bench": ("benchmark (package memalign-bench)", "memalign-bench"),
+    "serve": ("page and HTTP API for experts (package memalign-server)", "memalign-server"),
+}
 """Commands of this repository's other packages: what the help says, and the package to install."""
 
 

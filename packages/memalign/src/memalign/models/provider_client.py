@@ -141,6 +141,14 @@ def _provider(target: Target, name: str) -> Provider[Any]:
         from pydantic_ai.providers.openai import OpenAIProvider
 
         provider: Provider[Any] = OpenAIProvider(base_url=target.url, api_key=target.api_key or "no-key-needed")
+    elif target.provider == "azure" and target.base_url:
+        from pydantic_ai.providers.azure import AzureProvider
+
+        provider = AzureProvider(azure_endpoint=target.base_url, api_version=target.api_version, api_key=target.api_key)
+    elif target.provider == "together" and target.api_key:  # its library knows one name of the key, we know two
+        from pydantic_ai.providers.together import TogetherProvider
+
+        provider = TogetherProvider(api_key=target.api_key)
     else:
         from pydantic_ai.providers import infer_provider
 

@@ -36,7 +36,7 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
     "openrouter": ("OPENROUTER_API_KEY",),
     "ovhcloud": ("OVHCLOUD_API_KEY",),
     "sambanova": ("SAMBANOVA_API_KEY",),
-    "together": ("TOGETHER_API_KEY",),
+    "together": ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),
     "vercel": (),
     "voyageai": ("VOYAGE_API_KEY",),
     "xai": ("XAI_API_KEY",),
@@ -63,6 +63,7 @@ _ALIASES = {
     "google-vertex": "google-cloud",
     "vertex_ai": "google-cloud",
     "together_ai": "together",
+    "togetherai": "together",
     "fireworks_ai": "fireworks",
 }
 
@@ -75,15 +76,16 @@ _OPENAI = "https://api.openai.com/v1"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One model of one provider: all that is needed to open it. `base_url` is set for an OpenAI-compatible server.
+    """One model of one provider: all that is needed to open it.
 
-    `addressed` says that the model's name holds the address, so that it is part of the name.
+    `base_url` is set for an OpenAI-compatible server, and for an Azure resource with its `api_version`. `addressed` says that the model's name holds the address, so that it is part of the name.
     """
 
     provider: str
     model: str
     base_url: str | None = None
     api_key: str | None = None
+    api_version: str | None = None
     addressed: bool = False
 
     @property
@@ -195,10 +197,10 @@ def target_of(name: str) -> Target:
     model, address = address_of(model) if provider == "openai" else (model, None)
     if address is not None:
         # A key goes where it is meant to go, and nowhere else.
-        meant_for = (os.environ.get("OPENAI_BASE_URL") or _OPENAI).rstrip("/")
+        meant_for = (_openai_server() or _OPENAI).rstrip("/")
         key = key if address == meant_for else None
         return Target(provider=provider, model=model, base_url=address, api_key=key, addressed=True)
-    base_url = (os.environ.get("OPENAI_BASE_URL") or None) if provider == "openai" else None
+    base_url = _openai_server() if provider == "openai" else None
     if names and key is None and base_url is None:
         other = ", or name a compatible server's address (--base-url, OPENAI_BASE_URL)" if provider == "openai" else ""
         raise ConfigurationError(
@@ -206,6 +208,11 @@ def target_of(name: str) -> Target:
             "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
     return Target(provider=provider, model=model, base_url=base_url, api_key=key)
+
+
+def _openai_server() -> str | None:
+    # The second is the name that MLflow, LiteLLM and LangChain read: who has set only that one means this server.
+    return os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or None
 
 
 def _known_upstream(provider: str) -> bool:

@@ -51,7 +51,7 @@ def resolve(name: str | ChatModel | None = None) -> ChatModel:
 
 
 def configured(
-    name: str,
+    name: str | Target,
     *,
     base_url: str | None = None,
     headers: Mapping[str, str] | None = None,
@@ -61,10 +61,14 @@ def configured(
 ) -> ChatModel:
     """The chat model of that name at an address of its own, with headers and settings of its own in every request.
 
+    A Target stands for a name with an address and a key of its own.
     `prices` are what its tokens cost and `context_tokens` what it takes, whatever a list says. `settings` are pydantic-ai's (`top_p`, `stop_sequences`,
     `extra_body`, …). Raises ConfigurationError as `resolve`, for a model that runs in this process, and for a `base_url` of
     a provider other than `openai`.
     """
+    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
+    if isinstance(name, Target):
+        return _provider_model(name, extra, prices, context_tokens)
     if not (base_url or headers or settings or prices or context_tokens):
         return resolve(name)
     provider, model = parse_name(name)
@@ -87,7 +91,6 @@ def configured(
         raise ConfigurationError(
             f"{provider}:{model}: a base_url needs an OpenAI-compatible server, and a model named openai:{model}"
         )
-    extra = {**(settings or {}), **({"extra_headers": dict(headers)} if headers else {})}
     return _provider_model(target, extra, prices, context_tokens)
 
 
@@ -121,12 +124,16 @@ def _provider_model(
     return chat_through(model)
 
 
-def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingModel:
+def resolve_embedding(
+    name: str | Target | EmbeddingModel | None = None, *, dimensions: int | None = None
+) -> EmbeddingModel:
     """The embedding model of that name; None or "wordllama" is the one in process, which needs no key or network.
 
-    Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length. An
-    EmbeddingModel is given back as it is.
+    Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length, and so
+    do `dimensions` for a Target. An EmbeddingModel is given back as it is.
     """
+    if isinstance(name, Target):
+        return _embedding_at(name, dimensions)
     if name is not None and not isinstance(name, str):
         return name
     if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}"):
@@ -139,7 +146,10 @@ def resolve_embedding(name: str | EmbeddingModel | None = None) -> EmbeddingMode
         return _once(("embedding", WORDLLAMA), open_wordllama)
     plain, _, length = name.rpartition("@")
     dimensions = int(length) if plain and length.isascii() and length.isdigit() else None
-    target = target_of(name if dimensions is None else plain)
+    return _embedding_at(target_of(name if dimensions is None else plain), dimensions)
+
+
+def _embedding_at(target: Target, dimensions: int | None) -> EmbeddingModel:
     concurrency = _limits().concurrency
 
     def open_provider() -> EmbeddingModel:

@@ -23,6 +23,7 @@ from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import Codec, Contents, RowKey
 from memalign.registry.kept_answers import forget_kept
+from memalign.registry.other_tables import other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.residue import Residue
 from memalign.registry.row_words import reason_of, row_names, words_of
@@ -46,11 +47,12 @@ Change = dict[RowKey, tuple[bytes | None, bytes | None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Erasure:
-    """A committed erasure: its receipt so far, and what to search for."""
+    """A committed erasure: its receipt so far, what to search for, and how many rows `others` lost, other packages' tables."""
 
     judge: int
     receipt: Receipt
     residue: Residue = field(default_factory=Residue)
+    others: int = 0
 
 
 def erase_feedback(
@@ -145,7 +147,9 @@ class _Eraser:
             pending=tuple(sorted(pending)),
             elsewhere=elsewhere,
         )
-        return Erasure(judge=self.judge, receipt=receipt, residue=residue | learned)
+        residue |= learned
+        others = sum(each.forget(self.connection, receipt, residue) for each in other_tables(self.connection))
+        return Erasure(judge=self.judge, receipt=receipt, residue=residue, others=others)
 
     # -- which -------------------------------------------------------------------------------------------------------
 

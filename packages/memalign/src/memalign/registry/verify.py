@@ -10,6 +10,7 @@ from memalign.errors import RegistryError
 from memalign.registry.database import Database
 from memalign.registry.erase import Erasure
 from memalign.registry.judge_rows import Codec
+from memalign.registry.other_tables import other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.row_words import row_names, words_of
 from memalign.registry.schema import judges, rows, versions
@@ -43,6 +44,7 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
                 found.append(f"the note of version {version.number}")
         live += [name.encode() for name in connection.execute(select(judges.c.name)).scalars()]
         live += database.definitions(connection)
+        live += [text for each in other_tables(connection) for text in each.texts(connection)]
         # Before the transaction ends: nobody writes to the file as long as it lasts.
         size, in_bytes = residue.in_files(database.files, live)
     if found or in_bytes:
@@ -51,4 +53,6 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
             f"{', '.join([*found, *in_bytes][:10])}; please report this, and keep the file away from others"
         )
     said = f"{searched} rows of all versions, decoded, and {size:,} bytes of the file: no trace found"
+    if erasure.others:
+        said += f"; {erasure.others} rows of other packages' tables were taken out or blanked"
     return replace(erasure.receipt, searched=said)

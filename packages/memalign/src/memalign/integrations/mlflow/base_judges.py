@@ -10,8 +10,8 @@ import memalign
 from memalign.integrations.mlflow.in_process_models import is_embedded
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.integrations.mlflow.model_routes import check_not_workspace, routed_chat
 from memalign.models import ChatModel
-from memalign.models.resolve import configured, resolve
 
 __all__ = ["base_of", "core_of", "model_of", "runs_here"]
 
@@ -28,7 +28,6 @@ _SETTINGS = frozenset(
         "openai_reasoning_effort",
     )
 )
-_WORKSPACE = ("databricks", "endpoints", "typesafe")
 
 # The variables of MLflow's own prompts, by ours.
 _VARIABLES = {
@@ -127,11 +126,7 @@ def model_of(base: Any) -> str | ChatModel:
     """The model of MLflow's judge, with its address, headers and inference parameters. Raises MlflowException."""
     name = str(base.model)
     provider = name.partition(":")[0]
-    if provider in _WORKSPACE:
-        raise invalid(
-            f"model {name!r} runs in MLflow's or Databricks' own service, which memalign does not call; give the judge its "
-            "OpenAI-compatible address: make_judge(model='openai:/NAME', base_url=…)"
-        )
+    check_not_workspace(name)
     settings: dict[str, Any] = {}
     for key, value in _inference(base).items():
         known = _THEIR_NAMES.get(key, key)
@@ -144,11 +139,7 @@ def model_of(base: Any) -> str | ChatModel:
     base_url, headers = getattr(base, "_base_url", None), getattr(base, "_extra_headers", None)
     if provider == "gateway":
         name, base_url, headers = _gateway(name, base_url, headers)
-    with translated():
-        if not (settings or base_url or headers):
-            resolve(name)  # a wrong name or a missing key is known before anything is asked
-            return name
-        return configured(name, base_url=base_url, headers=headers, settings=settings)
+    return routed_chat(name, base_url=base_url, headers=headers, settings=settings)
 
 
 def _gateway(name: str, base_url: str | None, headers: Mapping[str, str] | None) -> tuple[str, str, dict[str, str]]:

@@ -12,7 +12,7 @@ import msgspec
 
 import memalign
 from memalign import aio
-from memalign.align import AlignResult
+from memalign.align import AlignResult, MemAlign
 from memalign.align.forget import forget
 from memalign.align.ingest import checked_rows
 from memalign.integrations.mlflow.alignment_runs import log_alignment
@@ -46,7 +46,7 @@ def learn(
     Raises MlflowException: INVALID_PARAMETER_VALUE where nothing can be learned. No model was asked then.
     """
     _check(traces)
-    settings.resolved()
+    optimizer = settings.memalign()
     found = read_feedback(traces, core.name, core.fields, base=base)
     gone = _taken_back(core, found)
     if not found.rows and not gone:
@@ -57,7 +57,9 @@ def learn(
         )
     _warn(core, found, gone)
     with translated(), _ProgressLine(progress) as told:
-        result = aio.run(_aligned(settings, core, _rows(core, found, scale), gone, told))
+        result = aio.run(
+            _aligned(optimizer, core, _rows(core, found, scale), gone, told, skip_invalid=settings.skip_invalid)
+        )
     if not result.changed:
         _logger.info("judge %s: nothing new in %d traces", core.name, len(found.content))
     return _reported(core, result, settings, log_run=log_run)
@@ -108,22 +110,24 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
 
 
 async def _aligned(
-    settings: Settings,
+    optimizer: MemAlign,
     core: memalign.Judge,
     rows: list[Feedback],
     gone: Sequence[FeedbackKey],
     progress: Progress | None,
+    *,
+    skip_invalid: bool,
 ) -> AlignResult:
-    optimizer, forgotten = settings.memalign(), None
+    forgotten = None
     if gone:
         # Nothing is asked of a model before every row is known to be fit.
         left = core.replace(memory=forget(core.memory, core.memory.keys(*gone)))
-        checked_rows(left, rows, skip_invalid=settings.skip_invalid)
+        checked_rows(left, rows, skip_invalid=skip_invalid)
         forgotten = await optimizer.unalign(core, *gone, progress=progress)
         core = forgotten.judge
     if not rows and forgotten is not None:
         return forgotten
-    result = await optimizer.align(core, rows, skip_invalid=settings.skip_invalid, progress=progress)
+    result = await optimizer.align(core, rows, skip_invalid=skip_invalid, progress=progress)
     if forgotten is None:
         return result
     return _joined(forgotten, result)

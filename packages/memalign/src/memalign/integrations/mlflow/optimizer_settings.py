@@ -10,7 +10,8 @@ from typing import Any
 from memalign.align import MemAlign
 from memalign.integrations.mlflow.label_types import scale_of
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
-from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
+from memalign.integrations.mlflow.model_routes import check_not_workspace, routed_chat, routed_embedding
+from memalign.models import ChatModel, EmbeddingModel, resolve_embedding
 
 __all__ = ["Settings"]
 
@@ -48,17 +49,32 @@ class Settings:
             model = getattr(self, name)
             if model is not None and not isinstance(model, (str, protocol)):
                 raise invalid(f"{name} must be the name of a model, such as 'openai:/{such}', got {model!r}")
+            if isinstance(model, str):
+                check_not_workspace(model, name)
         if self.value_type is not None:
             scale_of(None, self.value_type)
-        self.memalign()
+        self._optimizer(None, None)  # keys and addresses may follow until the first align
         return self
 
     def memalign(self) -> MemAlign:
-        """Our optimizer with these settings."""
+        """Our optimizer with these settings. Raises MlflowException where a model cannot be had, before anything is asked."""
+        reflection, embedding = self.reflection_lm, self.routed_embedding_model()
+        if isinstance(reflection, str):
+            reflection = routed_chat(reflection, what="reflection_lm")
+        with translated():
+            resolve_embedding(embedding)
+        return self._optimizer(reflection, embedding)
+
+    def routed_embedding_model(self) -> str | EmbeddingModel | None:
+        """The embedding model, where MLflow's route would have it. Raises MlflowException."""
+        given = self.embedding_model
+        return routed_embedding(given, self.embedding_dim) if isinstance(given, str) else given
+
+    def _optimizer(self, reflection: str | ChatModel | None, embedding: str | EmbeddingModel | None) -> MemAlign:
         with translated():
             return MemAlign(
-                reflection_model=self.reflection_lm,
-                embedding_model=self._embedding(),
+                reflection_model=reflection,
+                embedding_model=embedding,
                 retrieval_k=self.retrieval_k,
                 authority=self.authority,
                 policy=self.policy,
@@ -66,18 +82,6 @@ class Settings:
                 stages=self.stages,
                 shard_size=self.shard_size,
             )
-
-    def resolved(self) -> None:
-        """Raise MlflowException where a model cannot be had: before anything is asked."""
-        with translated():
-            if self.reflection_lm is not None:
-                resolve(self.reflection_lm)
-            resolve_embedding(self._embedding())
-
-    def _embedding(self) -> str | EmbeddingModel | None:
-        given = self.embedding_model
-        sized = isinstance(given, str) and self.embedding_dim is not None
-        return f"{given}@{self.embedding_dim}" if sized else given
 
     def record(self) -> dict[str, Any]:
         """As JSON values; models that are objects of the caller's own are left out."""

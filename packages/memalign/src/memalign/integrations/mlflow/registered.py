@@ -157,7 +157,8 @@ def core_of_bundle(document: Mapping[str, Any], base: Any, scale: Scale, setting
         core = core.replace(memory=_with_addresses(core.memory))
     # What a bundle cannot hold: the address and the settings of the judge's own model.
     wanted = core_of(base, scale, settings.parameters)
-    return core.replace(name=base.name, model=model_of(base), parameters=wanted.parameters)
+    changes = {} if settings.embedding_model is None else {"embedding_model": settings.routed_embedding_model()}
+    return core.replace(name=base.name, model=model_of(base), parameters=wanted.parameters, **changes)
 
 
 def _with_addresses(memory: Memory) -> Memory:

@@ -1,0 +1,1 @@
+"""`/api/v1`: the command line's operations over HTTP."""

@@ -1,0 +1,131 @@
+"""What a judge has learned: guidelines, the ledger of feedback, locked cases."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+
+from memalign import Guideline, Judge
+from memalign.align import edit_guideline, write_guideline
+from memalign.types import Check
+from memalign_server.api import shapes
+from memalign_server.api.judges import JudgeName, Version, latest
+from memalign_server.api.paging import Cursor, Limit, Page, after, cut
+from memalign_server.routing import guarded_router
+from memalign_server.server import Asking, Here
+
+__all__ = ["router"]
+
+router: APIRouter = guarded_router(prefix="/judges/{judge}", tags=["memory"])
+
+GuidelineId = Annotated[str, Path(pattern=r"^G[1-9][0-9]{0,8}$", description="Such as G2.")]
+CaseId = Annotated[str, Path(min_length=1, max_length=500, description="A case's id.")]
+
+
+@router.get("/guidelines")
+def list_guidelines(
+    judge: JudgeName, server: Here, version: Version = None, limit: Limit = 50, cursor: Cursor = None
+) -> Page[Guideline]:
+    """Guidelines of every status, by their numbers."""
+    start = after(cursor) or "G0"
+    number = int(start[1:]) if start[1:].isdigit() and len(start) < 12 else 0
+    found = [each for each in server.registry.load(judge, version).memory.guidelines if each.number > number]
+    return cut(found, limit, lambda each: each.id)
+
+
+@router.get("/guidelines/{guideline}")
+def show_guideline(judge: JudgeName, guideline: GuidelineId, server: Here, version: Version = None) -> Guideline:
+    """One guideline with its checks, and the feedback that it comes from."""
+    return server.registry.load(judge, version).memory.guideline(guideline)
+
+
+@router.post("/guidelines", status_code=201)
+def add_guideline(judge: JudgeName, given: shapes.GuidelineGiven, server: Here, person: Asking) -> Guideline:
+    """Write a guideline in your own words."""
+
+    def change(old: Judge) -> Judge:
+        return write_guideline(old, given.text, by=person.name, pinned=given.pinned, checks=_checks(given.checks))
+
+    return server.registry.update(judge, change, "edit").judge.memory.guidelines[-1]
+
+
+@router.patch("/guidelines/{guideline}")
+def edit_guideline_by_api(
+    judge: JudgeName, guideline: GuidelineId, given: shapes.GuidelineChanged, server: Here, person: Asking
+) -> Guideline:
+    """Give a guideline another text or other checks, pin it, retire it, or bring it back."""
+    checks = None if given.checks is None else _checks(given.checks)
+
+    def change(old: Judge) -> Judge:
+        return edit_guideline(
+            old,
+            guideline,
+            by=person.name,
+            text=given.text,
+            pinned=given.pinned,
+            retired=given.retired,
+            checks=checks,
+        )
+
+    return server.registry.update(judge, change, "edit").judge.memory.guideline(guideline)
+
+
+def _checks(given: list[shapes.CheckGiven]) -> list[Check]:
+    return [Check(question=each.question, answer=each.answer, value=each.value) for each in given]
+
+
+@router.get("/ledger")
+def show_ledger(
+    judge: JudgeName,
+    server: Here,
+    version: Version = None,
+    state: Annotated[str | None, Query(max_length=20)] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Page[shapes.LedgerShown]:
+    """Where every piece of feedback ended, by its key."""
+    start = after(cursor)
+    shown = sorted(
+        (
+            shapes.LedgerShown(
+                key=str(each.key), state=each.state, reason=each.reason, guideline_ids=list(each.guideline_ids)
+            )
+            for each in server.registry.ledger(judge, version)
+            if state is None or each.state == state
+        ),
+        key=lambda each: each.key,
+    )
+    return cut([each for each in shown if start is None or each.key > start], limit, lambda each: each.key)
+
+
+@router.get("/lineage")
+def show_lineage(
+    judge: JudgeName,
+    server: Here,
+    key: Annotated[str, Query(min_length=1, max_length=2000, description="`t-17@ana`, or `t-17` for all on a case.")],
+    version: Version = None,
+) -> dict[str, Any]:
+    """What became of one piece of feedback through all versions: what the judge learned from it."""
+    return {"lineage": [each.to_dict() for each in server.registry.lineage(judge, key, version)]}
+
+
+@router.get("/locks")
+def list_locks(judge: JudgeName, server: Here) -> shapes.LocksShown:
+    """The cases that no later align may break."""
+    number = latest(server, judge)
+    return shapes.LocksShown(version=number, locks=list(server.registry.load(judge, number).memory.locks))
+
+
+@router.put("/locks/{case}")
+def lock_case(judge: JudgeName, case: CaseId, server: Here) -> shapes.LocksShown:
+    """Lock a case: later aligns judge it again, and leave out what makes the judge wrong there."""
+    saved = server.registry.lock(judge, case)
+    return shapes.LocksShown(version=saved.version, locks=list(saved.judge.memory.locks))
+
+
+@router.delete("/locks/{case}")
+def unlock_case(judge: JudgeName, case: CaseId, server: Here) -> shapes.LocksShown:
+    """Let later aligns change a case again."""
+    saved = server.registry.lock(judge, case, unlock=True)
+    return shapes.LocksShown(version=saved.version, locks=list(saved.judge.memory.locks))

@@ -1,0 +1,77 @@
+"""The application: what one server holds, and the routes that it answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, FastAPI
+
+from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.registry import Registry
+from memalign_server import health
+from memalign_server.api import routes as api
+from memalign_server.pages import routes as pages
+from memalign_server.people.headers import SafeHeaders
+from memalign_server.problems import install_problems
+from memalign_server.review.judges import Judges
+from memalign_server.review.similar import Similar
+from memalign_server.routing import check_access
+from memalign_server.server import Server
+from memalign_server.settings import Settings
+from memalign_server.store import Store
+from memalign_server.work.jobs import Jobs
+from memalign_server.work.worker import Worker
+
+__all__ = ["all_routers", "create_app"]
+
+_LARGEST_BODY = 64 << 20  # bytes: a sheet of some ten thousand cases
+
+
+def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingModel] = ()) -> FastAPI:
+    """The application of one server; its registry and its tables are opened, and created where they are not there.
+
+    `models` are models of your own, as for a Registry. Raises what opening a registry raises.
+    """
+    registry = Registry(settings.registry, models=models)
+    store = Store(registry.url)
+    jobs = Jobs(store)
+    worker = Worker(jobs, registry, at_once=settings.jobs_at_once)
+
+    @asynccontextmanager
+    async def working(_app: FastAPI) -> AsyncIterator[None]:
+        worker.start()
+        try:
+            yield
+        finally:
+            worker.stop()
+
+    # The pages of the description load scripts from another host; the description itself is at /api/v1/openapi.json.
+    app = FastAPI(title=settings.title, version="1", docs_url=None, redoc_url=None, openapi_url=None, lifespan=working)
+    app.state.server = Server(
+        settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store), similar=Similar()
+    )
+    app.include_router(health.router)
+    for router in api.ROUTERS:
+        app.include_router(router, prefix=api.PREFIX)
+    for router in pages.ROUTERS:
+        app.include_router(router, include_in_schema=False)
+    check_access(all_routers())
+    install_problems(app)
+    pages.install_pages(app)
+    secure = (settings.public_url or "").startswith("https://")
+    app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=secure, largest_body=_LARGEST_BODY)
+    return app
+
+
+def all_routers() -> list[APIRouter]:
+    """Every router of the application, for the check that each of their routes is in the table of access."""
+    return [health.router, *api.ROUTERS, *pages.ROUTERS]
+
+
+def _hosts(settings: Settings) -> frozenset[str] | None:
+    """The names by which requests may call this server; None for any."""
+    if settings.public_url is not None:
+        return frozenset({(urlsplit(settings.public_url).hostname or "").lower()})
+    return frozenset({"localhost", "127.0.0.1", "[::1]", settings.host.lower()}) if settings.local else None

@@ -1,0 +1,112 @@
+"""What changed: the judge while it learns, what it was taught, and which verdicts turned."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+from fastapi import Form, Request
+from fastapi.responses import RedirectResponse, Response
+
+from memalign.errors import InputError
+from memalign.types import guideline_number
+from memalign_server.pages.rendering import link, render
+from memalign_server.review.teaching import untaught_count
+from memalign_server.review.turning import Decision, decide, turns_of_version, versions_with_turns
+from memalign_server.review.using import Use, uses_of
+from memalign_server.routing import guarded_router
+from memalign_server.server import Asking, Here
+from memalign_server.work.jobs import Job
+
+__all__ = ["router"]
+
+router = guarded_router(prefix="/judges/{judge}")
+
+_LEARNING = ("teach", "align", "unalign", "erase", "queue")
+
+
+@router.post("/teach")
+def teach_judge(judge: str, server: Here, person: Asking) -> Response:
+    """Begin to teach the judge what it has not learned, unless that is under way; then show it."""
+    running = [each for each in server.jobs.recent(judge, active=True) if each.kind == "teach"]
+    job = (
+        running[0]
+        if running and running[0].state == "queued"
+        else server.jobs.start("teach", judge, {}, asked_by=person.name)
+    )
+    return RedirectResponse(link(judge, "changed", job=job.id), 303)
+
+
+@router.get("/changed")
+def changed_page(
+    request: Request, judge: str, server: Here, job: str | None = None, version: int | None = None
+) -> Response:
+    """A job while it runs, and after it what it changed; without one the newest version that changed something."""
+    found = server.jobs.find(job) if job is not None else None
+    if job is not None and (found is None or found.judge != judge):
+        raise InputError(f"there is no job {job!r} of {judge!r}")
+    if found is None and version is None:
+        found = next(
+            (each for each in server.jobs.recent(judge) if each.kind in _LEARNING and each.kind != "queue"), None
+        )
+    if found is not None and not found.ended:
+        return render(request, "learning.html", judge=judge, page="changed", job=found)
+    if found is not None and found.kind == "queue":
+        return RedirectResponse(link(judge, "data", job=found.id), 303)
+    result: dict[str, Any] = (found.result if found is not None else None) or {}
+    number = version or result.get("version") or result.get("latest")
+    loaded = server.judges.latest(judge)
+    rules = {each.id: each for each in loaded.judge.memory.guidelines}
+    learned = [
+        rules[each["id"]] for each in result.get("guidelines", ()) if isinstance(each, dict) and each["id"] in rules
+    ]
+    with server.store.read() as connection:
+        versions = versions_with_turns(connection, judge)
+        number = number or (versions[0] if versions else None)
+        turned = turns_of_version(connection, judge, number) if number else []
+        waiting = untaught_count(connection, judge)
+        uses = uses_of(connection, judge)
+    return render(
+        request,
+        "changed.html",
+        judge=judge,
+        page="changed",
+        job=found,
+        result=result,
+        version=number,
+        versions=versions,
+        learned=sorted(learned, key=lambda each: guideline_number(each.id)),
+        uses=uses,
+        unused=Use(),
+        turned=turned,
+        untaught=waiting,
+        problem=_problem(found),
+    )
+
+
+@router.post("/changed")
+def decide_turn(
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    version: Annotated[int, Form()],
+    case: Annotated[str, Form()],
+    decision: Annotated[str, Form()],
+) -> Response:
+    """Accept a turned verdict, or object to it: then the case is asked again, for a verdict and words."""
+    if decision not in ("accepted", "objected"):
+        raise InputError(f"decision {decision!r} is neither accepted nor objected")
+    with server.store.write() as connection:
+        turn = decide(connection, judge, version, case, decision=cast("Decision", decision), person=person.name)
+    if decision == "objected":
+        answer = RedirectResponse(link(judge, "review", case=case), 303)
+        if request.headers.get("hx-request") == "true":
+            return Response(headers={"HX-Redirect": answer.headers["location"]})
+        return answer
+    if request.headers.get("hx-request") != "true":
+        return RedirectResponse(link(judge, "changed", version=version), 303)
+    return render(request, "turn.html", judge=judge, turn=turn, version=version)
+
+
+def _problem(job: Job | None) -> str | None:
+    return job.problem if job is not None and job.state == "failed" else None

@@ -1,0 +1,118 @@
+"""In and out: files of cases and feedback in, everything out."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import File, Form, Request, UploadFile
+from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from sqlalchemy import func, select
+
+from memalign.errors import InputError
+from memalign.io import Examples, check_feedback
+from memalign.types import as_json, json_line
+from memalign_server.pages.rendering import link, render
+from memalign_server.review.cases import add_cases
+from memalign_server.routing import guarded_router
+from memalign_server.server import Asking, Here, Server
+from memalign_server.store.review_tables import queue
+
+__all__ = ["router"]
+
+router = guarded_router(prefix="/judges/{judge}")
+
+_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".xlsx")
+_AT_ONCE = 500
+
+
+@router.get("/data")
+def data_page(
+    request: Request, judge: str, server: Here, job: str | None = None, added: int = 0, known: int = 0
+) -> Response:
+    """What can be put in and taken out, and how far the judging of new cases is."""
+    server.judges.latest(judge)
+    found = server.jobs.find(job) if job is not None else None
+    waiting = select(func.count()).select_from(queue).where(queue.c.judge == judge, queue.c.judgment.is_(None))
+    with server.store.read() as connection:
+        unjudged = connection.execute(waiting).scalar_one()
+    if found is not None and found.judge != judge:
+        found = None
+    return render(
+        request, "data.html", judge=judge, page="data", job=found, added=added, known=known, unjudged=unjudged
+    )
+
+
+@router.post("/data")
+def upload(
+    judge: str,
+    server: Here,
+    person: Asking,
+    file: Annotated[UploadFile | None, File()] = None,
+    what: Annotated[str, Form()] = "cases",
+) -> Response:
+    """Take a file: cases go into the queue and are judged, feedback is aligned."""
+    loaded = server.judges.latest(judge)
+    if what == "judge":
+        job = server.jobs.start("queue", judge, {}, asked_by=person.name)
+        return RedirectResponse(link(judge, "data", job=job.id), 303)
+    if file is None or not file.filename:
+        raise InputError("choose a file first")
+    suffix = Path(file.filename).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise InputError(f"{file.filename}: a file is {', '.join(_SUFFIXES)}, not {suffix or 'without a suffix'}")
+    with tempfile.TemporaryDirectory(prefix="memalign-") as folder:
+        # The person's own name of the file never becomes a path.
+        path = Path(folder) / f"upload{suffix}"
+        path.write_bytes(file.file.read())
+        if what == "feedback":
+            rows = check_feedback(path, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
+            given = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
+            job = server.jobs.start("align", judge, {"feedback": given, "skip_invalid": True}, asked_by=person.name)
+            return RedirectResponse(link(judge, "changed", job=job.id), 303)
+        examples = list(Examples.of(path, columns=loaded.judge.columns))
+    with server.store.write() as connection:
+        added = add_cases(connection, judge, examples)
+    if not added.added:
+        return RedirectResponse(link(judge, "data", known=added.known), 303)
+    job = server.jobs.start("queue", judge, {}, asked_by=person.name)
+    return RedirectResponse(link(judge, "data", job=job.id, added=len(added.added), known=added.known), 303)
+
+
+@router.get("/download/{name}")
+def download(judge: str, name: str, server: Here) -> Response:
+    """A file with everything of one kind."""
+    loaded = server.judges.latest(judge)
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    if name == "judge.json":
+        return JSONResponse(server.registry.export(judge), headers=headers)
+    if name == "feedback.jsonl":
+        memory = loaded.judge.memory
+        lines = (json_line(_row(case.example.content, each)) for case in memory.cases for each in case.annotations)
+        return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
+    if name == "cases.jsonl":
+        return StreamingResponse(_cases(server, judge), media_type="application/jsonl", headers=headers)
+    raise InputError(f"there is no download {name!r}; there are feedback.jsonl, cases.jsonl and judge.json")
+
+
+def _row(content: dict[str, Any], said: Any) -> dict[str, Any]:
+    own = {"value": said.value, "rationale": said.rationale, "source": said.source, "created_at": said.created_at}
+    return {"id": said.id, **content, **{name: value for name, value in own.items() if value is not None}}
+
+
+def _cases(server: Server, judge: str) -> Iterator[bytes]:
+    last = 0
+    while True:
+        query = select(queue).where(queue.c.judge == judge, queue.c.number > last).order_by(queue.c.number)
+        with server.store.read() as connection:
+            rows = connection.execute(query.limit(_AT_ONCE)).all()
+        for row in rows:
+            judgment = None if row.judgment is None else json.loads(row.judgment)
+            example = {name: value for name, value in json.loads(row.example).items() if value not in (None, {})}
+            yield json_line({**example, "judgment": judgment, "version": row.version})
+        if len(rows) < _AT_ONCE:
+            return
+        last = rows[-1].number

@@ -1,0 +1,72 @@
+"""Pages from templates, in the reader's language; every value in them is escaped."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from memalign_server.pages.languages import LANGUAGES, Language, language_of
+from memalign_server.pages.texts import visible
+from memalign_server.people.roles import Person, Role
+from memalign_server.server import Server
+
+__all__ = ["LANGUAGE_COOKIE", "link", "render", "speaking"]
+
+LANGUAGE_COOKIE = "memalign_language"
+_HERE = Path(__file__).parent.parent
+
+
+def link(judge: str, page: str, **query: object) -> str:
+    """The address of a page of a judge."""
+    asked = urlencode({name: value for name, value in query.items() if value is not None})
+    return f"/judges/{quote(judge, safe='')}/{page}{f'?{asked}' if asked else ''}"
+
+
+def speaking(request: Request) -> Language:
+    """The language of whoever asks."""
+    return language_of(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language"))
+
+
+def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """A page or a part of one."""
+    server: Server = request.app.state.server
+    language = speaking(request)
+    person: Person | None = getattr(request.state, "person", None)
+    html = (
+        _templates()
+        .get_template(template)
+        .render(
+            _=language.say,
+            n_=language.count,
+            lang=language,
+            languages=LANGUAGES,
+            title=server.settings.title,
+            person=person,
+            owner=person is not None and person.may(Role.OWNER),
+            reviewer=person is not None and person.may(Role.REVIEWER),
+            csrf=getattr(request.state, "csrf", ""),
+            path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            **{"judge": None, "page": "", **context},
+        )
+    )
+    return HTMLResponse(html, status, {"vary": "Accept-Language, Cookie"})
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["link"] = link
+    environment.filters["visible"] = visible
+    return environment

@@ -1,0 +1,236 @@
+"""Review: one case at a time, the expert's answer first, then the judge's beside it."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any, cast
+
+from fastapi import Form, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+
+from memalign.errors import InputError, InvalidValue
+from memalign.types import Judgment
+from memalign_server.pages.content import blocks_of
+from memalign_server.pages.rendering import link, render, speaking
+from memalign_server.pages.verdicts import choices_of
+from memalign_server.review.answers import Answer, Review, State, answers_on, review_of, save, undo
+from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
+from memalign_server.review.disagreement import disagreement_count, disagreements
+from memalign_server.review.evidence import evidence_of
+from memalign_server.review.judges import Loaded
+from memalign_server.review.teaching import untaught_count
+from memalign_server.routing import guarded_router
+from memalign_server.server import Asking, Here
+
+__all__ = ["router"]
+
+router = guarded_router(prefix="/judges/{judge}")
+
+_STATES = ("answered", "skipped", "unclear")
+_SHOWN_FINDINGS = 12
+
+
+@router.get("/review")
+def review_page(
+    request: Request, judge: str, server: Here, person: Asking, case: str | None = None, again: bool = False
+) -> Response:
+    """The case that comes next, or the one that is named."""
+    loaded = server.judges.latest(judge)
+    with server.store.read() as connection:
+        if case is not None:
+            found = case_of(connection, judge, case)
+            if found is None:
+                raise InputError(f"case {case!r} is not in the queue: it was erased or removed")
+            cases = [found, *next_cases(connection, judge, person.name, n=1, without=[case], again=again)]
+        else:
+            cases = next_cases(connection, judge, person.name, again=again)
+        said = review_of(connection, judge, person.name, cases[0].example.id) if cases else None
+        mine = _standing(connection, loaded, person.name)
+        mine["disagreements"] = disagreement_count(connection, judge, person.name)
+        open_card = said is not None and said.state == "answered"
+        first = (
+            _revealed(connection, request, loaded, cases[0], cast("Review", said))
+            if open_card
+            else (_asked(request, loaded, cases[0], said) if cases else None)
+        )
+    ahead = _asked(request, loaded, cases[1], None) if len(cases) > 1 else None
+    return render(
+        request,
+        "review.html",
+        judge=judge,
+        page="review",
+        instructions=loaded.judge.instructions,
+        card=first,
+        revealed=open_card,
+        ahead=ahead,
+        again=again,
+        oob=False,
+        running=server.jobs.recent(judge, active=True),
+        **mine,
+    )
+
+
+@router.get("/review/next")
+def next_case(
+    request: Request, judge: str, server: Here, person: Asking, without: str = "", again: bool = False
+) -> Response:
+    """The card of the case after the one that is shown, to be there before it is needed."""
+    loaded = server.judges.latest(judge)
+    with server.store.read() as connection:
+        cases = next_cases(connection, judge, person.name, n=1, without=[without] if without else [], again=again)
+    if not cases:
+        return HTMLResponse("")
+    return render(request, "card.html", judge=judge, card=_asked(request, loaded, cases[0], None), again=again)
+
+
+@router.post("/review")
+def save_answer(
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    case: Annotated[str, Form()],
+    form: Annotated[str, Form(max_length=64)],
+    state: Annotated[str, Form()] = "answered",
+    value: Annotated[str, Form()] = "",
+    rationale: Annotated[str, Form()] = "",
+    revision: Annotated[int, Form(ge=0)] = 0,
+) -> Response:
+    """Keep an answer; then show what the judge said, or the next case after a skip."""
+    loaded = server.judges.latest(judge)
+    kind = loaded.judge.value_type
+    problem = None
+    outcome, said = "", None
+    parts = request.headers.get("hx-request") == "true"
+    if state not in _STATES:
+        raise InputError(f"state {state!r} is none of {', '.join(_STATES)}")
+    with server.store.write() as connection:
+        before = review_of(connection, judge, person.name, case)
+        if not value and before is not None and before.value is not None and state == "answered":
+            value = str(before.value)  # words are added to a verdict that stays
+        try:
+            answer = Answer(
+                state=cast("State", state),
+                value=value if value.strip() else None,
+                rationale=rationale,
+                form=form,
+                revision=revision,
+            )
+            saved = save(connection, judge, person.name, case, answer, kind=kind)
+            outcome, said = saved.outcome, saved.review
+        except (InputError, InvalidValue) as error:
+            problem = str(error)
+        found = case_of(connection, judge, case)
+    if found is None:
+        raise InputError(problem or f"case {case!r} is not in the queue")
+    if not parts and problem is None and outcome != "conflict":
+        shown = case if state == "answered" else None
+        return RedirectResponse(link(judge, "review", case=shown), 303)
+    if outcome in ("saved", "repeated") and state != "answered":
+        with server.store.read() as connection:
+            following = next_cases(connection, judge, person.name, n=1)
+            mine = _standing(connection, loaded, person.name)
+        if not following:
+            return HTMLResponse("", headers={"HX-Redirect": link(judge, "review")})
+        card = _asked(request, loaded, following[0], None)
+        return render(request, "answered.html", judge=judge, card=card, revealed=False, again=False, **mine)
+    if outcome in ("saved", "repeated") and said is not None:
+        with server.store.read() as connection:
+            card = _revealed(connection, request, loaded, found, said)
+            mine = _standing(connection, loaded, person.name)
+        return render(request, "answered.html", judge=judge, card=card, revealed=True, again=False, **mine)
+    # Refused: the same card again, with what was typed. Only somebody who has answered may see more than the case.
+    with server.store.read() as connection:
+        current = review_of(connection, judge, person.name, case)
+    card = _asked(request, loaded, found, current)
+    card |= {"problem": problem, "conflict": said if outcome == "conflict" else None, "words": rationale}
+    status = 409 if outcome == "conflict" else 422
+    return render(request, "card.html", status=status, judge=judge, card=card, again=False)
+
+
+@router.post("/review/undo")
+def undo_answer(request: Request, judge: str, server: Here, person: Asking, case: Annotated[str, Form()]) -> Response:
+    """Take back an answer that was not taught yet, and ask again."""
+    loaded = server.judges.latest(judge)
+    with server.store.write() as connection:
+        undo(connection, judge, person.name, case)
+        found = case_of(connection, judge, case)
+        said = review_of(connection, judge, person.name, case)
+        mine = _standing(connection, loaded, person.name)
+    if found is None or request.headers.get("hx-request") != "true":
+        return RedirectResponse(link(judge, "review", case=case if found else None), 303)
+    card = _asked(request, loaded, found, said)
+    return render(request, "answered.html", judge=judge, card=card, revealed=False, again=False, **mine)
+
+
+@router.get("/review/similar")
+async def similar_guidelines(
+    request: Request, judge: str, server: Here, rationale: Annotated[str, Query(max_length=10_000)] = ""
+) -> Response:
+    """Guidelines that already say something like what is being typed."""
+    loaded = await run_in_threadpool(server.judges.latest, judge)
+    found = await server.similar.to(loaded, rationale)
+    return render(request, "similar.html", judge=judge, found=found)
+
+
+@router.get("/settle")
+def settle_page(request: Request, judge: str, server: Here, person: Asking) -> Response:
+    """Cases on which the person and somebody else disagree, with both answers."""
+    loaded = server.judges.latest(judge)
+    with server.store.read() as connection:
+        found = disagreements(connection, judge, person.name)
+    shown = [(each, blocks_of(each.case.example, loaded.judge.value_type)) for each in found]
+    return render(request, "settle.html", judge=judge, page="review", found=shown)
+
+
+def _standing(connection: Connection, loaded: Loaded, person: str) -> dict[str, Any]:
+    """How far the person is, what answers prove so far, and how many the judge has not learned."""
+    name = loaded.judge.name
+    return {
+        "progress": progress_of(connection, name, person),
+        "evidence": evidence_of(connection, name, loaded.judge.value_type),
+        "untaught": untaught_count(connection, name),
+    }
+
+
+def _asked(request: Request, loaded: Loaded, case: QueuedCase, said: Review | None) -> dict[str, Any]:
+    """What a card needs before an answer: nothing of the judge's verdict and of other people's."""
+    language = speaking(request)
+    return {
+        "id": case.example.id,
+        "blocks": blocks_of(case.example, loaded.judge.value_type),
+        "reasons": [each for each in case.reasons if each.code != "two verdicts"],
+        "choices": choices_of(loaded.judge.value_type, language),
+        "kind": loaded.judge.value_type,
+        "form": secrets.token_hex(8),
+        "revision": 0 if said is None else said.revision,
+        "words": "" if said is None else said.rationale or "",
+        "problem": None,
+        "conflict": None,
+    }
+
+
+def _revealed(
+    connection: Connection, request: Request, loaded: Loaded, case: QueuedCase, said: Review
+) -> dict[str, Any]:
+    """What a card shows after an answer: the judge's verdict, its findings, and other people's answers."""
+    judgment: Judgment | None = case.judgment
+    others = [each for each in answers_on(connection, loaded.judge.name, case.example.id) if each.person != said.person]
+    texts = {each.id: each.text for each in loaded.judge.memory.guidelines}
+    findings = () if judgment is None else judgment.findings[:_SHOWN_FINDINGS]
+    agree = None
+    if judgment is not None and judgment.value is not None and said.value is not None:
+        agree = loaded.judge.value_type.agree(judgment.value, said.value)
+    return _asked(request, loaded, case, said) | {
+        "said": said,
+        "judgment": judgment,
+        "problem_judging": case.problem,
+        "version": case.version,
+        "agree": agree,
+        "others": others,
+        "findings": findings,
+        "texts": texts,
+        "largest": max((abs(each.contribution or 0.0) for each in findings), default=0.0) or 1.0,
+    }

@@ -1,0 +1,89 @@
+"""Judged text as safe HTML: Markdown without HTML, links and images, code with its colours, hidden characters made plain."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markdown_it.utils import OptionsDict
+from markupsafe import Markup, escape
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+from pygments.util import ClassNotFound
+
+__all__ = ["code", "prose", "visible"]
+
+_MARKS = re.compile(r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\]\n]+\]\(", re.MULTILINE)
+_KEPT = "\n\t"
+_FORMAT = HtmlFormatter(nowrap=True)
+
+
+def visible(text: str) -> Markup:
+    """`text` escaped, with characters that a reader cannot see, or that turn its order around, as their numbers."""
+    return escape(
+        "".join(
+            character
+            if _plain(character)
+            else f"\N{LEFT TORTOISE SHELL BRACKET}{ord(character):04X}\N{RIGHT TORTOISE SHELL BRACKET}"
+            for character in text.replace("\r\n", "\n")
+        )
+    )
+
+
+def code(text: str, language: str) -> Markup:
+    """A block of code with its colours; plain where the language is not known."""
+    safe = _shown(text)
+    try:
+        lexer = get_lexer_by_name(language, stripnl=False)
+    except ClassNotFound:
+        return Markup('<pre class="code" tabindex="0">{}</pre>').format(safe)
+    # Pygments escapes what it is given.
+    return Markup('<pre class="code" tabindex="0">{}</pre>').format(Markup(highlight(safe, lexer, _FORMAT)))  # noqa: S704
+
+
+def prose(text: str) -> Markup:
+    """A text: as Markdown where it has Markdown's marks, else as it is, line for line."""
+    safe = _shown(text)
+    if not _MARKS.search(safe):
+        return Markup('<p class="text">{}</p>').format(safe)
+    # No HTML passes, every text is escaped, and nothing in it is a link or is fetched.
+    return Markup('<div class="markdown">{}</div>').format(Markup(_markdown().render(safe)))  # noqa: S704
+
+
+def _shown(text: str) -> str:
+    return str(visible(text).unescape())
+
+
+def _plain(character: str) -> bool:
+    return (
+        character in _KEPT
+        or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+        or character == "\N{ZERO WIDTH JOINER}"
+    )
+
+
+@lru_cache(maxsize=1)
+def _markdown() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted}).enable("table").disable("image")
+    parser.add_render_rule("link_open", _link_open)
+    parser.add_render_rule("link_close", _link_close)
+    return parser
+
+
+def _highlighted(text: str, language: str, _attributes: str) -> str:
+    return str(code(text, language or "text"))
+
+
+def _link_open(_renderer: RendererHTML, _tokens: list[Token], _at: int, _options: OptionsDict, _env: object) -> str:
+    return '<span class="link">'
+
+
+def _link_close(_renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, _env: object) -> str:
+    opening = next((each for each in reversed(tokens[:at]) if each.type == "link_open"), None)
+    address = "" if opening is None else str(opening.attrGet("href") or "")
+    return f"</span> <small>({escape(address)})</small>"

@@ -1,0 +1,103 @@
+"""Who may use which route: the one table. A route that is not in it stops the server from starting.
+
+`ANYONE` needs no account, `SIGNED_IN` any account; a role is needed in the team of the judge that the path names, and
+in any team where it names none.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from memalign_server.people.roles import Role
+
+__all__ = ["ACCESS", "UNLOGGED", "Public"]
+
+
+class Public(Enum):
+    """What needs less than a role."""
+
+    ANYONE = "anyone"
+    SIGNED_IN = "signed in"
+
+
+_VIEWER, _REVIEWER, _OWNER = Role.VIEWER, Role.REVIEWER, Role.OWNER
+
+_PEOPLE: Final[dict[str, Public | Role]] = {
+    "health": Public.ANYONE,
+}
+
+_API: Final[dict[str, Public | Role]] = {
+    "describe_api": Public.SIGNED_IN,
+    "list_judges": Public.SIGNED_IN,
+    "create_judge_by_api": _OWNER,
+    "import_judge": _OWNER,
+    "show_judge": _VIEWER,
+    "edit_judge": _OWNER,
+    "delete_judge": _OWNER,
+    "list_versions": _VIEWER,
+    "diff_versions": _VIEWER,
+    "rollback_judge": _OWNER,
+    "export_judge": _VIEWER,
+    "judge_one": _REVIEWER,
+    "judge_many": _REVIEWER,
+    "align_judge": _REVIEWER,
+    "overwrite_feedback": _REVIEWER,
+    "estimate_align": _REVIEWER,
+    "unalign_judge": _REVIEWER,
+    "erase_by_api": _OWNER,
+    "preview_erase": _OWNER,
+    "evaluate_judge": _REVIEWER,
+    "gate_judge": _REVIEWER,
+    "report_judge": _REVIEWER,
+    "next_cases": _REVIEWER,
+    "list_guidelines": _VIEWER,
+    "show_guideline": _VIEWER,
+    "add_guideline": _REVIEWER,
+    "edit_guideline_by_api": _REVIEWER,
+    "show_ledger": _VIEWER,
+    "show_lineage": _VIEWER,
+    "list_locks": _VIEWER,
+    "lock_case": _REVIEWER,
+    "unlock_case": _REVIEWER,
+    "list_jobs": _VIEWER,
+    "show_job": _VIEWER,
+    "watch_job": _VIEWER,
+    "cancel_job": _REVIEWER,
+    "show_me": Public.SIGNED_IN,
+    "list_tokens": Public.SIGNED_IN,
+    "make_token": Public.SIGNED_IN,
+    "revoke_token": Public.SIGNED_IN,
+    "make_team": _OWNER,
+    "list_members": _VIEWER,
+    "set_member": _OWNER,
+    "remove_member": _OWNER,
+    "list_invitations": _OWNER,
+    "invite_to_team": _OWNER,
+    "withdraw_invitation": _OWNER,
+    "show_audit": _OWNER,
+}
+
+_PAGES: Final[dict[str, Public | Role]] = {
+    "home_page": Public.SIGNED_IN,
+    "create_judge": _OWNER,
+    "choose_language": Public.ANYONE,
+    "review_page": _REVIEWER,
+    "next_case": _REVIEWER,
+    "save_answer": _REVIEWER,
+    "undo_answer": _REVIEWER,
+    "similar_guidelines": _REVIEWER,
+    "settle_page": _REVIEWER,
+    "teach_judge": _REVIEWER,
+    "changed_page": _VIEWER,
+    "decide_turn": _REVIEWER,
+    "data_page": _VIEWER,
+    "upload": _REVIEWER,
+    "download": _VIEWER,
+}
+"""The experts' pages; one line a route, by the name of its function."""
+
+ACCESS: Final[dict[str, Public | Role]] = {**_PEOPLE, **_API, **_PAGES}
+
+UNLOGGED: Final[frozenset[str]] = frozenset(("choose_language", "save_answer", "undo_answer", "decide_turn"))
+"""Routes that change something and have no entry in the audit log: what one person answers, every minute, for themselves."""

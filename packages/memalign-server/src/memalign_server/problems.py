@@ -1,0 +1,105 @@
+"""Errors as answers: `application/problem+json` (RFC 9457) under /api, and a page elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from memalign.errors import (
+    ConfigurationError,
+    InputError,
+    InvalidRows,
+    JudgeExists,
+    JudgeNotFound,
+    MemalignError,
+    ModelError,
+    RateLimited,
+    RegistryError,
+    SpendLimitReached,
+    UnknownKey,
+    VersionConflict,
+)
+
+__all__ = ["Problem", "install_problems", "problem", "status_of"]
+
+_STATUS: tuple[tuple[type[MemalignError], int], ...] = (
+    (JudgeNotFound, 404),
+    (UnknownKey, 404),
+    (JudgeExists, 409),
+    (VersionConflict, 409),
+    (InputError, 422),
+    (RateLimited, 503),
+    (SpendLimitReached, 422),
+    (ModelError, 502),
+    (ConfigurationError, 422),
+    (RegistryError, 503),
+    (MemalignError, 400),
+)
+"""The first class that fits gives the status; a registry that is locked or full may answer later."""
+
+_TITLES = {
+    400: "Bad request",
+    401: "Sign in first",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "Wrong input",
+    429: "Too many requests",
+    502: "The model failed",
+    503: "Not available now",
+}
+
+
+class Problem(HTTPException):
+    """An answer that is an error: its status, a sentence that says what to do, and more fields for programs."""
+
+    def __init__(self, status: int, detail: str, *, headers: dict[str, str] | None = None, **more: Any) -> None:
+        super().__init__(status, detail, headers)
+        self.more = more
+
+
+def status_of(error: MemalignError) -> int:
+    """The HTTP status of one of memalign's errors."""
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
+
+
+def problem(status: int, detail: str, *, headers: dict[str, str] | None = None, **more: Any) -> JSONResponse:
+    """A problem's answer."""
+    body = {"type": "about:blank", "title": _TITLES.get(status, "Error"), "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, headers, media_type="application/problem+json")
+
+
+def _of_http(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101  # registered for it alone
+    more = error.more if isinstance(error, Problem) else {}
+    headers = dict(error.headers or {}) or None
+    return problem(error.status_code, str(error.detail), headers=headers, **more)
+
+
+def _of_memalign(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, MemalignError)  # noqa: S101  # registered for it alone
+    more: dict[str, Any] = {"error": type(error).__name__}
+    if isinstance(error, InvalidRows):
+        more["rows"] = [{"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows]
+    return problem(status_of(error), str(error), **more)
+
+
+def _of_validation(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101  # registered for it alone
+    faults = [{"at": ".".join(map(str, fault["loc"])), "reason": fault["msg"]} for fault in error.errors()]
+    said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
+    return problem(422, said or "the request does not fit the description", faults=faults)
+
+
+def install_problems(app: FastAPI) -> None:
+    """Answer every error that is raised on purpose with a problem."""
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(MemalignError, _of_memalign)
+    app.add_exception_handler(RequestValidationError, _of_validation)

@@ -1,0 +1,210 @@
+"""What experts say of cases: saved at once, once, and never over what another tab has said since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Row, and_, func, insert, select, update
+
+from memalign.errors import InputError
+from memalign.values import Value, ValueType
+from memalign_server.review.cases import QueuedCase, case_of
+from memalign_server.review.usefulness import DISAGREE, Reason
+from memalign_server.store.columns import from_json, now, to_json
+from memalign_server.store.review_tables import queue, reviews
+
+__all__ = ["Answer", "Review", "Saved", "answers_on", "review_of", "save", "undo"]
+
+State = Literal["answered", "skipped", "unclear", "undone"]
+
+LONGEST = 10_000
+"""Characters of an expert's words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a form says: the state, the value of an answered case, and words. `form` is the form's own random id.
+
+    `revision` is the one that the form was filled in against: 0 for a case that nobody had answered.
+    """
+
+    state: State
+    value: Value | None = None
+    rationale: str = ""
+    form: str
+    revision: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Review:
+    """One person's answer on one case. `taught` is the revision that the judge has learned, 0 for none."""
+
+    case_id: str
+    person: str
+    state: State
+    value: Value | None
+    rationale: str | None
+    blind_value: Value | None
+    judge_value: Value | None
+    judge_version: int | None
+    revision: int
+    taught: int
+    updated_at: str
+
+    @property
+    def untaught(self) -> bool:
+        """Whether it says something that the judge has not learned."""
+        return self.state == "answered" and self.taught != self.revision
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """What a save did: `saved`, `repeated` (this form had saved already), or `conflict` with `review`, which stays."""
+
+    outcome: Literal["saved", "repeated", "conflict"]
+    review: Review
+
+
+def save(connection: Connection, judge: str, person: str, case_id: str, answer: Answer, *, kind: ValueType) -> Saved:
+    """Keep a person's answer on a case; the same form twice is kept once.
+
+    A form that was filled in against an older revision changes nothing and is a conflict. Raises InputError for a case
+    that is not in the queue, and for an answer without a value and words.
+    """
+    case = case_of(connection, judge, case_id)
+    if case is None:
+        raise InputError(f"case {case_id!r} is not in the queue of {judge!r}: it was erased or removed")
+    value, words = _checked(answer, kind)
+    before = review_of(connection, judge, person, case_id)
+    if before is not None:
+        row = _row(connection, judge, person, case_id)
+        if row is not None and row.form == answer.form and answer.revision < before.revision:
+            return Saved(outcome="repeated", review=before)
+        if before.revision != answer.revision:
+            return Saved(outcome="conflict", review=before)
+    elif answer.revision:
+        answer = Answer(state=answer.state, value=value, rationale=words or "", form=answer.form)  # undone elsewhere
+    at = now()
+    said = {
+        "state": answer.state,
+        "value": None if value is None else to_json(value),
+        "rationale": words,
+        "form": answer.form,
+        "revision": answer.revision + 1,
+        "updated_at": at,
+    }
+    if before is None:
+        connection.execute(
+            insert(reviews).values(
+                judge=judge, case_id=case_id, person=person, created_at=at, taught=0, **said, **_blind(case, value)
+            )
+        )
+    else:
+        if before.state in ("skipped", "unclear") and before.blind_value is None:  # the judge's is still hidden
+            said |= _blind(case, value)
+        connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**said))
+    _mark_disagreement(connection, judge, case)
+    found = review_of(connection, judge, person, case_id)
+    assert found is not None  # noqa: S101  # just written, in this transaction
+    return Saved(outcome="saved", review=found)
+
+
+def undo(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:
+    """Take back an answer that was not taught yet; gives what it was.
+
+    The next answer on the case is not blind any more: the judge's may have been shown. Raises InputError for an answer
+    that was taught: it has to be forgotten, which is the registry's to do.
+    """
+    before = review_of(connection, judge, person, case_id)
+    if before is None:
+        return None
+    if before.taught:
+        raise InputError(f"the judge has learned from your answer on {case_id!r}: withdraw it on the page Memory")
+    empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version", "judge_confidence"))
+    values = {"state": "undone", "form": "", "revision": before.revision + 1, "updated_at": now(), **empty}
+    connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
+    case = case_of(connection, judge, case_id)
+    if case is not None:
+        _mark_disagreement(connection, judge, case)
+    return before
+
+
+def review_of(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:
+    """A person's answer on a case, or None."""
+    row = _row(connection, judge, person, case_id)
+    return None if row is None else review(row)
+
+
+def answers_on(connection: Connection, judge: str, case_id: str) -> list[Review]:
+    """Everybody's answers on a case, the earliest first. Not to be shown to somebody who has not answered."""
+    query = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.state == "answered")
+    return [review(row) for row in connection.execute(query.order_by(reviews.c.created_at))]
+
+
+def review(row: Row[Any]) -> Review:
+    """A row of reviews as a value."""
+    return Review(
+        case_id=row.case_id,
+        person=row.person,
+        state=row.state,
+        value=from_json(row.value),
+        rationale=row.rationale,
+        blind_value=from_json(row.blind_value),
+        judge_value=from_json(row.judge_value),
+        judge_version=row.judge_version,
+        revision=row.revision,
+        taught=row.taught,
+        updated_at=row.updated_at,
+    )
+
+
+def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]:
+    words = answer.rationale.strip() or None
+    if words is not None and len(words) > LONGEST:
+        raise InputError(f"your words have {len(words):,} characters; keep them under {LONGEST:,}")
+    if answer.state != "answered":
+        return None, words
+    if answer.value is None:
+        if words is None:
+            raise InputError("choose a verdict, or write why, or skip the case")
+        return None, words
+    return kind.parse(answer.value), words
+
+
+def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
+    """What counts as evidence later: the answer before anything was shown, and the judge's of that moment."""
+    judgment = case.judgment
+    if value is None or judgment is None:
+        return {}
+    return {
+        "blind_value": to_json(value),
+        "judge_value": None if judgment.value is None else to_json(judgment.value),
+        "judge_version": case.version,
+        "judge_confidence": judgment.confidence,
+    }
+
+
+def _row(connection: Connection, judge: str, person: str, case_id: str) -> Row[Any] | None:
+    return connection.execute(select(reviews).where(_key(judge, person, case_id))).one_or_none()
+
+
+def _key(judge: str, person: str, case_id: str) -> Any:
+    return and_(reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
+
+
+def _mark_disagreement(connection: Connection, judge: str, case: QueuedCase) -> None:
+    """Put a case first while people disagree on it, and back in its place when they agree."""
+    said = select(func.count(func.distinct(reviews.c.value))).where(
+        reviews.c.judge == judge, reviews.c.case_id == case.example.id, reviews.c.state == "answered"
+    )
+    differ = connection.execute(said).scalar_one() > 1
+    marked = any(each.code == "colleagues" for each in case.reasons)
+    if differ == marked:
+        return
+    rest = tuple(each for each in case.reasons if each.code != "colleagues")
+    kept = (Reason(code="colleagues", degree=1.0), *rest) if differ else rest
+    there = and_(queue.c.judge == judge, queue.c.case_id == case.example.id)
+    step = DISAGREE if differ else -DISAGREE
+    codes = to_json([{"code": each.code, "degree": each.degree, "detail": each.detail} for each in kept])
+    connection.execute(update(queue).where(there).values(rank=queue.c.rank + step, reasons=codes))

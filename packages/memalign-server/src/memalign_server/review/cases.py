@@ -1,0 +1,216 @@
+"""The queue of cases: put in, judged, read back, and which comes next for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+
+from memalign.types import Example, Judgment, as_json
+from memalign.values import value_text
+from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
+from memalign_server.store.columns import from_json, now, to_json
+from memalign_server.store.review_tables import fired, queue, reviews
+
+__all__ = ["Added", "Progress", "QueuedCase", "add_cases", "case_of", "next_cases", "progress_of", "store_judgments"]
+
+VERDICT_LENGTH = 200
+_AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedCase:
+    """One case of the queue: its content, the judgment on it (None: not judged), and why it is asked."""
+
+    number: int
+    example: Example
+    judgment: Judgment | None
+    version: int | None
+    reasons: tuple[Reason, ...]
+    problem: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Added:
+    """What became of cases that were put in: `added` ids, and how many were there already, by id or by content."""
+
+    added: tuple[str, ...]
+    known: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far one person is: all cases, those they answered, skipped and called unclear."""
+
+    total: int
+    answered: int
+    skipped: int
+    unclear: int
+
+    @property
+    def left(self) -> int:
+        """Cases that the person has not seen."""
+        return max(0, self.total - self.answered - self.skipped - self.unclear)
+
+
+def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> Added:
+    """Put cases in the queue of a judge, unjudged; content that is there already stays as it is."""
+    given = list({each.id: each for each in examples}.values())
+    ids = _present(connection, judge, queue.c.case_id, [each.id for each in given])
+    contents = _present(connection, judge, queue.c.content_hash, [each.content_hash for each in given])
+    rank, reasons = usefulness(None, likeness=None)
+    at, rows = now(), list[dict[str, Any]]()
+    for example in given:
+        if example.id in ids or example.content_hash in contents:
+            continue
+        contents.add(example.content_hash)
+        rows.append(
+            {
+                "judge": judge,
+                "case_id": example.id,
+                "content_hash": example.content_hash,
+                "example": to_json(as_json(example)),
+                "rank": rank,
+                "reasons": to_json(as_json(reasons)),
+                "added_at": at,
+            }
+        )
+    for start in range(0, len(rows), _AT_ONCE):
+        connection.execute(insert(queue), rows[start : start + _AT_ONCE])
+    return Added(added=tuple(row["case_id"] for row in rows), known=len(given) - len(rows))
+
+
+def store_judgments(
+    connection: Connection,
+    judge: str,
+    version: int,
+    judged: Sequence[tuple[Judgment, float | None]],
+    *,
+    new_guidelines: Collection[str] = (),
+) -> None:
+    """Keep judgments, each with its case's likeness to memory, and rank their cases anew.
+
+    A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over.
+    """
+    disputed = _disputed(connection, judge, [judgment.id for judgment, _ in judged])
+    for judgment, likeness in judged:
+        there = and_(queue.c.judge == judge, queue.c.case_id == judgment.id)
+        if judgment.error is not None:
+            connection.execute(update(queue).where(there).values(problem=judgment.error))
+            continue
+        rank, reasons = usefulness(judgment, likeness=likeness, new_guidelines=new_guidelines)
+        if judgment.id in disputed:
+            rank, reasons = rank + DISAGREE, (Reason(code="colleagues", degree=1.0), *reasons)
+        changed = connection.execute(
+            update(queue)
+            .where(there)
+            .values(
+                judgment=to_json(as_json(judgment)),
+                problem=None,
+                version=version,
+                verdict=value_text(judgment.value)[:VERDICT_LENGTH],
+                rank=rank,
+                reasons=to_json(as_json(reasons)),
+            )
+        )
+        connection.execute(delete(fired).where(fired.c.judge == judge, fired.c.case_id == judgment.id))
+        spoke = _spoke(judgment) if changed.rowcount else {}
+        if spoke:
+            rows = [
+                {"judge": judge, "guideline": name, "case_id": judgment.id, "contribution": pull}
+                for name, pull in spoke.items()
+            ]
+            connection.execute(insert(fired), rows)
+
+
+def next_cases(
+    connection: Connection, judge: str, person: str, *, n: int = 2, without: Collection[str] = (), again: bool = False
+) -> list[QueuedCase]:
+    """The `n` most useful cases that a person has not answered; with `again` those that they skipped."""
+    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = select(queue).outerjoin(reviews, mine).where(queue.c.judge == judge)
+    query = query.where(
+        reviews.c.state == "skipped" if again else or_(reviews.c.person.is_(None), reviews.c.state == "undone")
+    )
+    if without:
+        query = query.where(queue.c.case_id.not_in(list(without)))
+    query = query.order_by(queue.c.rank.desc(), queue.c.number).limit(n)
+    return [queued(row) for row in connection.execute(query)]
+
+
+def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
+    """A case of the queue by its id, or None."""
+    row = connection.execute(select(queue).where(queue.c.judge == judge, queue.c.case_id == case_id)).one_or_none()
+    return None if row is None else queued(row)
+
+
+def progress_of(connection: Connection, judge: str, person: str) -> Progress:
+    """How far a person is with the queue of a judge."""
+    total = connection.execute(select(func.count()).select_from(queue).where(queue.c.judge == judge)).scalar_one()
+    said: dict[str, int] = dict(
+        connection.execute(
+            select(reviews.c.state, func.count())
+            .where(reviews.c.judge == judge, reviews.c.person == person)
+            .group_by(reviews.c.state)
+        ).all()
+    )
+    return Progress(
+        total=total, answered=said.get("answered", 0), skipped=said.get("skipped", 0), unclear=said.get("unclear", 0)
+    )
+
+
+def queued(row: Row[Any]) -> QueuedCase:
+    """A row of the queue as a value."""
+    return QueuedCase(
+        number=row.number,
+        example=msgspec.convert(from_json(row.example), Example),
+        judgment=judgment_of(row.judgment),
+        version=row.version,
+        reasons=tuple(msgspec.convert(from_json(row.reasons), list[Reason])),
+        problem=row.problem,
+    )
+
+
+def judgment_of(text: str | None) -> Judgment | None:
+    """A judgment as a column keeps it."""
+    found = from_json(text)
+    return None if found is None else msgspec.convert(found, Judgment)
+
+
+def _spoke(judgment: Judgment) -> Mapping[str, float | None]:
+    """The guidelines whose checks spoke, each with what it contributed."""
+    found: dict[str, float | None] = {}
+    for each in judgment.findings:
+        if each.guideline is not None and each.answer != "n/a":
+            before = found.get(each.guideline)
+            found[each.guideline] = before if each.contribution is None else (before or 0.0) + each.contribution
+    return found
+
+
+def _present(connection: Connection, judge: str, column: Any, values: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for start in range(0, len(values), _AT_ONCE):
+        query = select(column).where(queue.c.judge == judge, column.in_(values[start : start + _AT_ONCE]))
+        found.update(connection.execute(query).scalars())
+    return found
+
+
+def _disputed(connection: Connection, judge: str, ids: Sequence[str]) -> set[str]:
+    """Those of the cases that two people answered differently."""
+    found: set[str] = set()
+    for start in range(0, len(ids), _AT_ONCE):
+        query = (
+            select(reviews.c.case_id)
+            .where(
+                reviews.c.judge == judge,
+                reviews.c.case_id.in_(ids[start : start + _AT_ONCE]),
+                reviews.c.state == "answered",
+            )
+            .group_by(reviews.c.case_id)
+            .having(func.count(func.distinct(reviews.c.value)) > 1)
+        )
+        found.update(connection.execute(query).scalars())
+    return found

@@ -1,0 +1,60 @@
+"""Judges as pages need them: loaded once a version, not once a request."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from memalign.errors import JudgeNotFound
+from memalign.judge import Judge
+from memalign.registry import Registry, schema
+from memalign_server.store.store import Store
+
+__all__ = ["Judges", "Loaded"]
+
+_KEPT = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """The newest version of a judge."""
+
+    judge: Judge
+    version: int
+
+
+class Judges:
+    """The newest versions of judges, each read from the registry once. Usable from several threads."""
+
+    def __init__(self, registry: Registry, store: Store) -> None:
+        self._registry = registry
+        self._store = store
+        self._lock = threading.Lock()
+        self._loaded: dict[tuple[str, int, str], Loaded] = {}
+
+    def latest(self, name: str) -> Loaded:
+        """The newest version of a judge. Raises JudgeNotFound."""
+        judges, versions = schema.judges, schema.versions
+        query = (
+            select(versions.c.number, versions.c.created_at)
+            .join(judges, (judges.c.id == versions.c.judge) & (judges.c.latest == versions.c.number))
+            .where(judges.c.name == name)
+        )
+        with self._store.read() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            raise JudgeNotFound(f"no judge {name!r} in the registry")
+        key = (name, row.number, row.created_at)
+        with self._lock:
+            found = self._loaded.get(key)
+        if found is None:
+            found = Loaded(judge=self._registry.load(name, row.number), version=row.number)
+            with self._lock:
+                # Of one judge one version is kept: an older one may hold what was erased since.
+                self._loaded = {known: each for known, each in self._loaded.items() if known[0] != name}
+                while len(self._loaded) >= _KEPT:
+                    del self._loaded[next(iter(self._loaded))]
+                self._loaded[key] = found
+        return found

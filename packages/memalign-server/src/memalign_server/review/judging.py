@@ -1,0 +1,52 @@
+"""Judging the queue: new cases, and older ones anew after the judge has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from sqlalchemy import select
+
+from memalign.evaluation.label_next import likeness_to_memory
+from memalign.judge import Judge
+from memalign.types import Example, Judgment
+from memalign_server.review.cases import queued, store_judgments
+from memalign_server.store.review_tables import queue
+from memalign_server.store.store import Store
+
+__all__ = ["judge_cases", "unjudged"]
+
+Progress = Callable[[str, int, int], None]
+
+_AT_ONCE = 16
+"""Cases between two writes: what is judged can be reviewed while the rest is still judged."""
+
+
+def unjudged(store: Store, judge: str, limit: int = 1_000_000) -> list[Example]:
+    """The cases of the queue without a judgment, in their order."""
+    query = select(queue).where(queue.c.judge == judge, queue.c.judgment.is_(None)).order_by(queue.c.number)
+    with store.read() as connection:
+        return [queued(row).example for row in connection.execute(query.limit(limit))]
+
+
+async def judge_cases(
+    store: Store,
+    judge: Judge,
+    version: int,
+    examples: Sequence[Example],
+    *,
+    new_guidelines: Collection[str] = (),
+    progress: Progress | None = None,
+) -> list[Judgment]:
+    """Judge cases and keep the judgments as they come; a case that fails says so and does not stop the rest."""
+    found: list[Judgment] = []
+    for start in range(0, len(examples), _AT_ONCE):
+        part = examples[start : start + _AT_ONCE]
+        judgments = await judge.ajudge_many(part)
+        alike = await likeness_to_memory(judge, part)
+        with store.write() as connection:
+            pairs = list(zip(judgments, alike, strict=True))
+            store_judgments(connection, judge.name, version, pairs, new_guidelines=new_guidelines)
+        found += judgments
+        if progress is not None:
+            progress("judging", len(found), len(examples))
+    return found

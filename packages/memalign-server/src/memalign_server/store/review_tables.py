@@ -1,0 +1,81 @@
+"""Tables of review: the queue of cases, what people said of them, and what an align then changed."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
+
+from memalign_server.store.columns import CASE_ID, JUDGE, SOURCE, TEXT, TEXT_ROW, metadata
+
+__all__ = ["fired", "queue", "reviews", "turns"]
+
+_TIME = String(40)
+
+queue = Table(
+    "memalign_server_queue",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("judge", String(200), nullable=False, info=JUDGE),
+    Column("case_id", String(500), nullable=False, info=CASE_ID),
+    Column("content_hash", String(64), nullable=False),
+    Column("example", Text, nullable=False, info=TEXT_ROW),  # JSON
+    Column("judgment", Text, info=TEXT),  # JSON; NULL until it is judged, and where it failed
+    Column("problem", Text, info=TEXT),  # why it could not be judged
+    Column("version", Integer),  # of the judge that made the judgment
+    Column("verdict", String(200), info=TEXT),  # its value as files write it, for counts; cut where it is long
+    Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
+    Column("reasons", Text, nullable=False),  # JSON list of codes; see review/usefulness.py
+    Column("added_at", _TIME, nullable=False),
+    UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
+    Index("memalign_server_queue_rank", "judge", "rank", "number"),
+    Index("memalign_server_queue_content", "judge", "content_hash"),
+    Index("memalign_server_queue_version", "judge", "version"),
+)
+
+reviews = Table(
+    "memalign_server_reviews",
+    metadata,
+    Column("judge", String(200), primary_key=True, info=JUDGE),
+    Column("case_id", String(500), primary_key=True, info=CASE_ID),
+    Column("person", String(200), primary_key=True, info=SOURCE),
+    Column("state", String(16), nullable=False),  # answered, skipped, unclear
+    Column("value", Text, info=TEXT),  # JSON
+    Column("rationale", Text, info=TEXT),
+    Column("blind_value", Text, info=TEXT),  # JSON: the first answer, given before the judge's was shown
+    Column("judge_value", Text, info=TEXT),  # JSON: what the judge said then
+    Column("judge_version", Integer),  # and which version it was
+    Column("judge_confidence", Float),
+    Column("revision", Integer, nullable=False),  # counts the answers, from 1
+    Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
+    Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
+    Column("created_at", _TIME, nullable=False),
+    Column("updated_at", _TIME, nullable=False),
+    Index("memalign_server_reviews_person", "judge", "person", "updated_at"),
+    Index("memalign_server_reviews_version", "judge", "judge_version"),
+)
+
+turns = Table(
+    "memalign_server_turns",
+    metadata,
+    Column("judge", String(200), primary_key=True, info=JUDGE),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("case_id", String(500), primary_key=True, info=CASE_ID),
+    Column("before", Text, nullable=False, info=TEXT_ROW),  # JSON
+    Column("after", Text, nullable=False, info=TEXT_ROW),  # JSON
+    Column("label", Text, info=TEXT),  # JSON: what people say, NULL for nothing
+    Column("effect", String(16), nullable=False),  # fixed, broken, moved, turned (nobody labelled it)
+    Column("guidelines", Text, nullable=False),  # JSON list of ids
+    Column("decision", String(16)),  # accepted, objected
+    Column("decided_by", String(200)),
+    Column("decided_at", _TIME),
+)
+
+fired = Table(
+    "memalign_server_fired",
+    metadata,
+    Column("judge", String(200), primary_key=True, info=JUDGE),
+    Column("guideline", String(16), primary_key=True),
+    Column("case_id", String(500), primary_key=True, info=CASE_ID),
+    Column("contribution", Float),  # the calibrator's; NULL where no calibrator weighed it
+    Index("memalign_server_fired_case", "judge", "case_id"),
+)
+"""On which cases of the queue a guideline's checks spoke, by the latest judgment of each."""

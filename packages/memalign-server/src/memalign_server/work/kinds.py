@@ -1,0 +1,124 @@
+"""The kinds of long work: what a job of each is given, and what it gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memalign.align import MemAlign
+from memalign.io import Examples
+from memalign.judge import Progress
+from memalign.registry import Registry
+from memalign_server.review.cases import add_cases
+from memalign_server.review.judging import judge_cases, unjudged
+from memalign_server.review.teaching import teach as teach_answers
+from memalign_server.store import Store
+from memalign_server.work import measuring
+
+__all__ = ["KINDS", "Kind", "Work"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """One job under way: the registry, the server's tables, the judge's name, the arguments, and whom to tell how far it is."""
+
+    registry: Registry
+    store: Store
+    judge: str
+    arguments: Mapping[str, Any]
+    progress: Progress
+
+
+Kind = Callable[[Work], Awaitable[dict[str, Any]]]
+
+
+def _optimizer(work: Work) -> MemAlign:
+    names = ("reflection_model", "concurrency", "max_cost", "careful")
+    return MemAlign(**{name: work.arguments[name] for name in names if work.arguments.get(name) is not None})
+
+
+async def align(work: Work) -> dict[str, Any]:
+    """Learn `feedback`, a list of rows; none: what is pending. `must_exist`: overwrite, and nothing else."""
+    options = {name: bool(work.arguments.get(name)) for name in ("skip_invalid", "must_exist", "allow_erased")}
+    rows = tuple(work.arguments.get("feedback") or ())
+    result = await work.registry.aalign(work.judge, rows, optimizer=_optimizer(work), progress=work.progress, **options)
+    return {**result.to_dict(), "summary": str(result)}
+
+
+async def unalign(work: Work) -> dict[str, Any]:
+    """Forget the feedback that `keys` and `source` name, from the next version on."""
+    keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
+    result = await work.registry.aunalign(
+        work.judge, *keys, source=source, optimizer=_optimizer(work), progress=work.progress
+    )
+    return {**result.to_dict(), "summary": str(result)}
+
+
+async def erase(work: Work) -> dict[str, Any]:
+    """Erase feedback from all versions; the result is the receipt. It cannot be stopped half way."""
+    receipt = await asyncio.to_thread(
+        work.registry.erase,
+        work.judge,
+        tuple(work.arguments.get("keys") or ()),
+        source=work.arguments.get("source"),
+        matching=work.arguments.get("matching"),
+        optimizer=_optimizer(work),
+        progress=work.progress,
+    )
+    return receipt.to_dict()
+
+
+async def judge(work: Work) -> dict[str, Any]:
+    """Judge `examples`, a list of rows; the judgments come in their order."""
+    chosen = await asyncio.to_thread(work.registry.load, work.judge, work.arguments.get("version"))
+    judgments = await chosen.ajudge_many(
+        work.arguments["examples"],
+        concurrency=work.arguments.get("concurrency"),
+        max_cost=work.arguments.get("max_cost"),
+        progress=work.progress,
+    )
+    return {"judgments": [each.to_dict() for each in judgments]}
+
+
+async def teach(work: Work) -> dict[str, Any]:
+    """Teach the judge every answer of the review that it has not learned, and look at past verdicts again."""
+    return await teach_answers(
+        work.registry, work.store, work.judge, optimizer=_optimizer(work), progress=work.progress
+    )
+
+
+async def queue(work: Work) -> dict[str, Any]:
+    """Put `examples`, a list of rows, in the queue of the review, and judge every case there that is not judged."""
+    chosen = await asyncio.to_thread(work.registry.load, work.judge)
+    version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
+    rows = work.arguments.get("examples") or ()
+    given = list(Examples.of(rows, columns=chosen.columns)) if rows else []
+    with work.store.write() as connection:
+        added = add_cases(connection, work.judge, given)
+    waiting = await asyncio.to_thread(unjudged, work.store, work.judge)
+    judgments = await judge_cases(work.store, chosen, version, waiting, progress=work.progress)
+    failed = [each for each in judgments if each.error is not None]
+    return {
+        "added": len(added.added),
+        "known": added.known,
+        "judged": len(judgments) - len(failed),
+        "failed": len(failed),
+        "problem": failed[0].error if failed else None,
+    }
+
+
+KINDS: Mapping[str, Kind] = {
+    "align": align,
+    "unalign": unalign,
+    "erase": erase,
+    "judge": judge,
+    "teach": teach,
+    "queue": queue,
+    "evaluate": measuring.evaluate,
+    "gate": measuring.gate,
+    "report": measuring.report,
+    "next": measuring.next_to_label,
+}
+"""Every kind by its name."""

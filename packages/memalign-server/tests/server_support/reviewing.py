@@ -1,0 +1,68 @@
+"""A queue of cases on a server, and a person's forms on its pages."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+    from httpx import Response
+
+CASES: list[dict[str, Any]] = [
+    {"id": "late", "inputs": "My order is three weeks late.", "outputs": "It is in transit."},
+    {"id": "twice", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
+    {"id": "lamp", "inputs": "The lamp arrived broken.", "outputs": "Send a photo to support."},
+    {"id": "thanks", "inputs": "Thanks!", "outputs": "Glad to hear it! Any time."},
+    {"id": "shop", "inputs": "Is there a shop in Porto?", "outputs": "Rua de Cedofeita 120."},
+]
+
+
+def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, judge: str = "tone") -> None:
+    """Upload cases and wait until they are judged."""
+    lines = "\n".join(json.dumps(each) for each in (CASES if cases is None else cases))
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', client.get("/").text)[0]
+    answer = client.post(
+        f"/judges/{judge}/data",
+        files={"file": ("cases.jsonl", lines)},
+        data={"what": "cases", "csrf": token},
+        follow_redirects=False,
+    )
+    assert answer.status_code == 303, answer.text
+    wait(client, judge)
+
+
+def wait(client: TestClient, judge: str = "tone") -> None:
+    """Until no job of the judge is under way."""
+    for _ in range(600):
+        jobs = client.get(f"/api/v1/judges/{judge}/jobs?active=true").json()
+        if not next(iter(each for each in jobs.values() if isinstance(each, list))):
+            return
+        time.sleep(0.05)
+    raise AssertionError("jobs never ended")
+
+
+def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Response:
+    """Send a form of a page, with the page's token; `parts` as htmx does."""
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', client.get("/").text)[0]
+    headers = {"hx-request": "true"} if parts else {}
+    return client.post(path, data={"csrf": token, **fields}, headers=headers, follow_redirects=False)
+
+
+def card(page: Response) -> dict[str, str]:
+    """The hidden fields of the form on a page's first card."""
+    fields = re.findall(r'name="(case|form|revision|csrf)" value="([^"]*)"', page.text.partition("<template")[0])
+    return dict(fields)
+
+
+def answer(client: TestClient, case: str, *, judge: str = "tone", **said: Any) -> Response:
+    """Open a case and send its form, as htmx does."""
+    shown = card(client.get(f"/judges/{judge}/review", params={"case": case}))
+    return send(client, shown, judge=judge, **said)
+
+
+def send(client: TestClient, shown: dict[str, str], *, judge: str = "tone", **said: Any) -> Response:
+    """Send the form of a card as htmx does."""
+    return client.post(f"/judges/{judge}/review", data={**shown, **said}, headers={"hx-request": "true"})

@@ -1,0 +1,150 @@
+"""A registry with one judge, a scripted model behind it, and a server over both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+from sqlalchemy import insert
+
+from memalign import Judge, Registry
+from memalign.models.base import ChatRequest
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign_server import Settings, create_app
+from memalign_server.api.routes import PREFIX, ROUTERS
+from memalign_server.app import all_routers
+from memalign_server.people import accounts, directory
+from memalign_server.people.passwords import hashed
+from memalign_server.people.roles import Role
+from memalign_server.people.tokens import make_token
+from memalign_server.server import Server
+from memalign_server.store import FIRST_TEAM
+from memalign_server.store.people_tables import team_judges
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+ADDRESS = "http://127.0.0.1:8321"
+INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+ROWS: list[dict[str, Any]] = [
+    {"id": "t-1", "inputs": "My order is late.", "outputs": "It is in transit.", "value": False, "rationale": "Cold."},
+    {"id": "t-2", "inputs": "Thanks!", "outputs": "Any time!", "value": True, "rationale": "Warm."},
+]
+
+
+def answer(request: ChatRequest) -> dict[str, Any]:
+    """A model that passes every reply, and finds one rule in each piece of feedback that has words."""
+    properties = request.schema["properties"]
+    if "changes" not in properties:
+        return {"rationale": "It answers the question.", "value": True}
+    labels = properties["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+    return {
+        "changes": [
+            {
+                "action": "ADD",
+                "text": f"A reply must show sympathy before facts ({label}).",
+                "feedback": [label],
+                "guideline": "",
+            }
+            for label in labels
+        ]
+    }
+
+
+def models(script: Any = answer) -> list[Any]:
+    return [ScriptedChatModel(script, name="scripted"), HashEmbedding()]
+
+
+def registry(folder: Path, *, script: Any = answer, judges: tuple[str, ...] = ("tone",)) -> Registry:
+    made = Registry(f"sqlite:///{folder / 'memalign.db'}", models=models(script))
+    for name in judges:
+        made.create(
+            Judge(
+                name=name,
+                instructions=INSTRUCTIONS,
+                feedback_value_type=bool,
+                model="scripted",
+                embedding_model=HashEmbedding().name,
+            )
+        )
+    return made
+
+
+def server(folder: Path, *, script: Any = answer, **settings: Any) -> FastAPI:
+    """The application over the registry of `folder`, which is made when it is not there."""
+    return create_app(Settings(registry=f"sqlite:///{folder / 'memalign.db'}", **settings), models=models(script))
+
+
+def opened(url: str, *, script: Any = answer) -> Registry:
+    return Registry(url, models=models(script))
+
+
+class Shared:
+    """A server with accounts: `viewer`, `reviewer`, `owner` of team main, which has the judge `tone`, and `stranger`,
+    who owns another team, which has the judge `other`."""
+
+    passwords: ClassVar[dict[str, str]] = {
+        name: f"four plain words {number}" for number, name in enumerate(("viewer", "reviewer", "owner", "stranger"))
+    }
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        self.server: Server = app.state.server
+        store = self.server.store
+        self.users = {"owner": accounts.add_owner(store, "owner", self.passwords["owner"])}
+        with store.write() as connection:
+            for name in ("viewer", "reviewer", "stranger"):
+                known = hashed(self.passwords[name])
+                self.users[name] = accounts.add_user(connection, name, password_hash=known)
+            for role in (Role.VIEWER, Role.REVIEWER):
+                accounts.set_role(connection, self.users[role.word], FIRST_TEAM, role)
+            self.other_team = directory.add_team(connection, "others", self.users["stranger"])
+            connection.execute(insert(team_judges).values(judge="other", team=self.other_team))
+
+    def token(self, name: str, role: Role = Role.OWNER) -> str:
+        with self.server.store.write() as connection:
+            return make_token(connection, self.users[name], name="test", role=role, days=1)[1]
+
+    def by_token(self, name: str, role: Role = Role.OWNER) -> TestClient:
+        """A program with a token of this person's."""
+        return TestClient(self.app, base_url=ADDRESS, headers={"authorization": f"Bearer {self.token(name, role)}"})
+
+    def browser(self) -> TestClient:
+        """A browser that nobody has signed in with."""
+        return TestClient(self.app, base_url=ADDRESS)
+
+
+@contextmanager
+def shared_server(folder: Path) -> Iterator[Shared]:
+    """A server that others can reach, with people in two teams, as long as it is used."""
+    registry(folder, judges=("tone", "other"))
+    app = server(folder, host="0.0.0.0")
+    with TestClient(app, base_url=ADDRESS):
+        yield Shared(app)
+
+
+def routes() -> dict[str, tuple[str, APIRoute]]:
+    """Every route by its name, with its whole path."""
+    found: dict[str, tuple[str, APIRoute]] = {}
+    for router in all_routers():
+        prefix = PREFIX if router in ROUTERS else ""
+        found |= {
+            route.name: (f"{prefix}{route.path}", route) for route in router.routes if isinstance(route, APIRoute)
+        }
+    return found
+
+
+def asked(client: TestClient, route: tuple[str, APIRoute]) -> Any:
+    """The answer to a request with nothing in it; behind the guard it fits no route's body, and no judge is there."""
+    named = {"judge": "absent", "team": FIRST_TEAM}
+    path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: named.get(name[1], "none"), route[0])
+    return client.request(min(route[1].methods or {"GET"}), path, follow_redirects=False)
+
+
+def names_a_team(route: tuple[str, APIRoute]) -> bool:
+    return "{judge}" in route[0] or "{team}" in route[0]

@@ -1,0 +1,114 @@
+"""An erasure reaches every text of the server's tables, and no other text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Column, String, Table, Text, insert, select
+
+from memalign.errors import RegistryError
+from memalign.registry import other_tables
+from memalign_server.store import CASE_ID, JUDGE, SOURCE, TEXT, Store
+from memalign_server.store.columns import metadata, to_json
+from memalign_server.store.people_tables import audit
+from memalign_server.work.jobs import Jobs
+from server_support import world
+
+SECRET = "the parcel of Mrs Almeida was left behind the blue door of number nine"
+FEEDBACK = [
+    {"id": "t-1", "inputs": "Where is it?", "outputs": SECRET, "value": False, "rationale": "Cold.", "source": "ana"},
+    {"id": "t-2", "inputs": "Thanks!", "outputs": "Any time!", "value": True, "rationale": "Warm.", "source": "ben"},
+]
+
+
+@pytest.fixture
+def notes() -> Table:
+    """A table that somebody adds to the server, with nothing but marks."""
+    name = "memalign_server_test_notes"
+    if name in metadata.tables:
+        return metadata.tables[name]
+    return Table(
+        name,
+        metadata,
+        Column("id", String(32), primary_key=True),
+        Column("judge", Text, info=JUDGE),
+        Column("case_id", Text, info=CASE_ID),
+        Column("source", Text, info=SOURCE),
+        Column("words", Text, info=TEXT),
+    )
+
+
+def aligned(folder: Path) -> tuple[Store, Jobs, str]:
+    registry = world.registry(folder)
+    registry.align("tone", FEEDBACK)
+    store = Store(registry.url)
+    return store, Jobs(store), registry.url
+
+
+def test_job_results_and_waiting_arguments_lose_erased_text(tmp_path: Path) -> None:
+    _store, jobs, url = aligned(tmp_path)
+    ended = jobs.start("judge", "tone", {}, asked_by="ana")
+    jobs.end(ended.id, "done", result={"judgments": [{"id": "t-1", "rationale": f"It says: {SECRET}."}]})
+    waiting = jobs.start("align", "tone", {"feedback": FEEDBACK}, asked_by="ana")
+    other = jobs.start("align", "tone", {"feedback": FEEDBACK[1:]}, asked_by="ana")
+    receipt = world.opened(url).erase("tone", ["t-1"])
+    assert "other packages' tables" in receipt.searched
+    assert SECRET.encode() not in (tmp_path / "memalign.db").read_bytes()
+    assert [found.result for found in (jobs.find(ended.id),) if found] == ["(erased)"]
+    assert [found.arguments for found in (jobs.find(waiting.id),) if found] == ["(erased)"]
+    assert [found.arguments for found in (jobs.find(other.id),) if found] == [{"feedback": FEEDBACK[1:]}]
+
+
+def test_the_audit_log_forgets_the_key(tmp_path: Path) -> None:
+    store, _, url = aligned(tmp_path)
+    row = {"at": "", "who": "ana", "address": "", "judge": "tone"}
+    with store.write() as connection:
+        connection.execute(insert(audit).values(**row, action="lock", detail=to_json({"about": "t-1@ana, again"})))
+        connection.execute(insert(audit).values(**row, action="lock", detail=to_json({"about": "t-2@ben"})))
+    world.opened(url).erase("tone", ["t-1"])
+    with store.read() as connection:
+        details = connection.execute(select(audit.c.detail).order_by(audit.c.number)).scalars().all()
+    assert details == ['"(erased)"', '{"about":"t-2@ben"}']
+
+
+def test_rows_of_the_case_go_and_others_stay(tmp_path: Path, notes: Table) -> None:
+    store, _, url = aligned(tmp_path)
+    with store.write() as connection:
+        for number, (judge, case, source) in enumerate(
+            [("tone", "t-1", "ana"), ("tone", "t-1", None), ("tone", "t-9", "ana"), ("other", "t-1", "ana")]
+        ):
+            row = {"id": str(number), "judge": judge, "case_id": case, "source": source, "words": SECRET}
+            connection.execute(insert(notes).values(**row))
+    world.opened(url).erase("tone", ["t-1"])
+    with store.read() as connection:
+        assert connection.execute(select(notes.c.id).order_by(notes.c.id)).scalars().all() == ["2", "3"]
+
+
+def test_one_persons_row_goes_alone(tmp_path: Path, notes: Table) -> None:
+    registry = world.registry(tmp_path)
+    both = [FEEDBACK[0], {**FEEDBACK[0], "source": "ben", "rationale": "Says nothing of when."}]
+    registry.align("tone", both)
+    store = Store(registry.url)
+    with store.write() as connection:
+        for source in ("ana", "ben"):
+            row = {"id": source, "judge": "tone", "case_id": "t-1", "source": source, "words": "Cold."}
+            connection.execute(insert(notes).values(**row))
+    registry.erase("tone", ["t-1@ana"])
+    with store.read() as connection:
+        assert connection.execute(select(notes.c.id)).scalars().all() == ["ben"]
+
+
+def test_without_the_package_nothing_is_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, url = aligned(tmp_path)
+    monkeypatch.setattr(other_tables, "entry_points", lambda **_: ())
+    with pytest.raises(RegistryError, match="memalign-server"):
+        world.opened(url).erase("tone", ["t-1"])
+    assert world.opened(url).history("tone")[-1].number == 2
+
+
+def test_a_dry_run_leaves_the_tables(tmp_path: Path) -> None:
+    _, jobs, url = aligned(tmp_path)
+    waiting = jobs.start("align", "tone", {"feedback": FEEDBACK}, asked_by="ana")
+    world.opened(url).erase("tone", ["t-1"], dry_run=True)
+    assert [found.arguments for found in (jobs.find(waiting.id),) if found] == [{"feedback": FEEDBACK}]

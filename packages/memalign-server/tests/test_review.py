@@ -1,0 +1,161 @@
+"""Review: the expert's verdict first, saved once and at once; then the judge's beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from server_support import reviewing, world
+from server_support.reviewing import answer, card, post, put_in, send
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+REASON = "It answers the question."  # what the scripted judge says of every case
+
+
+@pytest.fixture
+def queued(local: TestClient) -> TestClient:
+    put_in(local)
+    return local
+
+
+def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
+    before = queued.get("/judges/tone/review")
+    assert "My order is three weeks late." in before.text
+    assert REASON not in before.text
+    assert "The judge</dt>" not in before.text
+    after = answer(queued, "late", value="false")
+    assert REASON in after.text
+    assert "The judge</dt>" in after.text
+
+
+def test_the_next_case_is_loaded_already(queued: TestClient) -> None:
+    page = queued.get("/judges/tone/review").text
+    ahead = page.partition('<template id="ahead">')[2]
+    assert 'name="case"' in ahead
+    assert REASON not in ahead
+
+
+def test_one_form_saves_once(queued: TestClient) -> None:
+    shown = card(queued.get("/judges/tone/review"))
+    first, second = (send(queued, shown, value="false", rationale="Cold.") for _ in range(2))
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert "1 answered" in queued.get("/judges/tone/review").text
+
+
+def test_two_tabs_do_not_overwrite_each_other(queued: TestClient) -> None:
+    one, other = (card(queued.get("/judges/tone/review", params={"case": "late"})) for _ in range(2))
+    assert send(queued, one, value="false").status_code == 200
+    refused = send(queued, other, value="true")
+    assert refused.status_code == 409
+    assert "You have answered this case in another window: No." in refused.text
+    again = card(refused)
+    assert send(queued, again, value="true").status_code == 200
+    assert "Yes" in queued.get("/judges/tone/review", params={"case": "late"}).text
+
+
+def test_a_wrong_verdict_is_refused_with_its_words(queued: TestClient) -> None:
+    refused = answer(queued, "late", value="perhaps", rationale="I am not sure")
+    assert refused.status_code == 422
+    assert "I am not sure" in refused.text
+    assert REASON not in refused.text
+
+
+def test_skipped_cases_come_back_when_asked(queued: TestClient) -> None:
+    for case in reviewing.CASES[:-1]:
+        answer(queued, case["id"], state="skipped")
+    assert card(queued.get("/judges/tone/review"))["case"] == "shop"
+    answer(queued, "shop", value="true")
+    assert "Look at the skipped ones" in queued.get("/judges/tone/review").text
+    assert card(queued.get("/judges/tone/review?again=true"))["case"] == "late"
+
+
+def test_an_undone_answer_is_asked_again(queued: TestClient) -> None:
+    answer(queued, "late", value="false")
+    post(queued, "/judges/tone/review/undo", case="late", parts=True)
+    assert "0 answered" in queued.get("/judges/tone/review").text
+    # It was shown what the judge says: whatever comes now is no evidence.
+    assert "10 more answers" in answer(queued, "late", value="true").text
+
+
+def test_blind_answers_count_towards_a_figure(queued: TestClient) -> None:
+    assert "10 more answers and there is an unseen-case figure" in queued.get("/judges/tone/review").text
+    assert "9 more answers" in answer(queued, "late", value="false").text
+    assert "9 more answers" in answer(queued, "late", value="true").text  # changed after it was shown
+
+
+def test_without_scripts_a_form_is_enough(queued: TestClient) -> None:
+    shown = card(queued.get("/judges/tone/review"))
+    answered = queued.post("/judges/tone/review", data={**shown, "value": "false"}, follow_redirects=False)
+    assert answered.status_code == 303
+    page = queued.get(answered.headers["location"])
+    assert REASON in page.text
+
+
+def test_taught_words_become_a_guideline(queued: TestClient) -> None:
+    answer(queued, "late", value="false", rationale="Show sympathy first.")
+    answer(queued, "thanks", value="true")
+    assert "2 answers wait" in queued.get("/judges/tone/review").text
+    job = post(queued, "/judges/tone/teach").headers["location"]
+    reviewing.wait(queued)
+    page = queued.get(job).text
+    assert "You taught it this" in page
+    assert "A reply must show sympathy before facts" in page
+    assert "late@local" in page
+    assert "wait" not in queued.get("/judges/tone/review").text.partition('id="waiting"')[2].partition("</span>")[0]
+
+
+def turning(request: Any) -> dict[str, Any]:
+    """A judge that turns strict once it has learned a guideline."""
+    said = world.answer(request)
+    if "changes" not in request.schema["properties"]:
+        said["value"] = "sympathy" not in request.system.lower() or "glad" in request.user.lower()
+    return said
+
+
+@pytest.fixture
+def turned(tmp_path: Any) -> Any:
+    from fastapi.testclient import TestClient
+
+    world.registry(tmp_path, script=turning)
+    with TestClient(world.server(tmp_path, script=turning), base_url=world.ADDRESS) as client:
+        put_in(client)
+        answer(client, "late", value="false", rationale="Show sympathy first.")
+        post(client, "/judges/tone/teach")
+        reviewing.wait(client)
+        yield client
+
+
+def test_turned_verdicts_are_accepted_or_objected_to(turned: TestClient) -> None:
+    page = turned.get("/judges/tone/changed").text
+    assert "fixed" in page
+    assert "turned" in page
+    form = {"version": "2", "case": "twice"}
+    kept = post(turned, "/judges/tone/changed", **form, decision="accepted", parts=True)
+    assert "Accepted by local" in kept.text
+    away = post(turned, "/judges/tone/changed", **form, decision="objected", parts=True)
+    assert away.headers["hx-redirect"] == "/judges/tone/review?case=twice"
+    assert post(turned, "/judges/tone/changed", version="2", case="nothing", decision="accepted").status_code == 422
+
+
+def failing(request: Any) -> Any:
+    from memalign.errors import ModelError
+
+    return ModelError("the model is down")
+
+
+def test_a_model_that_is_down_loses_nothing(tmp_path: Any) -> None:
+    from fastapi.testclient import TestClient
+
+    world.registry(tmp_path)
+    with TestClient(world.server(tmp_path, script=failing), base_url=world.ADDRESS) as client:
+        put_in(client)
+        page = client.get("/judges/tone/review")
+        assert "Not judged yet" in page.text
+        assert answer(client, "late", value="false", rationale="Cold.").status_code == 200
+        job = post(client, "/judges/tone/teach").headers["location"]
+        reviewing.wait(client)
+        assert "the model is down" in client.get(job).text
+        assert "1 answered" in client.get("/judges/tone/review").text

@@ -1,0 +1,106 @@
+"""The route of a model as MLflow takes it: the address and the key that its environment variables name.
+
+MLflow asks a judge's model itself and hands reflection and embedding models to LiteLLM. Both read variables that providers'
+own libraries do not. What people wrote goes to the server that MLflow's judge asks, or a refusal comes first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
+from memalign.models.providers import Target, address_of, parse_name
+from memalign.models.resolve import configured
+
+__all__ = ["check_not_workspace", "routed_chat", "routed_embedding"]
+
+_WORKSPACE = ("databricks", "endpoints", "typesafe")
+_AZURE = ("AZURE_API_KEY", "AZURE_API_BASE", "AZURE_API_VERSION")
+_CALL = "/chat/completions"
+
+
+def check_not_workspace(name: str, what: str = "model") -> None:
+    """Raise MlflowException (INVALID_PARAMETER_VALUE) for a model that only MLflow or Databricks can ask."""
+    if name.partition(":")[0] not in _WORKSPACE:
+        return
+    out = {
+        "model": "give the judge its OpenAI-compatible address: make_judge(model='openai:/NAME', base_url=…)",
+        "reflection_lm": "name it by its OpenAI-compatible address: reflection_lm='openai:/NAME@https://…'",
+        "embedding_model": "name another, or none: the embedding model in this process needs no network",
+    }
+    raise invalid(
+        f"{what} {name!r} runs in MLflow's or Databricks' own service, which memalign does not call; {out[what]}"
+    )
+
+
+def routed_chat(
+    name: str,
+    *,
+    base_url: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    what: str = "model",
+) -> str | ChatModel:
+    """The chat model `name` at MLflow's route: its name where ours is the same, otherwise a model of its own.
+
+    `base_url` is a judge's: MLflow posts to it as it is, so it may end with the path of the call. `what` is "model" for a
+    judge's own and otherwise the setting that names it. Raises MlflowException where the route cannot be kept.
+    """
+    check_not_workspace(name, what)
+    with translated():
+        target = None if base_url else _target(name, litellm=what != "model" or not _asked_by_mlflow(name))
+        if target is None and not (settings or base_url or headers):
+            resolve(name)  # a wrong name or a missing key is known before anything is asked
+            return name
+        address = base_url.rstrip("/").removesuffix(_CALL) if base_url else None
+        return configured(target or name, base_url=address, headers=headers, settings=settings)
+
+
+def routed_embedding(name: str, dimensions: int | None = None) -> str | EmbeddingModel:
+    """The embedding model `name` at MLflow's route, with vectors of that length; as `routed_chat`."""
+    check_not_workspace(name, "embedding_model")
+    with translated():
+        local = name.partition(":")[0] in ("local", "wordllama")
+        target = None if local else _target(name, litellm=True)
+        if target is not None:
+            return resolve_embedding(target, dimensions=dimensions)
+    return name if dimensions is None else f"{name}@{dimensions}"
+
+
+def _target(name: str, *, litellm: bool) -> Target | None:
+    """Where MLflow's route is another than ours: the model with its address and key. Raises MlflowException."""
+    provider, model = parse_name(name)
+    if provider == "azure":
+        return _azure(name, model)
+    if provider == "openai":
+        theirs, ours = os.environ.get("OPENAI_API_BASE"), os.environ.get("OPENAI_BASE_URL")
+        if not theirs or not ours or theirs == ours or address_of(model)[1] is not None:
+            return None
+        return Target(provider=provider, model=model, base_url=theirs, api_key=os.environ.get("OPENAI_API_KEY"))
+    variable = f"{provider.upper()}_API_BASE"
+    if litellm and os.environ.get(variable):
+        raise invalid(
+            f"{variable} names a server for {name!r}, and memalign does not read it; name the model by its "
+            f"OpenAI-compatible address, openai:/{model}@https://…, or take the variable away"
+        )
+    return None
+
+
+def _azure(name: str, model: str) -> Target | None:
+    found = {variable: os.environ.get(variable) for variable in _AZURE}
+    if not any(found.values()):
+        return None  # the names of Azure's own library are left
+    if missing := [variable for variable, value in found.items() if not value]:
+        raise invalid(f"model {name!r} needs {' and '.join(missing)}, as MLflow's own judges do")
+    key, base, version = found.values()
+    return Target(provider="azure", model=model, base_url=base, api_key=key, api_version=version)
+
+
+def _asked_by_mlflow(name: str) -> bool:
+    """Whether MLflow asks the model itself, and not through LiteLLM."""
+    from mlflow.gateway.provider_registry import is_supported_provider
+
+    return bool(is_supported_provider(name.partition(":")[0]))

@@ -1,0 +1,148 @@
+"""What is sent goes where MLflow's own judge would send it, or nothing is sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mlflow.exceptions import MlflowException
+
+import memalign
+from memalign.integrations.mlflow import MemAlignOptimizer, get_scorer
+from tests.support.endpoint import Endpoint
+from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPENAI = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_API_KEY")
+AZURE = ("AZURE_API_KEY", "AZURE_API_BASE", "AZURE_API_VERSION", "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY")
+NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed", "careful": True}
+CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*OPENAI, *AZURE, "OPENAI_API_VERSION", "TOGETHER_API_KEY", "TOGETHERAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def here() -> Iterator[Endpoint]:
+    """The server that MLflow's judges ask."""
+    with Endpoint(Mind(following).answer) as server:
+        yield server
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Endpoint]:
+    """A server that must not be asked."""
+    with Endpoint(Mind(following).answer) as server:
+        yield server
+
+
+def asked(server: Endpoint) -> int:
+    return len(server.requests) + len(server.embedding_requests)
+
+
+def test_openai_api_base_is_the_route_of_all(here: Endpoint, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "theirs")
+    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer(**NAMED))
+    assert aligned(**CASE).value is False
+    assert {body["model"] for body in here.requests} == {"small", "large"}
+    assert here.embedding_requests
+    assert {headers["authorization"] for headers in here.headers} == {"Bearer theirs"}
+
+
+def test_openai_api_base_goes_before_openai_base_url(here: Endpoint, elsewhere: Endpoint, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
+    monkeypatch.setenv("OPENAI_BASE_URL", elsewhere.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "theirs")
+    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer(**NAMED))
+    aligned.register()
+    loaded = get_scorer(name="tone")
+    assert loaded.align(fetched(lesson(2)))(**CASE).value is False
+    assert loaded.unalign(loaded._episodic_trace_ids)(**CASE).value is True
+    assert asked(elsewhere) == 0
+    assert {body["model"] for body in here.requests} == {"small", "large"}
+    assert here.embedding_requests
+
+
+def test_a_judge_that_moves_to_our_registry_keeps_its_server(here: Endpoint, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
+    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
+    registry = memalign.Registry(f"sqlite:///{tmp_path / 'm.db'}")
+    registry.save(aligned.memalign_judge)
+    before = asked(here)
+    assert registry.load("tone")(**CASE).value is False
+    assert asked(here) > before
+
+
+def test_a_base_url_with_the_path_of_the_call_is_kept(here: Endpoint, monkeypatch):
+    # MLflow posts to a judge's base_url as it is, so this is how one that works there looks.
+    monkeypatch.setenv("OPENAI_API_KEY", "theirs")
+    here.elsewhere = None
+    judge = tone_judge(base_url=f"{here.base_url}/chat/completions")
+    aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
+    assert aligned(**CASE).value is False
+    assert set(here.paths) == {"/v1/chat/completions"}
+
+
+def test_azures_three_variables_are_the_route_of_all(here: Endpoint, elsewhere: Endpoint, monkeypatch):
+    monkeypatch.setenv("AZURE_API_KEY", "theirs")
+    monkeypatch.setenv("AZURE_API_BASE", here.base_url.removesuffix("/v1"))
+    monkeypatch.setenv("AZURE_API_VERSION", "2024-10-21")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", elsewhere.base_url)
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "other")
+    monkeypatch.setenv("OPENAI_API_VERSION", "2023-05-15")
+    optimizer = MemAlignOptimizer(reflection_lm="azure:/large", embedding_model="azure:/embed", careful=True)
+    aligned = tone_judge(model="azure:/small").align(fetched(lesson(1)), optimizer)
+    assert aligned(**CASE).value is False
+    assert asked(elsewhere) == 0
+    assert set(here.paths) == {
+        f"/openai/deployments/{model}/{call}?api-version=2024-10-21"
+        for model, call in (("small", "chat/completions"), ("large", "chat/completions"), ("embed", "embeddings"))
+    }
+    assert {headers["api-key"] for headers in here.headers} == {"theirs"}
+
+
+def test_a_key_for_azure_without_an_address_is_refused(monkeypatch):
+    monkeypatch.setenv("AZURE_API_KEY", "theirs")
+    with pytest.raises(MlflowException, match="needs AZURE_API_BASE and AZURE_API_VERSION") as error:
+        MemAlignOptimizer().align(tone_judge(model="azure:/small"), fetched(lesson(1)))
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+
+
+@pytest.mark.parametrize("provider", ["togetherai", "together_ai"])
+def test_together_has_mlflows_name_and_key(provider, monkeypatch):
+    from memalign.models.provider_client import open_chat
+    from memalign.models.providers import target_of
+
+    with pytest.raises(MlflowException, match="TOGETHERAI_API_KEY"):
+        MemAlignOptimizer().align(tone_judge(model=f"{provider}:/m"), fetched(lesson(1)))
+    monkeypatch.setenv("TOGETHERAI_API_KEY", "theirs")
+    _, opened = open_chat(target_of(f"{provider}:/m"))
+    assert (opened.client.api_key, str(opened.client.base_url)) == ("theirs", "https://api.together.xyz/v1/")
+
+
+@pytest.mark.parametrize("name", ["databricks", "databricks:/gte", "endpoints:/gte"])
+@pytest.mark.parametrize("setting", ["reflection_lm", "embedding_model"])
+def test_a_model_of_databricks_is_refused_before_anything_is_sent(here: Endpoint, monkeypatch, name, setting):
+    monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
+    with pytest.raises(
+        MlflowException, match=f"{setting} '{name}' runs in MLflow's or Databricks' own service"
+    ) as error:
+        MemAlignOptimizer(**{setting: name}).align(tone_judge(), fetched(lesson(1)))
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+    assert asked(here) == 0
+
+
+def test_an_address_that_only_litellm_reads_is_refused(here: Endpoint, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "theirs")
+    monkeypatch.setenv("ANTHROPIC_API_BASE", "http://127.0.0.1:9")
+    with pytest.raises(MlflowException, match="ANTHROPIC_API_BASE names a server") as error:
+        MemAlignOptimizer(reflection_lm="anthropic:/large").align(tone_judge(), fetched(lesson(1)))
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+    assert asked(here) == 0
