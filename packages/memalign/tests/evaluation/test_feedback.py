@@ -56,8 +56,9 @@ def test_a_label_may_have_any_name_and_large_numbers_are_told_apart() -> None:
     assert len(large.labels) == 9
 
 
-def test_labels_without_a_source_may_all_be_one_persons() -> None:
-    one = found([row(n, n % 2 == 0, None) for n in range(12)])["one_person"]
+@pytest.mark.parametrize("source", [None, "unknown:a-{}"])
+def test_labels_without_a_source_may_all_be_one_persons(source: str | None) -> None:
+    one = found([row(n, n % 2 == 0, source and source.format(n)) for n in range(12)])["one_person"]
     assert one.level == "look"
     assert "12 of 12 labels (100%) name no source" in one.text
 

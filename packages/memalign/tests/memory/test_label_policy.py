@@ -33,6 +33,7 @@ NOON, ONE = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
         ([said("ana", True), said("zoe", False), said("ben", False)], ("ana",), True, "by authority: ana"),
         ([said("ana", True), said(UNKNOWN_SOURCE, False)], (), True, "the other label is of an unknown source"),
         ([said("ana", True, NOON), said(UNKNOWN_SOURCE, False, ONE)], (), True, "the other label is of an unknown"),
+        ([said("ana", True), said("unknown:a-1", False, ONE)], (), True, "the other label is of an unknown"),
         ([said("ana", True), said(UNKNOWN_SOURCE, False)], (UNKNOWN_SOURCE,), False, "by authority: unknown"),
         ([said("ana", True), said("ben", None)], (), True, ""),
         ([said("ana", True)], (), True, ""),

@@ -11,6 +11,7 @@ from statistics import NormalDist, fmean, median, pstdev
 from typing import Any, Literal
 
 from memalign.memory.directive_check import directive_in
+from memalign.memory.label_policy import is_unknown
 from memalign.metrics import wilson_interval
 from memalign.types import UNKNOWN_SOURCE, Feedback, canonical_json
 from memalign.values import Value, ValueType, value_text
@@ -79,7 +80,7 @@ def _kind(value_type: ValueType | None, values: Sequence[Value]) -> str:
 
 def _one_person(rows: Sequence[Feedback]) -> Remark:
     name = "one_person"
-    counts = Counter(row.source for row in rows if row.value is not None)
+    counts = Counter(UNKNOWN_SOURCE if is_unknown(row.source) else row.source for row in rows if row.value is not None)
     if not (n := counts.total()):
         return Remark(name, "unknown", "no row has a label", {"n": 0})
     source, most = counts.most_common(1)[0]

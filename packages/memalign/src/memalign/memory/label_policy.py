@@ -19,6 +19,7 @@ __all__ = [
     "Rule",
     "checked_authority",
     "checked_policy",
+    "is_unknown",
     "policy_label",
     "policy_reason",
     "policy_strength",
@@ -59,6 +60,11 @@ class LabelledAnnotation(Protocol):
     @property
     def created_at(self) -> str | None:
         """When, as ISO 8601 in UTC."""
+
+
+def is_unknown(source: str) -> bool:
+    """Whether the source is nobody in particular: `unknown`, or `unknown:ID` where several such are told apart."""
+    return source.partition(":")[0] == UNKNOWN_SOURCE
 
 
 def policy_label(
@@ -111,7 +117,7 @@ def _sides(
         by_label.setdefault((type(annotation.value).__name__, str(annotation.value)), []).append(annotation)
 
     def weight(said: Sequence[LabelledAnnotation]) -> tuple[Any, ...]:
-        named = any(each.source != UNKNOWN_SOURCE or each.source in authority for each in said)
+        named = any(not is_unknown(each.source) or each.source in authority for each in said)
         return (named, *policy_strength(said, authority, policy))
 
     found = [(weight(by_label[label]), by_label[label]) for label in sorted(by_label)]

@@ -50,7 +50,7 @@ def test_it_has_the_surface_of_mlflows_judges(aligned):
     base = tone_judge()
     assert (aligned.name, aligned.model, aligned.feedback_value_type) == ("tone", "openai:/small", bool)
     assert [field.name for field in aligned.get_input_fields()] == [field.name for field in base.get_input_fields()]
-    assert aligned.kind.value == "memory_augmented"
+    assert aligned.kind.value == "instructions"
     assert len(aligned._semantic_memory) == len(aligned._episodic_memory) == 2
     assert {episode._trace_id for episode in aligned._episodic_memory} == set(aligned._episodic_trace_ids)
     assert all(len(each.source_trace_ids) == 1 for each in aligned._semantic_memory)
@@ -136,6 +136,41 @@ def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(e
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
+
+
+def test_people_whom_the_page_calls_user_are_all_kept(endpoint):
+    trace_id = traced(1)
+    says(trace_id, False, "say: case 1 is unkind", by="User")
+    says(trace_id, False, "say: case 1 is short", by="User")
+    says(trace_id, True, "say: case 1 is fine", by="User")
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    assert {each.guideline_text for each in aligned._semantic_memory} == {"case 1 is unkind", "case 1 is short"}
+    states = sorted(entry.state for entry in aligned.memalign_judge.memory.ledger())
+    assert states == ["disputed", "learned", "learned"]
+    assert aligned.align(fetched(trace_id)) is aligned
+    assert aligned.unalign([trace_id])._episodic_memory == []
+
+
+def test_what_a_person_said_before_is_noted(endpoint):
+    trace_id = traced(1)
+    first = says(trace_id, True, "say: nothing")
+    says(trace_id, False, "say: case 1 is unkind")
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    assert any(first in note for note in aligned.alignment.notes)
+
+
+def test_two_rules_of_one_comment_are_both_kept(endpoint):
+    rules = ["Never promise a day.", "Say sorry first."]
+    endpoint.answer = lambda body: {
+        "changes": [{"action": "ADD", "feedback": ["F1"], "text": text, "guideline": ""} for text in rules]
+    }
+    trace_id = traced(1)
+    says(trace_id, False, " ".join(rules))
+    aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
+    learned = {each.guideline_text: each.source_trace_ids for each in aligned._semantic_memory}
+    assert learned == dict.fromkeys(rules, (trace_id,))
+    assert all(rule in aligned.instructions for rule in rules)
+    assert aligned.unalign([trace_id])._semantic_memory == []
 
 
 def test_authority_says_whose_label_counts(endpoint):

@@ -74,6 +74,53 @@ def test_unalign_forgets_a_session_by_its_traces(aligned, ids, caplog):
     assert [each.guideline_text for each in forgot._semantic_memory] == ["case 4 is unkind"]
 
 
+@pytest.mark.parametrize("form", ["trace", "id", "deleted"])
+def test_any_turn_stands_for_its_session(aligned, ids, form, caplog, experiment):
+    turn: Any = ids[3] if form != "trace" else fetched(ids[3])[0]  # the one that carries the feedback
+    if form == "deleted":
+        mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=ids)
+    with caplog.at_level(logging.WARNING):
+        forgot = aligned.unalign([turn])
+    assert caplog.text == ""
+    assert [each.guideline_text for each in forgot._semantic_memory] == ["case 2 is unkind"]
+
+
+def test_a_turn_that_came_later_stands_for_its_session(aligned, ids):
+    (later,) = fetched(*session("s-2", 7))
+    assert aligned.unalign([later])._episodic_trace_ids == [ids[0]]
+
+
+def test_a_turn_alone_teaches_nothing_twice(aligned, ids, endpoint):
+    before = len(endpoint.requests)
+    assert aligned.align(fetched(ids[3])) is aligned
+    assert aligned.align(fetched(ids[1])) is aligned
+    assert len(endpoint.requests) == before
+
+
+def test_new_words_on_a_turn_leave_the_others_words(aligned, ids):
+    says(ids[1], False, "say: case 2 is short", by="eva")
+    again = aligned.align(fetched(ids[1]))
+    assert again._episodic_trace_ids == aligned._episodic_trace_ids
+    said = {each.source: each.conversation[0]["content"] for each in again._episodic_memory if each.trace_id == ids[0]}
+    assert set(said) == {"ana", "eva"}
+    assert "question 1" in said["eva"]
+
+
+def test_a_session_first_seen_by_its_last_turn_stays_one(endpoint, ids):
+    part = MemAlignOptimizer().align(session_judge(), fetched(ids[3]))
+    whole = part.align(fetched(*ids[2:]))
+    (episode,) = whole._episodic_memory
+    assert "question 3" in episode.conversation[0]["content"]
+    assert [each.guideline_text for each in whole._semantic_memory] == ["case 4 is unkind"]
+
+
+def test_a_loaded_judge_knows_its_sessions(aligned, ids):
+    aligned.register()
+    loaded = scorers.get_scorer(name="tone")
+    assert loaded.align(fetched(ids[3])) is loaded
+    assert loaded.unalign([ids[3]])._episodic_trace_ids == [ids[0]]
+
+
 def test_a_session_that_grew_is_learned_as_it_is_now(aligned, ids):
     longer = [*ids[:2], *session("s-1", 7)]
     again = aligned.align(fetched(*longer))

@@ -6,7 +6,7 @@ import mlflow
 import pytest
 from mlflow.entities import AssessmentSource
 
-from memalign.integrations.mlflow.trace_feedback import content_of, read_feedback, trace_ids
+from memalign.integrations.mlflow.trace_feedback import content_of, read_feedback
 from tests.support.mlflow_world import fetched, says, traced
 
 FIELDS = ("inputs", "outputs")
@@ -60,7 +60,8 @@ def test_the_latest_word_of_a_person_counts():
     says(trace_id, True, by="ben")
     found = read_feedback(fetched(trace_id), "tone", FIELDS)
     assert [(row.source, row.value) for row in found.rows] == [("ana", False), ("ben", True)]
-    assert found.notes == (f"{trace_id}: of several assessments by one person the latest counts",)
+    (note,) = found.notes
+    assert note.startswith(f"{trace_id}: of ana's 2 assessments the latest counts, and a-")
 
 
 def test_the_case_of_a_label_and_of_a_name_is_kept():
@@ -75,12 +76,42 @@ def test_nobody_in_particular_is_unknown():
     assert said(trace_id) == [("unknown", True, None)]
 
 
+@pytest.mark.parametrize("placeholder", ["User", "default", "", None])
+def test_people_behind_one_placeholder_are_told_apart(placeholder):
+    trace_id = traced(1)
+    says(trace_id, False, "cold", by=placeholder)
+    second = says(trace_id, True, "warm", by=placeholder)
+    third = says(trace_id, True, "short", by="User")
+    says(trace_id, True, by="ana")
+    assert said(trace_id) == [
+        ("ana", True, None),
+        ("unknown", False, "cold"),
+        *sorted([(f"unknown:{second}", True, "warm"), (f"unknown:{third}", True, "short")]),
+    ]
+
+
+def test_a_placeholders_edit_replaces_what_it_said():
+    trace_id = traced(1)
+    first = says(trace_id, False, "cold", by="User")
+    second = says(trace_id, True, "warm", by="User")
+    override(trace_id, override(trace_id, first, True, by="User"), False, by="User")
+    assert said(trace_id) == [("unknown", False, None), (f"unknown:{second}", True, "warm")]
+
+
+def test_two_corrections_of_one_verdict_are_both_kept():
+    trace_id = traced(1)
+    verdict = says(trace_id, True, by="gpt", kind="LLM_JUDGE")
+    override(trace_id, verdict, False, by="User")
+    other = override(trace_id, verdict, True, by="User")
+    assert said(trace_id) == [("unknown", False, None), (f"unknown:{other}", True, None)]
+
+
 def test_a_trace_that_lacks_a_field_is_skipped_with_the_reason():
     with mlflow.start_span("bare") as span:
-        span.set_inputs({"question": "q"})
+        pass
     says(span.trace_id, True)
     found = read_feedback(fetched(span.trace_id), "tone", FIELDS)
-    assert found.skipped == {span.trace_id: "the judge's instructions name {{ outputs }}, and the trace has none"}
+    assert found.skipped == {span.trace_id: "the judge's instructions name {{ inputs }}, and the trace has none"}
 
 
 def test_a_trace_that_came_without_its_spans_takes_nothing_back():
@@ -113,8 +144,3 @@ def test_feedback_on_a_trace_is_no_part_of_what_is_judged():
     after = content_of(fetched(trace_id)[0], ("trace",))
     assert after == before
     assert "secret" not in str(after)
-
-
-@pytest.mark.parametrize("traces", [["tr-1", "tr-1"], ("tr-1",)])
-def test_an_id_stands_for_its_trace(traces):
-    assert trace_ids(traces) == ("tr-1",)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import mlflow
 from mlflow.entities import AssessmentSource, Feedback
 from mlflow.genai.judges.base import Judge
 from mlflow.genai.scorers.base import ScorerKind
 
 import memalign
 from memalign.integrations.mlflow import trace_feedback as reading
-from memalign.integrations.mlflow.base_judges import runs_here
+from memalign.integrations.mlflow.base_judges import core_name, runs_here
 from memalign.integrations.mlflow.label_types import Scale, annotation_of
 from memalign.integrations.mlflow.learning import forget_traces, learn
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
@@ -144,7 +145,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     @property
     def kind(self) -> ScorerKind:
         """What plain MLflow takes the judge for."""
-        return ScorerKind.MEMORY_AUGMENTED
+        return ScorerKind.INSTRUCTIONS
 
     @property
     def is_session_level_scorer(self) -> bool:
@@ -211,19 +212,21 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         there = {
             name: reading.plain(value) for name, value in asked.items() if value is not None and name in core.fields
         }
+        silent: frozenset[str] = frozenset()
         if trace is not None:
+            silent = (reading.absent_fields(trace) & set(core.fields)) - set(there)
             there = reading.content_of(trace, core.fields) | there
         if session and "conversation" in core.fields:
             there = reading.content_of_session(session, core.fields, base=self._base_judge) | there
         missing = [name for name in core.fields if name not in there]
-        silent = bool(missing) and set(missing) <= {"inputs", "outputs"}
-        if trace is not None and ("trace" in core.fields or silent) and not runs_here(self._base_judge):
+        unsaid = bool(silent) and set(missing) <= silent
+        if trace is not None and ("trace" in core.fields or unsaid) and not runs_here(self._base_judge):
             # Tools that look into the trace are MLflow's, also where its root span says nothing.
             return self._looked(core, there, {**asked, "trace": trace})
         if missing:
             shown = ", ".join("session" if name == "conversation" else name for name in missing)
             raise invalid(f"judge {self.name!r} needs {shown}: its instructions name {{{{ {missing[0]} }}}}")
-        with translated():
+        with translated(), mlflow.tracing.context(enabled=False):  # autologging would make a trace of each model call
             judgment = core(Example(id="item", **{name: there[name] for name in core.fields}))
         return self._feedback(judgment, trace)
 
@@ -262,7 +265,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         )
 
     def _looked(self, core: memalign.Judge, there: dict[str, Any], asked: dict[str, Any]) -> Feedback:
-        feedback, guidelines, cases = ask_mlflow(core, self._base_judge, there, asked)
+        with mlflow.tracing.context(enabled=False):
+            feedback, guidelines, cases = ask_mlflow(core, self._base_judge, there, asked)
         metadata = dict(feedback.metadata or {}) | {"guideline": self._base_judge.instructions}
         feedback.metadata = metadata | {"memalign.memory_hash": core.memory.hash} | _memory_used(guidelines, cases)
         return feedback
@@ -280,11 +284,11 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     def unalign(self, traces: Iterable[Any]) -> MemAlignJudge:
         """A judge without the feedback on `traces` and all that came from it; a trace that is gone goes by its id.
 
+        Any trace of a session stands for the session.
         What others taught beside it is distilled again without it. Traces that the judge never learned from are named in
         a warning. Raises MlflowException where no model can be had.
         """
-        core, sessions = self.memalign_judge, self.is_session_level_scorer
-        result = forget_traces(core, traces, self._settings, sessions=sessions)
+        result = forget_traces(self.memalign_judge, traces, self._settings)
         return self if result is None else self.replaced(result, self._settings)
 
     def replaced(self, result: AlignResult, settings: Settings) -> MemAlignJudge:
@@ -305,7 +309,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return registered
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
-        """The record that MLflow stores: its own form for aligned judges."""
+        """The record that MLflow stores: its own form for judges of instructions."""
         return record_of(self)
 
     def _create_copy(self) -> MemAlignJudge:
@@ -331,7 +335,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         if name != base.name:
             base = base.model_copy(update={"name": name})
             with translated():
-                core = self.memalign_judge.replace(name=name)
+                core = self.memalign_judge.replace(name=core_name(name))
         return MemAlignJudge(
             base=base,
             scale=self._scale,

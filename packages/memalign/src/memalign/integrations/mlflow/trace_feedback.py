@@ -8,12 +8,23 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from mlflow.entities import SpanStatusCode
+
+from memalign.integrations.mlflow.assessment_sources import by_source, when
 from memalign.integrations.mlflow.mlflow_errors import invalid
-from memalign.types import UNKNOWN_SOURCE, Feedback
+from memalign.integrations.mlflow.sessions import Session, session_meta, sessions_of
+from memalign.memory import Memory
+from memalign.types import Feedback
 
-__all__ = ["TraceFeedback", "content_of", "content_of_session", "plain", "read_feedback", "source_name", "trace_ids"]
-
-SESSION = "mlflow.trace.session"
+__all__ = [
+    "TraceFeedback",
+    "absent_fields",
+    "checked_traces",
+    "content_of",
+    "content_of_session",
+    "plain",
+    "read_feedback",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,22 +41,29 @@ class TraceFeedback:
     notes: tuple[str, ...] = ()
 
 
-def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str], *, base: Any = None) -> TraceFeedback:
+def read_feedback(
+    traces: Iterable[Any], judge_name: str, fields: Sequence[str], *, base: Any = None, memory: Memory | None = None
+) -> TraceFeedback:
     """People's valid assessments with the judge's name, one row a person and trace; a trace given twice counts once.
 
     Of what a person said several times of one trace the latest counts; what was overridden does not, wherever in the chain.
-    For a judge of conversations the traces of one session are one item: it goes by its first trace, which is where MLflow
-    keeps what is said of a session; feedback on any of them counts. `base` says how MLflow's judge reads conversations.
+    People whom MLflow does not name are told apart (`by_source`).
+    For a judge of conversations the traces of one session are one item, and feedback on any of them counts; `memory` knows
+    sessions of before. `base` says how MLflow's judge reads conversations.
     """
     rows: list[Feedback] = []
     content: dict[str, dict[str, Any]] = {}
     skipped: dict[str, str] = {}
     notes: list[str] = []
     unique = {trace.info.trace_id: trace for trace in traces}.values()
-    for item in _sessions(unique) if "conversation" in fields else [[trace] for trace in unique]:
-        name = item[0].info.trace_id
+    whole = "conversation" in fields
+    alone = (Session(case_id=trace.info.trace_id, traces=[trace]) for trace in unique)
+    for session in sessions_of(unique, memory) if whole else alone:
+        name, item = session.case_id, session.traces
+        if any(character in name for character in "\n\r\x00"):
+            skipped[name] = f"its id {name!r} is not one line of text, so no memory can name it"
+            continue
         said, why = _said(item, judge_name)
-        whole = "conversation" in fields
         shown = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
         missing = [each for each in fields if each not in shown]
         if said and missing:
@@ -56,27 +74,38 @@ def read_feedback(traces: Iterable[Any], judge_name: str, fields: Sequence[str],
         if not said:
             skipped[name] = why
             continue
-        latest: dict[str, Any] = {}
-        for assessment in sorted(said, key=_when):
-            latest[source_name(assessment)] = assessment
-        if len(latest) < len(said):
-            notes.append(f"{name}: of several assessments by one person the latest counts")
-        rows.extend(_row(name, source, assessment) for source, assessment in sorted(latest.items()))
+        found, told = by_source(said, [each for trace in item for each in trace.info.assessments or ()], name)
+        notes += told
+        meta = session_meta(session) if whole else {}
+        rows.extend(_row(name, source, assessment, meta) for source, assessment in sorted(found.items()))
     return TraceFeedback(rows=tuple(rows), content=content, skipped=skipped, notes=tuple(notes))
 
 
 def content_of(trace: Any, fields: Iterable[str]) -> dict[str, Any]:
-    """The fields that the trace has: root span's inputs and outputs, what people expect, and the spans themselves."""
+    """The fields that the trace has: root span's inputs and outputs, what people expect, and the spans themselves.
+
+    Where the root span has inputs and no outputs, as one that crashed, a text says so in their place; or the other way.
+    """
     wanted = set(fields)
-    root = next((span for span in trace.data.spans if span.parent_id is None), None)
+    root = _root(trace)
     found: dict[str, Any] = {}
     if root is not None:
         found = {"inputs": root.inputs, "outputs": root.outputs}
+        if len(absent := absent_fields(trace)) == 1:
+            failed = root.status.status_code == SpanStatusCode.ERROR
+            why = ": it failed" + f" with {root.status.description}" * bool(root.status.description) if failed else ""
+            found |= {name: f"(the application gave no {name}{why})" for name in absent}
     if "expectations" in wanted:
         found["expectations"] = _expectations([trace]) or None
     if "trace" in wanted and trace.data.spans:
         found["trace"] = _spans(trace)
     return {name: plain(value) for name, value in found.items() if name in wanted and value is not None}
+
+
+def absent_fields(trace: Any) -> frozenset[str]:
+    """Of inputs and outputs what the trace's root span lacks."""
+    root = _root(trace)
+    return frozenset(name for name in ("inputs", "outputs") if root is None or getattr(root, name) is None)
 
 
 def content_of_session(session: Sequence[Any], fields: Iterable[str], *, base: Any = None) -> dict[str, Any]:
@@ -95,18 +124,12 @@ def content_of_session(session: Sequence[Any], fields: Iterable[str], *, base: A
     return {name: plain(value) for name, value in found.items() if name in set(fields) and value is not None}
 
 
-def trace_ids(traces: Iterable[Any]) -> tuple[str, ...]:
-    """The ids of traces, each once; an id may stand for a trace that is gone. Raises MlflowException for anything else."""
-    traces = list(traces)
-    if strange := next((each for each in traces if not isinstance(each, str) and not hasattr(each, "info")), None):
+def checked_traces(traces: Iterable[Any]) -> list[Any]:
+    """Traces, or ids that may stand for traces that are gone. Raises MlflowException for anything else."""
+    given = list(traces)
+    if strange := next((each for each in given if not isinstance(each, str) and not hasattr(each, "info")), None):
         raise invalid(f"traces must be Trace objects, or the ids of traces, got {type(strange).__name__}")
-    return tuple(dict.fromkeys(each if isinstance(each, str) else each.info.trace_id for each in traces))
-
-
-def source_name(assessment: Any) -> str:
-    """Who gave it, on one line; MLflow's placeholder for nobody is `unknown`."""
-    name = " ".join(str(assessment.source.source_id or "").split())
-    return UNKNOWN_SOURCE if name in ("", "default") else name
+    return given
 
 
 def plain(value: Any) -> Any:
@@ -114,12 +137,8 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
-def _sessions(traces: Iterable[Any]) -> list[list[Any]]:
-    """The traces of each session in order of time; one that belongs to none is a session of its own."""
-    found: dict[str, list[Any]] = {}
-    for trace in sorted(traces, key=lambda each: each.info.timestamp_ms):
-        found.setdefault(trace.info.trace_metadata.get(SESSION) or trace.info.trace_id, []).append(trace)
-    return list(found.values())
+def _root(trace: Any) -> Any:
+    return next((span for span in trace.data.spans if span.parent_id is None), None)
 
 
 def _said(item: Sequence[Any], judge_name: str) -> tuple[list[Any], str]:
@@ -146,7 +165,7 @@ def _is_human(assessment: Any) -> bool:
     return assessment.source is not None and assessment.source.source_type == "HUMAN"
 
 
-def _row(trace_id: str, source: str, assessment: Any) -> Feedback:
+def _row(trace_id: str, source: str, assessment: Any, meta: dict[str, Any]) -> Feedback:
     moment = assessment.last_update_time_ms or assessment.create_time_ms
     return Feedback(
         id=trace_id,
@@ -154,11 +173,8 @@ def _row(trace_id: str, source: str, assessment: Any) -> Feedback:
         rationale=assessment.rationale or None,
         source=source,
         created_at=datetime.fromtimestamp(moment / 1000, UTC).isoformat() if moment else None,
+        meta=meta,
     )
-
-
-def _when(assessment: Any) -> tuple[int, int]:
-    return (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0)
 
 
 def _expectations(item: Sequence[Any]) -> dict[str, Any]:
@@ -167,7 +183,7 @@ def _expectations(item: Sequence[Any]) -> dict[str, Any]:
     every = [each for each in there if each.expectation is not None and each.valid is not False]
     overridden = {each.overrides for each in every if each.overrides}
     people = (each for each in every if _is_human(each) and each.assessment_id not in overridden)
-    return {each.name: each.expectation.value for each in sorted(people, key=_when)}
+    return {each.name: each.expectation.value for each in sorted(people, key=when)}
 
 
 def _spans(trace: Any) -> dict[str, Any]:

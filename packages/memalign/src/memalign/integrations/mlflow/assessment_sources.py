@@ -1,0 +1,59 @@
+"""Who gave an assessment. MLflow's open-source page calls everybody "User", and code that names nobody says "default"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memalign.types import UNKNOWN_SOURCE
+
+__all__ = ["by_source", "when"]
+
+_PLACEHOLDERS = ("", "default", "User")
+
+
+def by_source(said: Sequence[Any], there: Sequence[Any], where: str) -> tuple[dict[str, Any], list[str]]:
+    """What each person says in the assessments `said`, and notes on what of theirs does not count.
+
+    Of a person's assessments the latest counts. Whoever stands behind a placeholder cannot be told: each such assessment is
+    somebody's, the first `unknown`, others `unknown:ID`. `there` are all assessments; an edit keeps the name of what it
+    overrides. `where` begins the notes.
+    """
+    found: dict[str, Any] = {}
+    named: dict[str, list[Any]] = {}
+    nameless: list[Any] = []
+    for each in sorted(said, key=when):
+        (nameless if _is_nameless(each) else named.setdefault(_name(each), [])).append(each)
+    notes = []
+    for name, several in named.items():
+        *earlier, found[name] = several
+        if earlier:
+            ids = ", ".join(each.assessment_id for each in earlier)
+            verb = "does" if len(earlier) == 1 else "do"
+            notes.append(f"{where}: of {name}'s {len(several)} assessments the latest counts, and {ids} {verb} not")
+    known = {each.assessment_id: each for each in there if _is_nameless(each)}
+    for each in sorted(nameless, key=lambda one: _began(one, known)):
+        name = UNKNOWN_SOURCE if UNKNOWN_SOURCE not in found else f"{UNKNOWN_SOURCE}:{_began(each, known)[1]}"
+        found[name if name not in found else f"{UNKNOWN_SOURCE}:{each.assessment_id}"] = each  # two edits of one
+    return found, notes
+
+
+def when(assessment: Any) -> tuple[int, int]:
+    """What orders assessments by time: its last change, then its beginning, in milliseconds."""
+    return (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0)
+
+
+def _name(assessment: Any) -> str:
+    return " ".join(str(assessment.source.source_id or "").split())
+
+
+def _is_nameless(assessment: Any) -> bool:
+    source = assessment.source
+    return source is not None and source.source_type == "HUMAN" and _name(assessment) in _PLACEHOLDERS
+
+
+def _began(assessment: Any, known: dict[str, Any]) -> tuple[int, str]:
+    """When somebody without a name first said what an assessment is an edit of, and the id of that."""
+    while assessment.overrides in known:
+        assessment = known[assessment.overrides]
+    return assessment.create_time_ms or 0, assessment.assessment_id

@@ -1,0 +1,86 @@
+"""What we ask models leaves no trace in the user's experiment, whatever is logged by itself; the user's own traces stay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import mlflow
+import pytest
+
+from memalign.integrations.mlflow import MemAlignOptimizer
+from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.endpoint import Endpoint
+
+CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
+
+
+@pytest.fixture(autouse=True)
+def logged() -> Iterator[None]:
+    mlflow.openai.autolog()
+    yield
+    mlflow.openai.autolog(disable=True)
+
+
+def there(experiment: str) -> int:
+    return len(mlflow.search_traces(locations=[experiment], return_type="list"))
+
+
+def teaches_and_judges(experiment: str, endpoint: Endpoint) -> None:
+    """Every way to ask a model; the experiment has as many traces as before."""
+    traces = fetched(lesson(1), lesson(2))
+    before = there(experiment)
+    optimizer = MemAlignOptimizer(embedding_model="openai:/embed", careful=True)
+    aligned = tone_judge().align(traces, optimizer)
+    assert aligned(trace=traces[0]).value is False
+    aligned.unalign(traces[:1])(**CASE)
+    assert len(endpoint.requests) >= 5
+    assert there(experiment) == before
+
+
+def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
+    teaches_and_judges(experiment, endpoint)
+
+
+@pytest.mark.slow
+def test_nor_do_they_on_a_tracking_server(server, endpoint, experiment):
+    mlflow.set_tracking_uri(server)
+    served = mlflow.set_experiment(f"served {experiment}").experiment_id
+    teaches_and_judges(served, endpoint)
+
+
+def test_an_evaluation_has_the_traces_of_its_rows(endpoint, experiment):
+    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
+    before = there(experiment)
+    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in range(20)]
+    mlflow.genai.evaluate(data=rows, scorers=[aligned])
+    assert there(experiment) == before + len(rows)
+
+
+def test_a_judge_of_traces_leaves_none(endpoint, experiment):
+    trace_id = traced(1)
+    says(trace_id, False, "say: Look at the tools.")
+    judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
+    aligned = judge.align(fetched(trace_id), MemAlignOptimizer(embedding_model="openai:/embed"))
+    before = there(experiment)
+    aligned(trace=fetched(trace_id)[0])
+    assert there(experiment) == before
+
+
+def test_what_the_user_traces_meanwhile_stays(endpoint, mind, experiment):
+    traces = fetched(lesson(1))
+    before = there(experiment)
+
+    def answer(body: dict[str, Any]) -> Any:
+        with mlflow.start_span("the user's"):  # in a thread of the server, as an application's would be
+            return mind.answer(body)
+
+    endpoint.answer = answer
+    tone_judge().align(traces, MemAlignOptimizer())
+    assert there(experiment) == before + len(endpoint.requests)
+    with mlflow.start_span("after"):
+        pass
+    assert there(experiment) == before + len(endpoint.requests) + 1
