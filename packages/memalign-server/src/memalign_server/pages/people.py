@@ -121,5 +121,12 @@ def _team(request: Request, server: Server, team: str, *, link: str = "") -> Res
         log = audit_log.entries(connection, (team,), limit=30)
     if name is None:
         raise Problem(404, f"no team {team!r}")
-    context: dict[str, Any] = {"team": team, "name": name, "members": members, "invited": invited, "log": log, "link": link}
+    context: dict[str, Any] = {
+        "team": team,
+        "name": name,
+        "members": members,
+        "invited": invited,
+        "log": log,
+        "link": link,
+    }
     return render(request, "team.html", page="team", **context)
