@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -45,7 +46,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         try:
             yield
         finally:
-            worker.stop()
+            await asyncio.to_thread(worker.stop)
 
     # The pages of the description load scripts from another host; the description itself is at /api/v1/openapi.json.
     app = FastAPI(title=settings.title, version="1", docs_url=None, redoc_url=None, openapi_url=None, lifespan=working)

@@ -64,16 +64,13 @@ def models(script: Any = answer) -> list[Any]:
 def registry(folder: Path, *, script: Any = answer, judges: tuple[str, ...] = ("tone",)) -> Registry:
     made = Registry(f"sqlite:///{folder / 'memalign.db'}", models=models(script))
     for name in judges:
-        made.create(
-            Judge(
-                name=name,
-                instructions=INSTRUCTIONS,
-                feedback_value_type=bool,
-                model="scripted",
-                embedding_model=HashEmbedding().name,
-            )
-        )
+        made.create(judge(name))
     return made
+
+
+def judge(name: str, *, model: str = "scripted") -> Judge:
+    embedding = HashEmbedding().name if model == "scripted" else None
+    return Judge(name=name, instructions=INSTRUCTIONS, feedback_value_type=bool, model=model, embedding_model=embedding)
 
 
 def server(folder: Path, *, script: Any = answer, **settings: Any) -> FastAPI:
