@@ -15,7 +15,7 @@ from memalign_server import health
 from memalign_server.api import routes as api
 from memalign_server.pages import routes as pages
 from memalign_server.people.headers import SafeHeaders
-from memalign_server.problems import install_problems
+from memalign_server.problems import PROBLEMS, install_problems
 from memalign_server.review.judges import Judges
 from memalign_server.review.similar import Similar
 from memalign_server.routing import check_access
@@ -38,10 +38,10 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     registry = Registry(settings.registry, models=models)
     store = Store(registry.url)
     jobs = Jobs(store)
-    worker = Worker(jobs, registry, at_once=settings.jobs_at_once)
 
     @asynccontextmanager
     async def working(_app: FastAPI) -> AsyncIterator[None]:
+        worker = Worker(jobs, registry, at_once=settings.jobs_at_once)
         worker.start()
         try:
             yield
@@ -55,7 +55,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     )
     app.include_router(health.router)
     for router in api.ROUTERS:
-        app.include_router(router, prefix=api.PREFIX)
+        app.include_router(router, prefix=api.PREFIX, responses=PROBLEMS)
     for router in pages.ROUTERS:
         app.include_router(router, include_in_schema=False)
     check_access(all_routers())
