@@ -169,7 +169,7 @@ def test_axe_finds_no_fault(chromium: Browser, folder: Path, scheme: Any) -> Non
         page.goto("/judges/tone/review")
         page.keyboard.press("t")
         page.wait_for_selector("h1:has-text('What changed')")
-        found = {}
+        found: dict[str, list[str]] = {}
         for path in PAGES:
             page.goto(path)
             faults = Axe().run(page).response["violations"]
