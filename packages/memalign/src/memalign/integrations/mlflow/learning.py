@@ -24,6 +24,7 @@ from memalign.integrations.mlflow.sessions import cases_of
 from memalign.integrations.mlflow.trace_feedback import TraceFeedback, checked_traces, read_feedback
 from memalign.judge import Progress
 from memalign.types import Example, Feedback, FeedbackKey
+from memalign.values import value_text
 
 __all__ = ["forget_traces", "learn"]
 
@@ -96,6 +97,17 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
     if not result.changed:
         return result
     _logger.info("judge %s: %s", before.name, result)
+    for conflict in result.conflicts[:NAMED]:
+        said = ", ".join(f"{key.source} gave {value_text(value)}" for key, value in conflict.annotations.items())
+        counts = "no label counts" if conflict.label is None else f"{value_text(conflict.label)} counts"
+        _logger.warning(
+            "judge %s: people differ on %s: %s; %s (%s)",
+            before.name,
+            _few(conflict.ids),
+            said,
+            counts,
+            conflict.reason,
+        )
     if result.pending:
         waiting = "; ".join(f"{key}: {why}" for key, why in result.pending[:NAMED])
         _logger.warning(
