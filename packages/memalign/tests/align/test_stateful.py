@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from memalign.prompts.encoding import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Guideline
+from tests.support import places
 from tests.support.invariants import check_memory
 from tests.support.learning import (
     FAULTS,
+    INSTRUCTIONS,
     ORDERS,
     SETTINGS,
     TAKEN,
@@ -39,13 +42,13 @@ from tests.support.learning import (
     row,
     words_in,
 )
-from tests.support.registry import bytes_of, intact
+from tests.support.places import place_of
 from tests.support.world import World, judge_in
 from tests.support.world import said as said_of
 
 pytestmark = pytest.mark.usefixtures("few_are_enough")
 
-SOURCES = ("ana", "ben", "cleo")
+SOURCES = ("ana@example.org", "default", "مراجِعة")
 KINDS = ("judgment", "changes", "rule", "relations")
 PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters here: the tone.")
 
@@ -224,6 +227,10 @@ class JudgeMachine(RuleBasedStateMachine):
         self.model = self._model(way, context)
         self.judge = self.judge.replace(model=self.model)
 
+    @rule(manner=st.sampled_from(["", "Be strict.\n", "Be mild.\n"]))
+    def other_instructions(self, manner: str) -> None:
+        self.judge = self.judge.replace(instructions=manner + INSTRUCTIONS)
+
     @rule(kinds=st.sets(st.sampled_from(KINDS), min_size=1), fault=st.sampled_from(sorted(FAULTS)))
     def storm(self, kinds: set[str], fault: str) -> None:
         self.imp.storm = dict.fromkeys(kinds, FAULTS[fault])
@@ -262,13 +269,16 @@ class JudgeMachine(RuleBasedStateMachine):
 class RegistryMachine(RuleBasedStateMachine):
     """The same in a registry, with history: versions, rollback, erasure."""
 
+    kind = "sqlite"
+
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "memalign.db"
+        self.opened = ExitStack()
+        folder = self.opened.enter_context(tempfile.TemporaryDirectory())
+        self.place = self.opened.enter_context(place_of(self.kind, Path(folder)))
 
     def teardown(self) -> None:
-        self.folder.cleanup()
+        self.opened.close()
 
     @initialize(way=st.sampled_from(SETTINGS))
     def begin(self, way: tuple[int, bool]) -> None:
@@ -277,7 +287,7 @@ class RegistryMachine(RuleBasedStateMachine):
         limits = Limits(shard_size=way[0], brief=way[1], concurrency=4)
         self.model = ScriptedChatModel(self.imp, limits=limits)
         judge = bare(self.imp)[0].replace(model=self.model)
-        self.registry = Registry(f"sqlite:///{self.path}", models=[self.model, HashEmbedding(dim=16)])
+        self.registry = self.place.registry(models=[self.model, HashEmbedding(dim=16)])
         self.registry.create(judge)
         self.seen: dict[int, str] = {1: judge.memory.hash}
         self.erased: set[str] = set()
@@ -362,12 +372,12 @@ class RegistryMachine(RuleBasedStateMachine):
                 check_memory(judge)
             assert self.seen.setdefault(info.number, judge.memory.hash) == judge.memory.hash, "a version never changes"
             assert not self.erased_words & set(words_in(msgspec.json.encode(judge.memory).decode()))
-        assert intact(self.path)
-        assert not self.erased_words & set(words_in(bytes_of(self.path).decode("latin-1")))
+        assert self.place.intact()
+        assert not self.erased_words & set(words_in(self.place.bytes().decode("latin-1")))
 
 
 quick = settings(max_examples=12, stateful_step_count=14, suppress_health_check=list(HealthCheck))
-long = settings(max_examples=300, stateful_step_count=50, suppress_health_check=list(HealthCheck))
+long = settings(max_examples=60, stateful_step_count=50, suppress_health_check=list(HealthCheck))
 
 TestJudge = JudgeMachine.TestCase
 TestJudge.settings = quick
@@ -375,14 +385,23 @@ TestRegistry = RegistryMachine.TestCase
 TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
 
 
-@pytest.mark.slow
+class RegistryOnAServer(RegistryMachine):
+    kind = "postgresql"
+
+
+if "postgresql" in places.KINDS:
+    TestRegistryOnAServer = RegistryOnAServer.TestCase
+    TestRegistryOnAServer.settings = settings(quick, max_examples=2, stateful_step_count=8)
+
+
+@pytest.mark.endurance
 class TestJudgeAtLength(JudgeMachine.TestCase):  # type: ignore[misc,valid-type]
     settings = long
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 class TestRegistryAtLength(RegistryMachine.TestCase):  # type: ignore[misc,valid-type]
-    settings = settings(long, max_examples=60, stateful_step_count=25)
+    settings = settings(long, max_examples=20, stateful_step_count=25)
 
 
 def renumbered(memory: Memory) -> Memory:

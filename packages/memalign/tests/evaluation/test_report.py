@@ -102,11 +102,8 @@ class TestWhatItSays:
     @pytest.mark.parametrize("spec", ["float:0..10", "int:0..10", "low|middle|high"])
     def test_the_regression_learns_any_label(self, spec: str) -> None:
         words = ["The parcel is late, nobody writes.", "It came, it works.", "The garden lamp shines beautifully!"]
-        labels: list[Any] = {"float:0..10": [0.5, 5.0, 9.5], "int:0..10": [1, 5, 9]}.get(spec) or [
-            "low",
-            "middle",
-            "high",
-        ]
+        by_spec: dict[str, list[Any]] = {"float:0..10": [0.5, 5.0, 9.5], "int:0..10": [1, 5, 9]}
+        labels = by_spec.get(spec, ["low", "middle", "high"])
 
         def made(first: int, last: int) -> list[Feedback]:
             return [

@@ -14,6 +14,7 @@ from memalign import Memory, Registry
 from memalign.errors import InputError, InvalidValueType
 from memalign.registry import load_bundle, write_bundle
 from memalign.registry.bundle import bundle_of
+from tests.support.places import Place
 from tests.support.registry import case, judge, keys_of, memories, memory_of, models
 
 MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"))
@@ -38,11 +39,13 @@ def test_the_same_judge_gives_the_same_bytes(registry: Registry, tmp_path: Path)
     assert all(other == first for other in others)
 
 
-def test_an_old_version_can_be_exported_and_becomes_a_version_elsewhere(registry: Registry, tmp_path: Path):
+def test_an_old_version_can_be_exported_and_becomes_a_version_elsewhere(
+    registry: Registry, place: Place, tmp_path: Path
+):
     registry.create(judge(MEMORY))
     registry.save(judge())
     registry.export("helpfulness", tmp_path / "old.json", version=1)
-    elsewhere = Registry(f"sqlite:///{tmp_path}/elsewhere.db")
+    elsewhere = place.another().registry()
     assert elsewhere.import_bundle(tmp_path / "old.json") == 1
     assert elsewhere.load("helpfulness") == judge(MEMORY)
     assert elsewhere.import_bundle(tmp_path / "old.json") == 1  # it is there already

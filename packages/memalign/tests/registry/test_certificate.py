@@ -10,6 +10,7 @@ import pytest
 
 from memalign import Registry
 from memalign.errors import InputError
+from tests.support.places import Place
 from tests.support.registry import judge, models, optimizer, row
 
 MODELS = models()
@@ -20,8 +21,8 @@ def said(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(f"sqlite:///{tmp_path / 'memalign.db'}", models=MODELS)
+def registry(place: Place) -> Registry:
+    return place.registry(models=MODELS)
 
 
 @pytest.fixture
@@ -66,8 +67,8 @@ def test_a_changed_receipt_is_not_genuine(registry: Registry, receipt: Path, cha
     assert not found.holds
 
 
-def test_nor_is_that_of_another_registry(receipt: Path, tmp_path: Path) -> None:
-    other = Registry(f"sqlite:///{tmp_path / 'other.db'}")
+def test_nor_is_that_of_another_registry(receipt: Path, place: Place) -> None:
+    other = place.another().registry()
     other.save(judge(model=MODELS[0]))
     assert not other.verify(receipt).genuine
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
 from memalign import Check, Registry
 from memalign.errors import RegistryError
 from memalign.memory import Answers, Memory
-from tests.support.registry import all_versions, bytes_of, case, judge, memory_of
+from tests.support.places import Place
+from tests.support.registry import all_versions, case, judge, memory_of
 
 replace = msgspec.structs.replace
 
@@ -51,14 +50,14 @@ def test_checks_and_answers_come_back_as_they_went_in(registry: Registry) -> Non
 
 
 def test_an_erase_takes_the_questions_of_a_guideline_and_their_answers_out_of_every_byte(
-    registry: Registry, path: Path
+    registry: Registry, place: Place
 ) -> None:
     registry.create(judge(taught()))
     registry.save(judge(replace(taught(), next_guideline=9)))
-    assert LONG.encode() in bytes_of(path)
+    assert LONG.encode() in place.bytes()
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert "no trace found" in receipt.searched
-    assert not [text for text in (LONG, SHORT, "frank", "rule number 1") if text.encode() in bytes_of(path)]
+    assert not [text for text in (LONG, SHORT, "frank", "rule number 1") if text.encode() in place.bytes()]
     for version in all_versions(registry).values():
         left = {one.id: one.answers for one in version.memory.cases}
         assert left["t-2"] is None, "its verdict was made with the erased guideline, its answers were to its questions"
@@ -75,26 +74,26 @@ def test_a_verdict_that_was_made_beside_an_erased_case_goes(registry: Registry) 
     assert left.answers == Answers(judge="0123", margins={LONG: -2.0})
 
 
-def test_a_question_that_a_survivor_asks_too_stays(registry: Registry, path: Path) -> None:
+def test_a_question_that_a_survivor_asks_too_stays(registry: Registry, place: Place) -> None:
     memory = taught()
     first, second, third = memory.guidelines
     shared = replace(third, checks=first.checks[:1])
     registry.create(judge(replace(memory, guidelines=(first, second, shared))))
     registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert LONG.encode() in bytes_of(path)
+    assert LONG.encode() in place.bytes()
     left = registry.load("helpfulness").memory.case("t-2")
     assert left is not None
     assert left.answers == Answers(judge="0123", margins={LONG: 1.5})
 
 
-def test_a_check_that_repeats_erased_words_takes_its_guideline_along(registry: Registry, path: Path) -> None:
+def test_a_check_that_repeats_erased_words_takes_its_guideline_along(registry: Registry, place: Place) -> None:
     memory = memory_of(case("t-1", "ana", says=LONG), case("t-2", "ben"), size=1)
     first, second = memory.guidelines
     copied = replace(second, checks=(Check(question=LONG),))
     registry.create(judge(replace(memory, guidelines=(first, copied))))
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert receipt.copied == ("G2",)
-    assert LONG.encode() not in bytes_of(path)
+    assert LONG.encode() not in place.bytes()
 
 
 @pytest.mark.parametrize("asks", [LONG, "Is it about the clinic?"])

@@ -10,6 +10,7 @@ from memalign import Judge, Registry
 from memalign.align import edit_guideline, write_guideline
 from memalign.memory import Relation
 from memalign.types import Guideline
+from tests.support.places import Place
 from tests.support.registry import case, judge, memory_of
 
 replace = msgspec.structs.replace
@@ -58,11 +59,11 @@ def test_a_rule_that_a_person_reworded_keeps_its_number(registry: Registry) -> N
     assert ids(registry.load("helpfulness"))[0] == ("G1", "Say sorry first.")
 
 
-def test_an_import_gives_no_number_again_either(registry: Registry, tmp_path: Path) -> None:
+def test_an_import_gives_no_number_again_either(registry: Registry, place: Place, tmp_path: Path) -> None:
     registry.create(BASE)
     registry.export("helpfulness", tmp_path / "old.json")
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
-    other = Registry(f"sqlite:///{tmp_path}/other.db")
+    other = place.another().registry()
     other.import_bundle(tmp_path / "old.json")
     other.update("helpfulness", lambda head: write_guideline(head, "Be kind.", by="ben"))  # its own G3
     other.export("helpfulness", tmp_path / "other.json")

@@ -22,9 +22,9 @@ from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Guideline
 from tests.support.keys import keys
+from tests.support.places import KINDS, OnSQLite, Place, place_of
 from tests.support.registry import (
     all_versions,
-    bytes_of,
     case,
     judge,
     keys_of,
@@ -50,13 +50,17 @@ def secret_case(*sources: str) -> Case:
     return Case(example=example, annotations=annotations, vector=b"\x01\x02\x03\x04" * 4)
 
 
-def nowhere(path: Path, *texts: str) -> bool:
-    data = bytes_of(path)
+def nowhere(place: Place, *texts: str) -> bool:
+    data = place.bytes()
     return not any(text.encode() in data for text in texts)
 
 
 @pytest.fixture
 def learned(registry: Registry) -> Registry:
+    return learn(registry)
+
+
+def learn(registry: Registry) -> Registry:
     """Three versions: nothing, the secret case with others, and the secret unaligned from the head."""
     registry.create(judge())
     memory = memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))  # t-7 and t-8 share a shard
@@ -65,12 +69,12 @@ def learned(registry: Registry) -> Registry:
     return registry
 
 
-def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, path: Path):
+def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, place: Place):
     registry.create(judge())
     registry.save(judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))))
-    assert not nowhere(path, SECRET, FAR)
+    assert not nowhere(place, SECRET, FAR)
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
-    assert nowhere(path, SECRET, FAR, "t-7", "rule number 1")
+    assert nowhere(place, SECRET, FAR, "t-7", "rule number 1")
     assert receipt.keys == keys("t-7@ana")
     assert receipt.cases == ("t-7",)
     assert receipt.guidelines == ("G1",)
@@ -97,10 +101,10 @@ def test_an_interruption_while_lessons_are_derived_again_does_not_cost_the_recei
     assert "interrupted" in str(receipt)
 
 
-def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Registry, path: Path):
-    assert not nowhere(path, SECRET)
+def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Registry, place: Place):
+    assert not nowhere(place, SECRET)
     receipt = learned.erase("helpfulness", ["t-7@ana"], rederive=False)
-    assert nowhere(path, SECRET, FAR, "t-7")  # the withdrawn key went from the head's ledger too
+    assert nowhere(place, SECRET, FAR, "t-7")  # the withdrawn key went from the head's ledger too
     assert [v.number for v in receipt.versions] == [2, 3]
     restored = learned.rollback("helpfulness", 2).judge
     assert keys_of(restored) == {"t-1@ana", "t-8@bob"}
@@ -110,35 +114,35 @@ def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Reg
     }
 
 
-def test_a_head_that_never_held_it_gets_no_new_version(registry: Registry, path: Path):
+def test_a_head_that_never_held_it_gets_no_new_version(registry: Registry, place: Place):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge())
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert receipt.latest is None
     assert [v.redacted for v in registry.history("helpfulness")] == [True, False]
-    assert nowhere(path, SECRET)
+    assert nowhere(place, SECRET)
 
 
-def test_a_case_stays_as_long_as_somebody_else_speaks_about_it(registry: Registry, path: Path):
+def test_a_case_stays_as_long_as_somebody_else_speaks_about_it(registry: Registry, place: Place):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge(memory_of(secret_case("ana", "bob"))))
     receipt = registry.erase("helpfulness", ["t-7@ana"], rederive=False)
     assert [keys_of(version) for version in all_versions(registry).values()] == [set(), {"t-7@bob"}, {"t-7@bob"}]
     assert registry.load("helpfulness", 1).memory.cases == ()  # there nobody else spoke
     assert registry.load("helpfulness", 2).memory.cases[0].example.inputs == {"note": SECRET}
-    assert nowhere(path, "ana says")
+    assert nowhere(place, "ana says")
     assert [(v.number, v.feedback, v.cases) for v in receipt.versions] == [(1, 1, 1), (2, 1, 0)]
     everything = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert everything.keys == keys("t-7@bob")
-    assert nowhere(path, SECRET, FAR)
+    assert nowhere(place, SECRET, FAR)
 
 
-def test_all_of_one_person_can_be_erased(registry: Registry, path: Path):
+def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
     registry.create(judge(memory_of(*(case(f"t-{n}", "ana", "bob", says="well") for n in range(5)))))
     receipt = registry.erase("helpfulness", source="bob", rederive=False)
     assert len(receipt.keys) == 5
     assert keys_of(registry.load("helpfulness")) == {f"t-{n}@ana" for n in range(5)}
-    assert nowhere(path, "@bob", "t-3 bob")
+    assert nowhere(place, "@bob", "t-3 bob")
     with pytest.raises(UnknownKey, match="holds feedback of source 'bob'"):
         registry.erase("helpfulness", source="bob")
 
@@ -151,9 +155,19 @@ sentences = words.map(" ".join) | st.text(st.characters(exclude_categories=()), 
 @given(memory=memories(), secret=sentences, told=sentences)
 @settings(max_examples=8)
 def test_no_random_text_that_was_erased_is_left_in_the_file(memory: Memory, secret: str, told: str):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "r.db"
-        registry = Registry(f"sqlite:///{path}")
+    erased_for_good("sqlite", memory, secret, told)
+
+
+@pytest.mark.skipif("postgresql" not in KINDS, reason="no PostgreSQL here")
+@given(memory=memories(), secret=sentences, told=sentences)
+@settings(max_examples=2)
+def test_nor_on_a_server(memory: Memory, secret: str, told: str):
+    erased_for_good("postgresql", memory, secret, told)
+
+
+def erased_for_good(kind: str, memory: Memory, secret: str, told: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, place_of(kind, Path(folder)) as place:
+        registry = place.registry()
         annotation = Annotation(
             id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret}, state="learned"
         )
@@ -168,9 +182,9 @@ def test_no_random_text_that_was_erased_is_left_in_the_file(memory: Memory, secr
         )
         registry.save(judge(memory), action="unalign")
         registry.erase("helpfulness", ["ÿ-secret"], rederive=False)
-        assert nowhere(path, str(annotation.key), "ÿ-secret")
+        assert nowhere(place, str(annotation.key), "ÿ-secret")
         for text in (secret, told):
-            assert text in str(memory) or spelled(text) not in bytes_of(path)
+            assert text in str(memory) or spelled(text) not in place.bytes()
         assert registry.load("helpfulness", 1).memory == memory
         assert registry.load("helpfulness").memory.hash == memory.hash
 
@@ -183,9 +197,9 @@ def spelled(text: str) -> bytes:
         return json.dumps(text).encode()
 
 
-def test_erased_feedback_is_refused_by_row_until_it_is_asked_for(registry: Registry, path: Path):
+def test_erased_feedback_is_refused_by_row_until_it_is_asked_for(place: Place):
     chat, embedding = models()
-    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    registry = place.registry(models=[chat, embedding])
     registry.create(judge(model=chat, embedding_model=embedding))
     learner = optimizer(chat, embedding)
     rows = [row("t-7", "ana", SECRET), row("t-8", "bob", "too long")]
@@ -203,7 +217,7 @@ def test_erased_feedback_is_refused_by_row_until_it_is_asked_for(registry: Regis
         (2, "t-8@bob", "unchanged"),
         (3, "t-9@bob", "new"),
     ]
-    assert nowhere(path, SECRET)
+    assert nowhere(place, SECRET)
     registry.align("helpfulness", rows, optimizer=learner, allow_erased=True)
     assert "t-7@ana" in keys_of(registry.load("helpfulness"))
     assert not any(entry.state == "erased" for entry in registry.ledger("helpfulness"))
@@ -249,9 +263,9 @@ def test_the_ledger_names_erased_feedback_by_a_hash_only(learned: Registry):
         learned.erase("helpfulness", ["t-7@ana"])
 
 
-def test_survivors_are_derived_again_when_a_model_answers(path: Path):
+def test_survivors_are_derived_again_when_a_model_answers(place: Place):
     chat, embedding = models()
-    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    registry = place.registry(models=[chat, embedding])
     memory = memory_of(case("t-6", "bob"), secret_case("ana"))
     registry.create(judge(memory, model=chat, embedding_model=embedding))
     receipt = registry.erase("helpfulness", ["t-7"], optimizer=optimizer(chat, embedding))
@@ -263,19 +277,19 @@ def test_survivors_are_derived_again_when_a_model_answers(path: Path):
     assert survivor.state == "learned"
 
 
-def test_when_no_model_answers_the_erase_stands_and_the_receipt_says_what_waits(path: Path):
+def test_when_no_model_answers_the_erase_stands_and_the_receipt_says_what_waits(place: Place):
     _, embedding = models()
     down = ScriptedChatModel(lambda _: ModelUnavailable("the server is down"))
-    registry = Registry(f"sqlite:///{path}", models=[down, embedding])
+    registry = place.registry(models=[down, embedding])
     registry.create(judge(memory_of(case("t-6", "bob"), secret_case("ana")), model=down, embedding_model=embedding))
     receipt = registry.erase("helpfulness", ["t-7"], optimizer=optimizer(down, embedding))
     assert receipt.pending == keys("t-6@bob")
     assert "server is down" in receipt.problem
     assert "server is down" in str(receipt)
-    assert nowhere(path, SECRET)
+    assert nowhere(place, SECRET)
 
 
-def test_a_dry_run_says_what_would_go_and_changes_nothing(learned: Registry, path: Path):
+def test_a_dry_run_says_what_would_go_and_changes_nothing(learned: Registry, place: Place):
     before = all_versions(learned)
     receipt = learned.erase("helpfulness", ["t-7"], dry_run=True)
     assert receipt.dry_run
@@ -284,27 +298,27 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(learned: Registry, pat
     assert "would be erased: t-7@ana" in str(receipt)
     assert all_versions(learned) == before
     assert not any(v.redacted for v in learned.history("helpfulness"))
-    assert not nowhere(path, SECRET)
+    assert not nowhere(place, SECRET)
 
 
-def test_a_persons_guideline_that_repeats_the_words_goes_too_and_is_named(registry: Registry, path: Path):
+def test_a_persons_guideline_that_repeats_the_words_goes_too_and_is_named(registry: Registry, place: Place):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
     own = Guideline(id="G9", text=f"Remember that {SECRET}", origin="eva", pinned=True)
     registry.create(judge(replace(memory, guidelines=(*memory.guidelines, own))))
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert receipt.copied == ("G9",)
     assert receipt.guidelines == ("G2", "G9")
-    assert nowhere(path, SECRET)
+    assert nowhere(place, SECRET)
     assert [g.id for g in registry.load("helpfulness").memory.guidelines] == ["G1"]
 
 
-def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry, path: Path):
+def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry, place: Place):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
     first = memory.cases[0]
     waiting = replace(first, annotations=(replace(first.annotations[0], state="pending", reason="waits for t-7@bob"),))
     registry.create(judge(replace(memory, cases=(waiting, *memory.cases[1:]))), note=f"after the call: {SECRET}")
     registry.erase("helpfulness", ["t-7"], rederive=False)
-    assert nowhere(path, SECRET, "t-7@bob")
+    assert nowhere(place, SECRET, "t-7@bob")
     assert registry.history("helpfulness")[0].note == "(erased)"
     assert registry.load("helpfulness").memory.cases[0].annotations[0].reason == "(erased)"
 
@@ -322,19 +336,19 @@ def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry
         ),
     ],
 )
-def test_so_are_words_of_languages_that_write_no_spaces(registry: Registry, path: Path, told: str, rule: str):
+def test_so_are_words_of_languages_that_write_no_spaces(registry: Registry, place: Place, told: str, rule: str):
     annotation = Annotation(id="t-7", source="bob", value=False, rationale=told, state="learned")
     example = Example(id="t-7", inputs="q", outputs="a")
     registry.create(judge(memory_of(case("t-1", "ana"), Case(example=example, annotations=(annotation,)), size=1)))
     registry.update("helpfulness", lambda judge: write_guideline(judge, rule, by="dora"), note=f"Bob: {told}")
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
-    assert nowhere(path, told, rule)
+    assert nowhere(place, told, rule)
     assert len(receipt.copied) == 1
     assert [version.note for version in registry.history("helpfulness")][1] == "(erased)"
     assert len(registry.load("helpfulness").memory.guidelines) == 1
 
 
-def test_words_that_happen_to_be_an_older_reasons_are_blanked_there_too(registry: Registry, path: Path):
+def test_words_that_happen_to_be_an_older_reasons_are_blanked_there_too(registry: Registry, place: Place):
     first = case("t-1", "ana")
     waiting = replace(
         first, annotations=(replace(first.annotations[0], state="pending", reason="the model timed out after 60 s"),)
@@ -361,7 +375,7 @@ def test_the_right_file_is_searched_after_the_process_changed_its_folder(
     monkeypatch.chdir(other)
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert f"{(tmp_path / 'memalign.db').stat().st_size:,} bytes" in receipt.searched
-    assert nowhere(tmp_path / "memalign.db", SECRET)
+    assert nowhere(OnSQLite(tmp_path / "memalign.db"), SECRET)
 
 
 def test_a_journal_that_is_gone_when_it_is_to_be_searched_holds_nothing(tmp_path: Path):
@@ -378,9 +392,9 @@ def test_bytes_that_are_no_text_are_searched_all_the_same(tmp_path: Path):
     assert Residue([told]).in_files([tmp_path / "left"], [])[1] == ["a run of eight erased words in left"]
 
 
-def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_either(path: Path):
+def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_either(place: Place):
     chat, embedding = models()
-    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    registry = place.registry(models=[chat, embedding])
     registry.create(judge(model=chat, embedding_model=embedding))
     rows = [row("t-1", "ana", "first"), row("t-2", "ben", "second")]
     registry.align("helpfulness", rows, optimizer=MemAlign(shard_size=2))
@@ -388,22 +402,22 @@ def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_eith
     def lost(_: Any) -> Any:
         raise ConnectionError("the line is dead")
 
-    broken = Registry(f"sqlite:///{path}", models=[ScriptedChatModel(lost, name=chat.name), embedding])
+    broken = place.registry(models=[ScriptedChatModel(lost, name=chat.name), embedding])
     receipt = broken.erase("helpfulness", ["t-1"])
     assert "the line is dead" in str(receipt.to_dict())
 
 
-def test_another_judge_keeps_the_same_feedback_and_the_receipt_says_so(registry: Registry, path: Path):
+def test_another_judge_keeps_the_same_feedback_and_the_receipt_says_so(registry: Registry, place: Place):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.create(judge(memory_of(secret_case("ana")), name="tone"))
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert receipt.elsewhere == ("tone",)
     assert keys_of(registry.load("tone")) == {"t-7@ana"}
     assert registry.erase("tone", ["t-7"], rederive=False).elsewhere == ()
-    assert nowhere(path, SECRET, FAR)
+    assert nowhere(place, SECRET, FAR)
 
 
-def test_ids_that_contain_one_another_are_told_apart(registry: Registry, path: Path):
+def test_ids_that_contain_one_another_are_told_apart(registry: Registry, place: Place):
     ids = ("7", "t-7", "17", "7.1", "t 7")
     registry.create(judge(memory_of(*(case(name, "ana", "an") for name in ids), size=1)))
     receipt = registry.erase("helpfulness", ["7@ana"], rederive=False)
@@ -438,7 +452,8 @@ def test_short_words_that_survivors_use_too_are_no_trace(registry: Registry):
 
 
 @pytest.mark.parametrize("text", [SECRET, "t-7@ana", '"Hm."'])
-def test_a_trace_that_is_left_in_the_file_is_a_loud_error(learned: Registry, path: Path, text: str):
+def test_a_trace_that_is_left_in_the_file_is_a_loud_error(path: Path, text: str):
+    learned = learn(Registry(f"sqlite:///{path}"))
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE somebody_elses (note TEXT)")
     connection.execute("INSERT INTO somebody_elses VALUES (?)", [text])

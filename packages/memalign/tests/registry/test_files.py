@@ -107,7 +107,7 @@ def test_somebody_elses_database_keeps_its_tables(tmp_path: Path):
         ("", "is not a registry's URL; one looks like sqlite:///memalign.db"),
         ("sqlite://", "a registry in memory keeps nothing"),
         ("sqlite:///:memory:", "a registry in memory keeps nothing"),
-        ("postgresql://host/db", "postgresql registries are not supported yet"),
+        ("mysql://host/db", "registries on mysql are not supported; use sqlite"),
     ],
 )
 def test_a_url_that_names_no_file_is_refused(url: str, message: str):

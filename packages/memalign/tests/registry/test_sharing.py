@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +14,14 @@ import pytest
 from memalign import MemAlign, Registry
 from memalign.errors import RegistryError, UnknownKey, VersionConflict
 from tests.support.keys import keys
+from tests.support.patience import PATIENCE
+from tests.support.places import Place
 from tests.support.registry import case, judge, keys_of, memory_of, models, optimizer, row
 
 
 @pytest.fixture
-def url(path: Path) -> str:
-    return f"sqlite:///{path}"
+def url(place: Place) -> str:
+    return place.url
 
 
 def test_two_people_aligning_at_once_both_end_in_memory(url: str):
@@ -103,8 +103,8 @@ def test_a_result_has_its_own_version_when_somebody_commits_right_after(
     write, aside = registry._database.write, Registry(url)
 
     @contextmanager
-    def overtaken() -> Iterator[Any]:
-        with write() as connection:
+    def overtaken(lock: str = "") -> Iterator[Any]:
+        with write(lock) as connection:
             yield connection
         aside.update("helpfulness", lambda j: j.replace(parameters={"seed": 1}))
 
@@ -177,24 +177,21 @@ async def test_the_async_calls_work_inside_a_running_loop(url: str):
     assert (await registry.aunalign("helpfulness", source="ana", optimizer=learner)).removed == keys("t-1@ana")
 
 
-def test_a_reader_sees_the_committed_head_while_somebody_writes(url: str, path: Path):
+def test_a_reader_sees_the_committed_head_while_somebody_writes(url: str):
     registry = Registry(url)
     registry.create(judge(memory_of(case("t-1", "ana"))))
     with registry._database.write():
         assert keys_of(Registry(url).load("helpfulness")) == {"t-1@ana"}
 
 
-def test_a_lock_that_is_held_too_long_is_named(url: str, path: Path):
+def test_a_lock_that_is_held_too_long_is_named(url: str, place: Place):
     Registry(url).create(judge())
     hasty = Registry(url, busy_timeout=0.05)
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    try:
-        with pytest.raises(RegistryError, match=r"is locked: another process has been writing for more than 0\.05 s"):
-            hasty.save(judge(model="openai:gpt-5"))
-    finally:
-        holder.execute("ROLLBACK")
-        holder.close()
+    with (
+        place.writer(),
+        pytest.raises(RegistryError, match=r"is locked: another process has been writing for more than 0\.05 s"),
+    ):
+        hasty.save(judge(model="openai:gpt-5"))
     assert hasty.save(judge(model="openai:gpt-5")) == 2
 
 
@@ -207,5 +204,5 @@ def test_two_processes_may_create_and_save_at_once(url: str):
         "for n in range(1, 6): registry.save(judge.replace(retrieval_k=n))\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", script, url, name]) for name in ("one", "two")]
-    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    assert [process.wait(timeout=PATIENCE) for process in running] == [0, 0]
     assert [(j.name, j.versions) for j in Registry(url).list()] == [("one", 6), ("two", 6)]

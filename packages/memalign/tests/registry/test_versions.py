@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,15 +21,21 @@ from memalign.errors import InputError, JudgeExists, JudgeNotFound, VersionConfl
 from memalign.memory import Annotation, Case, Shard, Tombstone
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
-from tests.support.registry import case, judge, memories, memory_of, models, row_count
+from tests.support.places import KINDS, Place, place_of
+from tests.support.registry import case, judge, memories, memory_of, models
 
 replace = msgspec.structs.replace
 CASES = (case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Registry:
-    return Registry(f"sqlite:///{tmp_path_factory.mktemp('registry')}/scratch.db")
+@pytest.fixture(scope="module", params=KINDS)
+def scratch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with place_of(request.param, tmp_path_factory.mktemp("registry")) as place:
+        yield place.registry()
+
+
+def rows_in(place: Place) -> int:
+    return int(place.execute("SELECT count(*) FROM memalign_rows")[0][0])
 
 
 @given(memory=memories())
@@ -87,10 +94,10 @@ def test_saving_what_is_there_already_adds_no_version(registry: Registry):
     assert len(registry.history("helpfulness")) == 2
 
 
-def test_a_version_that_adds_one_annotation_adds_a_handful_of_rows(registry: Registry, path: Path):
+def test_a_version_that_adds_one_annotation_adds_a_handful_of_rows(registry: Registry, place: Place):
     many = [case(f"t-{n:03d}", "ana") for n in range(100)]
     registry.create(judge(memory_of(*many)))
-    before = row_count(path)
+    before = rows_in(place)
     grown = memory_of(*many, case("t-050", "ana", "bob"))  # the last one of an id counts, as a dict of cases would
     cases = {c.id: c for c in grown.cases}
     first = registry.load("helpfulness").memory
@@ -103,20 +110,20 @@ def test_a_version_that_adds_one_annotation_adds_a_handful_of_rows(registry: Reg
             )
         )
     )
-    assert row_count(path) - before == 2  # the annotation and its shard
+    assert rows_in(place) - before == 2  # the annotation and its shard
 
 
-def test_taking_out_a_shard_in_the_middle_rewrites_no_other(registry: Registry, path: Path):
+def test_taking_out_a_shard_in_the_middle_rewrites_no_other(registry: Registry, place: Place):
     memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
     registry.create(judge(memory))
-    before = row_count(path)
+    before = rows_in(place)
     registry.save(judge(forget(memory, keys("t-030@ana"))))
-    assert row_count(path) - before == 1  # the tombstone; the rest only ended
+    assert rows_in(place) - before == 1  # the tombstone; the rest only ended
     moved = replace(memory, shards=(memory.shards[0], Shard(keys=keys("t-new@ana")), *memory.shards[1:]))
     registry.save(judge(memory))
-    before = row_count(path)
+    before = rows_in(place)
     registry.save(judge(moved))
-    assert row_count(path) - before == 1
+    assert rows_in(place) - before == 1
     assert registry.load("helpfulness").memory.shards == moved.shards
 
 
@@ -192,7 +199,7 @@ def test_the_list_shows_every_judge_as_its_head_is(registry: Registry):
     assert shown == [("help", 2, 2, "bool", None, 3, 2), ("tone", 1, 1, "int:1..5", "openai:gpt-5", 0, 0)]
 
 
-def test_a_deleted_judge_is_gone_and_its_name_is_free(registry: Registry, path: Path):
+def test_a_deleted_judge_is_gone_and_its_name_is_free(registry: Registry):
     registry.create(judge(memory_of(*CASES)))
     registry.create(judge(name="other"))
     rest = registry.delete("helpfulness")
@@ -236,12 +243,12 @@ def test_a_save_from_an_old_parent_is_refused_when_asked_to_be_safe(registry: Re
         registry.save(judge(model="openai:gpt-4"), parent=1)
 
 
-def test_a_model_of_ones_own_is_kept_by_name_and_given_back(registry: Registry, path: Path):
+def test_a_model_of_ones_own_is_kept_by_name_and_given_back(registry: Registry, place: Place):
     chat, embedding = models()
     registry.create(judge(model=chat, embedding_model=embedding))
     loaded = registry.load("helpfulness")
     assert (loaded.model, loaded.embedding_model) == ("scripted", "hash:8")
-    again = Registry(f"sqlite:///{path}", models=[chat, embedding]).load("helpfulness")
+    again = place.registry(models=[chat, embedding]).load("helpfulness")
     assert again.model is chat
     assert again.embedding_model is embedding
 
@@ -265,7 +272,8 @@ def test_erased_tombstones_and_odd_names_survive_like_the_rest(registry: Registr
     assert issubclass(JudgeNotFound, MemalignError)
 
 
-def test_a_row_that_ends_is_found_by_its_key_however_many_there_are(registry: Registry, path: Path):
+def test_a_row_that_ends_is_found_by_its_key_however_many_there_are(path: Path):
+    registry = Registry(f"sqlite:///{path}")
     registry.create(judge(memory_of(*CASES)))
     asked: list[str] = []
     event.listen(registry._database.engine, "before_cursor_execute", lambda *given: asked.append(given[2]))

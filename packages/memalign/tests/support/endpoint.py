@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from tests.support.patience import PATIENCE
+
 DIMENSIONS = 32
 
 
@@ -270,7 +272,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _vanish(self, fault: Fault) -> None:
         if fault.hang:
-            self.server.endpoint._stopped.wait(30)
+            self.server.endpoint._stopped.wait(PATIENCE)
         self.close_connection = True
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)

@@ -50,10 +50,10 @@ def models(answers: Callable[[ChatRequest], Answer]) -> tuple[ScriptedChatModel,
     return ScriptedChatModel(answers, limits=limits), HashEmbedding(dim=16)
 
 
-def create(path: Path) -> None:
+def create(url: str) -> None:
     """A registry with a judge that has learned a little, and holds on to one case."""
     chat, embedding = models(world())
-    registry = Registry(f"sqlite:///{path}", models=[chat, embedding])
+    registry = Registry(url, models=[chat, embedding])
     judge = judge_in(world())[0].replace(model=chat, embedding_model=embedding)
     registry.create(judge)
     registry.align(

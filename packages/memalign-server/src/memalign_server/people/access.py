@@ -94,6 +94,17 @@ _PAGES: Final[dict[str, Public | Role]] = {
     "data_page": _VIEWER,
     "upload": _REVIEWER,
     "download": _VIEWER,
+    "memory_page": _VIEWER,
+    "change_guideline": _REVIEWER,
+    "write_guideline": _REVIEWER,
+    "withdraw": _REVIEWER,
+    "erase_page": _OWNER,
+    "erase_feedback": _OWNER,
+    "receipt": _OWNER,
+    "trust_page": _VIEWER,
+    "cases_page": _VIEWER,
+    "history_page": _VIEWER,
+    "rollback": _OWNER,
 }
 """The experts' pages; one line a route, by the name of its function."""
 

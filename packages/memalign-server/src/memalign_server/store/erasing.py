@@ -18,6 +18,8 @@ from memalign.registry.residue import Residue, strings
 from memalign.types import FeedbackKey
 from memalign_server.store import people_tables, work_tables
 from memalign_server.store.columns import CASE_ID, JUDGE, SOURCE, TEXT, TEXT_ROW, metadata
+from memalign_server.store.judgment_erasing import forget_judgments
+from memalign_server.store.review_tables import queue
 
 __all__ = ["TABLES", "ServerTables"]
 
@@ -34,7 +36,11 @@ class ServerTables:
     def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
         """Remove what repeats `residue` or belongs to the receipt's keys and cases; how many rows were touched."""
         touched = 0
-        tables = [_Marked(table) for table in _present(connection)]
+        present = _present(connection)
+        if queue in present:
+            erased = {*receipt.cases, *(key.id for key in receipt.keys)}
+            touched += forget_judgments(connection, receipt.judge, guidelines=receipt.guidelines, cases=erased)
+        tables = [_Marked(table) for table in present]
         for table in tables:
             if table.case is not None:
                 touched += table.forget_cases(connection, receipt, residue)

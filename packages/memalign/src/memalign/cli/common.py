@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
 from memalign.cli.output import Output
 from memalign.cli.verbose import Verbose, showing_raw_answers
-from memalign.errors import InputError, JudgeNotFound, MemalignError
+from memalign.errors import InputError, MemalignError
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
@@ -106,15 +105,7 @@ class Session(Output):
         """
         from memalign.registry import Registry
 
-        path = self.url.removeprefix("sqlite:///")
-        # A bare path is a registry too; `file:` is SQLite's own spelling, and `//` is another database's.
-        if not create and "://" not in path and not path.startswith("file:") and path not in ("", ":memory:"):
-            file = Path(path.partition("?")[0])
-            if not file.exists():
-                raise JudgeNotFound(
-                    f"there is no registry at {file}. `memalign create` makes one; --registry or MEMALIGN_REGISTRY names another"
-                )
-        return Registry(self.url)
+        return Registry(self.url, create=create)
 
     def judge(self, name: str, version: int | None = None) -> tuple[int, Judge]:
         """A version, or the latest: its number and the judge."""

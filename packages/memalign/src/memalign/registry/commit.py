@@ -46,7 +46,7 @@ def commit(
     the version's note says so. Raises JudgeExists, VersionConflict, and InvalidRows for feedback that was erased.
     """
     codec = Codec()
-    with database.write() as connection:
+    with database.write(judge.name) as connection:
         try:
             number, latest = versions.find(connection, judge.name)
         except JudgeNotFound:

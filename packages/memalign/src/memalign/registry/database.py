@@ -1,136 +1,144 @@
-"""The database under a registry: connections, transactions, and errors that say what to do.
-
-All that only SQLite needs is in this file.
-"""
+"""The database under a registry: opened, created or brought to today's form, and used in transactions."""
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, insert, inspect, select, update
+from sqlalchemy import Connection, Engine, insert, inspect, select, update
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from memalign.errors import ConfigurationError, RegistryError, RegistryTooNew
+from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, RegistryTooNew
 from memalign.registry import schema
+from memalign.registry.backend import Backend, KeptAnswers, Turn, hidden
 from memalign.registry.old_formats import migrate_from_1
+from memalign.registry.sqlite import SQLite
+from memalign.registry.table_versions import Tables
+
+if TYPE_CHECKING:
+    from memalign.registry.residue import Residue
 
 __all__ = ["Database"]
 
-_WRITE = "memalign_write"
+EXAMPLES = "sqlite:///memalign.db or postgresql+psycopg://user@host/database"
+_SCHEME = re.compile(r"[\w+]{2,}:")  # and not the letter of a drive
+_POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+
+TABLES = Tables(
+    name="schema_version",
+    metadata=schema.metadata,
+    version=schema.SCHEMA_VERSION,
+    steps={1: migrate_from_1},
+    first=lambda: {"secret": secrets.token_hex(32)},
+)
+"""The registry's own."""
 
 
 class Database:
     """One registry's database, opened on construction (and created when there is none).
 
-    Raises ConfigurationError for a URL that cannot be one, RegistryTooNew, and RegistryError with what to do when the
-    file cannot be opened or is none of ours.
+    Raises ConfigurationError for a URL that cannot be one, RegistryTooNew, and RegistryError with what to do when it
+    cannot be opened or is none of ours. Where it may not `create`, raises JudgeNotFound for a registry that is not there.
     """
 
-    def __init__(self, url: str, *, busy_timeout: float) -> None:
-        self.url = url
-        self.busy_timeout = busy_timeout
-        parsed = _parsed(url)
-        # One connection an operation: threads and processes share nothing, and no handle outlives its use.
-        self.engine: Engine = create_engine(
-            parsed,
-            poolclass=NullPool,
-            hide_parameters=True,  # an error must not print feedback
-            connect_args={"timeout": busy_timeout},
-        )
-        # The driver's own transactions begin too late and too weak for a snapshot over several statements.
-        event.listen(self.engine, "connect", _configure)
-        event.listen(self.engine, "begin", _begin)
-        self.path = Path(parsed.database or "")
-        self._open()
+    def __init__(self, url: str, *, busy_timeout: float, create: bool = True) -> None:
+        self._backend = _backend(url, busy_timeout)
+        self._may_create = create
+        if not create and not self._backend.exists():
+            raise self._missing()
+        self.open_tables(TABLES)
+
+    @property
+    def url(self) -> str:
+        """Its address in messages; without a password."""
+        return self._backend.shown
+
+    @property
+    def engine(self) -> Engine:
+        """SQLAlchemy's engine, for what no method here does."""
+        return self._backend.engine
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction in which every statement sees the same state."""
-        with self._errors(), self.engine.connect() as connection, connection.begin():
+        with self._errors(), self._backend.reading() as connection:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that is alone in writing from its first statement on, and is committed whole or not at all."""
-        with self._errors(), self.engine.connect() as connection:
-            connection = connection.execution_options(**{_WRITE: True})  # noqa: PLW2901  # the same connection
-            with connection.begin():
-                yield connection
+    def write(self, lock: str = "") -> Iterator[Connection]:
+        """A transaction that is committed whole or not at all.
+
+        From its first statement on no other one with the same `lock` runs beside it; SQLite has one lock for all.
+        """
+        with self._errors(), self._backend.writing(lock) as connection:
+            yield connection
 
     def check_writable(self) -> None:
         """Raise RegistryError where a commit would fail later: no right to write, a lock that stays, a disk that is full.
 
         Asked before model calls that cost money. Nothing is changed.
         """
-        with self._errors(), self.engine.connect() as connection:
-            connection = connection.execution_options(**{_WRITE: True})  # noqa: PLW2901  # the same connection
-            with connection.begin() as transaction:
-                # The first changed page opens the journal beside the file.
-                connection.execute(update(schema.meta).values(value=schema.meta.c.value))
-                transaction.rollback()
-        folder = self._file().absolute().parent
-        if (free := shutil.disk_usage(folder).free) < _ROOM:
-            raise RegistryError(
-                f"the disk of the registry {self._file()} has {free / 1e6:.1f} MB left, and a version may take "
-                f"{_ROOM / 1e6:.0f} MB; make room first. Nothing was asked and nothing was changed"
-            )
-
-    def compact(self) -> None:
-        """Rewrite the file without its free pages, and empty a write-ahead log where somebody switched one on."""
         with self._errors():
-            raw = self.engine.raw_connection()
-            try:
-                cursor = raw.cursor()
-                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                cursor.execute("VACUUM")
-                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                cursor.close()
-            finally:
-                raw.close()
+            self._backend.check_writable()
 
-    def definitions(self, connection: Connection) -> tuple[bytes, ...]:
-        """The texts in which the file defines its tables."""
-        return tuple(str(sql).encode() for (sql,) in connection.exec_driver_sql("SELECT sql FROM sqlite_master"))
+    def check_erasable(self) -> None:
+        """Raise RegistryError where what is erased could not be wiped. Asked before an erasure; nothing is changed."""
+        with self._errors():
+            self._backend.check_erasable()
+
+    def compact(self) -> str:
+        """Rewrite our tables, other packages' too, without what was deleted; returns what was rewritten, in words."""
+        with self._errors():
+            return self._backend.compact()
 
     @property
-    def file(self) -> Path:
-        """The database's main file."""
-        return self._file()
+    def unreachable(self) -> tuple[str, ...]:
+        """What an erasure cannot reach, and how to end that."""
+        return self._backend.unreachable
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The database's files that exist now: itself, and a journal or log beside it."""
-        name = self._file()
-        beside = (Path(f"{name}{suffix}") for suffix in ("-journal", "-wal"))
-        return (name, *(path for path in beside if path.exists()))
+    def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:
+        """What was searched outside the rows, in words, and what was found of the erased; `live` are the rows' bytes."""
+        return self._backend.search(connection, residue, live)
+
+    # -- aligns that are under way -------------------------------------------------------------------------------
+
+    def kept_answers(self, judge: int) -> KeptAnswers:
+        """A place for the answers of one align. Raises RegistryError where nothing can be kept."""
+        with self._errors():
+            return self._backend.kept_answers(judge)
+
+    def count_kept(self, judge: int) -> int:
+        """How many answers stopped or running aligns of a judge have kept."""
+        with self._errors():
+            return self._backend.count_kept(judge)
+
+    def forget_kept(self, judge: int) -> None:
+        """Remove all kept answers of a judge. Running aligns go on, and keep nothing more."""
+        with self._errors():
+            self._backend.forget_kept(judge)
+
+    def turn(self, judge: int) -> Turn:
+        """The turn of one align of a judge; not taken yet."""
+        return self._backend.turn(judge)
 
     # -- opening -------------------------------------------------------------------------------------------------
 
-    def _file(self) -> Path:
-        text = str(self.path)
-        return Path(text.removeprefix("file:").partition("?")[0]) if text.startswith("file:") else self.path
-
-    def _open(self) -> None:
+    def open_tables(self, tables: Tables) -> None:
+        """Create these tables, or bring older ones to today's form. Raises RegistryTooNew."""
         with self.read() as connection:
-            found = self._version(connection)
-        if found == schema.SCHEMA_VERSION:
+            found = self._version(connection, tables)
+        if found == tables.version:
             return
+        if found is None and not self._may_create:
+            raise self._missing()
         try:
             with self.write() as connection:
-                found = self._version(connection)  # somebody else may have been quicker
-                if found is None:
-                    self._create(connection)
-                elif found < schema.SCHEMA_VERSION:
-                    migrate_from_1(connection)
+                self._bring_up_to_date(connection, tables)
         except RegistryError as error:
             if found is None:
                 raise
@@ -139,20 +147,37 @@ class Database:
                 f"may write, or try again: {error}"
             ) from error
 
-    def _create(self, connection: Connection) -> None:
-        schema.metadata.create_all(connection)
-        values = {"schema_version": str(schema.SCHEMA_VERSION), "secret": secrets.token_hex(32)}
+    def _bring_up_to_date(self, connection: Connection, tables: Tables) -> None:
+        found = self._version(connection, tables)  # somebody else may have been quicker
+        if found is None:
+            self._create(connection, tables)
+            return
+        if found < tables.version:
+            self._backend.lock_tables(connection, tables.metadata.tables)
+        for version in range(found, tables.version):
+            tables.steps[version](connection)
+        number = update(schema.meta).where(schema.meta.c.name == tables.name)
+        connection.execute(number.values(value=str(tables.version)))
+
+    def _create(self, connection: Connection, tables: Tables) -> None:
+        self._backend.prepare_tables(connection)
+        tables.make(connection)
+        values = {tables.name: str(tables.version), **tables.first()}
         connection.execute(insert(schema.meta), [{"name": name, "value": value} for name, value in values.items()])
 
-    def _version(self, connection: Connection) -> int | None:
-        """The schema's version, or None where there is no registry yet. Raises RegistryTooNew."""
+    def _version(self, connection: Connection, tables: Tables) -> int | None:
+        """The tables' version, or None where there are none yet. Raises RegistryTooNew."""
         if not inspect(connection).has_table(schema.meta.name):
             return None
-        found = int(self.meta(connection, "schema_version"))
-        if found > schema.SCHEMA_VERSION:
+        query = select(schema.meta.c.value).where(schema.meta.c.name == tables.name)
+        written = connection.execute(query).scalar()
+        if written is None and tables is not TABLES:
+            return None
+        found = int(self.meta(connection, tables.name) if written is None else written)
+        if found > tables.version:
             raise RegistryTooNew(
                 f"{self.url} was written by a newer memalign: its schema is version {found}, this one reads up to "
-                f"version {schema.SCHEMA_VERSION}; upgrade memalign to open it"
+                f"version {tables.version}; upgrade memalign to open it"
             )
         return found
 
@@ -163,73 +188,36 @@ class Database:
             raise RegistryError(f"{self.url} is damaged: its meta table has no {name}")
         return str(value)
 
+    def _missing(self) -> JudgeNotFound:
+        return JudgeNotFound(
+            f"there is no registry at {self.url.removeprefix('sqlite:///')}. `memalign create` makes one; --registry or "
+            "MEMALIGN_REGISTRY names another"
+        )
+
     # -- errors --------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
-            raise RegistryError(self._explained(str(error.orig))) from error
         except (SQLAlchemyError, sqlite3.Error) as error:
-            raise RegistryError(self._explained(str(error))) from error
-
-    def _explained(self, problem: str) -> str:
-        path, folder = self._file(), self._file().absolute().parent
-        if "not a database" in problem:
-            return f"{path} is not a registry: the file is no SQLite database; name another file"
-        if "unable to open" in problem:
-            if not folder.is_dir():
-                return f"cannot open the registry {path}: the folder {folder} does not exist; create it first"
-            if path.is_dir():
-                return f"cannot open the registry {path}: it is a folder; name a file in it, such as memalign.db"
-            if not os.access(folder, os.W_OK):
-                return f"cannot open the registry {path}: the folder {folder} is read-only; use one you may write to"
-            return f"cannot open the registry {path}: check that you may read and write it"
-        if "readonly" in problem or "read-only" in problem:
-            return f"cannot write to the registry {path}: the file or its folder is read-only; nothing was changed"
-        if "locked" in problem or "busy" in problem:
-            return (
-                f"the registry {path} is locked: another process has been writing for more than "
-                f"{self.busy_timeout:g} s; nothing was changed, try again when it has finished"
-            )
-        if "disk is full" in problem:
-            return f"cannot write to the registry {path}: the disk is full; nothing was changed"
-        if "malformed" in problem:
-            return f"the registry {path} is damaged ({problem}); restore it from a copy, or import an exported bundle"
-        return f"the registry {path} failed: {problem}; nothing was changed"
+            raise RegistryError(self._backend.explained(error)) from error
 
 
-_ROOM = 8_000_000
-"""Bytes that must be free before an align: a version of some thousand cases."""
-_SCHEME = re.compile(r"[\w+]{2,}:")  # and not the letter of a drive
+def _backend(url: str, busy_timeout: float) -> Backend:
+    parsed = _parsed(url)
+    if parsed.get_backend_name() == "sqlite":
+        return SQLite(parsed, busy_timeout=busy_timeout)
+    if parsed.drivername not in _POSTGRESQL:
+        raise ConfigurationError(f"registries on {parsed.drivername} are not supported; use {EXAMPLES}")
+    from memalign.registry.postgresql import PostgreSQL
+
+    return PostgreSQL(parsed.set(drivername="postgresql+psycopg"), busy_timeout=busy_timeout)
 
 
 def _parsed(url: str) -> URL:
-    example = "sqlite:///memalign.db"
     try:
         # A bare path is what most people write first.
-        parsed = make_url(f"sqlite:///{url}" if url and not _SCHEME.match(url) else url)
-    except ArgumentError:
-        raise ConfigurationError(f"{url!r} is not a registry's URL; one looks like {example}") from None
-    if parsed.get_backend_name() != "sqlite":
-        raise ConfigurationError(f"{parsed.get_backend_name()} registries are not supported yet; use {example}")
-    if not parsed.database or parsed.database == ":memory:" or "mode=memory" in parsed.database:
-        raise ConfigurationError(f"{url!r} names no file, and a registry in memory keeps nothing; use {example}")
-    # Absolute from here on: the process may change its folder, and connections are made anew for every operation.
-    scheme, name = ("file:", parsed.database[5:]) if parsed.database.startswith("file:") else ("", parsed.database)
-    return parsed.set(database=f"{scheme}{Path(name).absolute()}")
-
-
-def _configure(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # `_begin` begins
-    cursor = connection.cursor()
-    # Deleted content is overwritten with zeros at once, not only when the page is needed again.
-    for pragma in ("foreign_keys=ON", "secure_delete=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    write = connection.get_execution_options().get(_WRITE)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        return make_url(f"sqlite:///{url}" if url and not _SCHEME.match(url) else url)
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+        raise ConfigurationError(f"{hidden(url)!r} is not a registry's URL; one looks like {EXAMPLES}") from None

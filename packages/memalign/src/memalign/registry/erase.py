@@ -22,7 +22,6 @@ from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import Codec, Contents, RowKey
-from memalign.registry.kept_answers import forget_kept
 from memalign.registry.other_tables import other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.residue import Residue
@@ -65,15 +64,19 @@ def erase_feedback(
     dry_run: bool,
 ) -> Erasure:
     """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, InputError, JudgeNotFound."""
-    with database.write() as connection:
+    database.check_erasable()
+    with database.write(name) as connection:
         judge, latest = versions.find(connection, name)
         erased = ErasedHashes(connection, database.meta(connection, "secret"), judge)
         outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
         if dry_run:
             connection.rollback()
-            return replace(outcome, receipt=replace(outcome.receipt, latest=None, dry_run=True))
-        forget_kept(database.file, judge)  # what aligns that are under way were answered may quote what is to go
-    forget_kept(database.file, judge)  # of an align that read the old version in between
+            return replace(
+                outcome,
+                receipt=replace(outcome.receipt, latest=None, dry_run=True, unreachable=database.unreachable),
+            )
+        database.forget_kept(judge)  # what aligns that are under way were answered may quote what is to go
+    database.forget_kept(judge)  # of an align that read the old version in between
     return outcome
 
 

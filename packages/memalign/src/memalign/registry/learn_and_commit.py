@@ -7,13 +7,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from memalign.align import AlignResult, MemAlign
 from memalign.errors import InvalidRows, VersionConflict
 from memalign.io import FeedbackSource, Given
-from memalign.io.file_lock import lock_file
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
 from memalign.judge.rehearsal import Rehearsal
@@ -21,7 +19,6 @@ from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ALLOW, ErasedHashes
 from memalign.registry.judge_rows import settings_of
-from memalign.registry.kept_answers import KeptAnswers, forget_kept
 from memalign.types import Feedback, FeedbackKey, Usage
 
 __all__ = ["Rules", "Step", "aligning", "conflict", "estimate_learning", "learn_and_commit"]
@@ -54,7 +51,7 @@ async def learn_and_commit(
     judge_number = await asyncio.to_thread(_number_of, database, name)
     started, spent = time.perf_counter(), Usage()
     # Before the version is read: an erase that comes later then finds the file, and one that came before left no text.
-    with await asyncio.to_thread(KeptAnswers, database.file, judge_number) as answers:
+    with await asyncio.to_thread(database.kept_answers, judge_number) as answers:
         calls = optimizer.calls(answers)
         async with AsyncExitStack() as stack:
             ours = False
@@ -65,14 +62,14 @@ async def learn_and_commit(
                 number = latest
                 if result.changed or settings_of(result.judge) != settings_of(judge):
                     if not ours:
-                        await stack.enter_async_context(_turn(database.file, judge_number))
+                        await stack.enter_async_context(_turn(database, judge_number))
                         ours = True
                     try:
                         number = await asyncio.to_thread(commit, result.judge, latest)
                     except VersionConflict:
                         continue
                     if forgets:
-                        await asyncio.to_thread(forget_kept, database.file, judge_number)
+                        await asyncio.to_thread(database.forget_kept, judge_number)
                 await asyncio.to_thread(answers.committed)
                 result = replace(result, usage=spent, seconds=time.perf_counter() - started)
                 return replace(result, version=number, parent=latest, taken_up=answers.taken_up)
@@ -84,7 +81,7 @@ async def estimate_learning(
 ) -> Usage:
     """What `step` would ask of models and cost, without what is kept already; nothing is asked and nothing committed."""
     judge_number = await asyncio.to_thread(_number_of, database, name)
-    with await asyncio.to_thread(KeptAnswers, database.file, judge_number) as answers:
+    with await asyncio.to_thread(database.kept_answers, judge_number) as answers:
         _, judge = await asyncio.to_thread(load)
         vector = next((case.vector for case in judge.memory.cases if case.vector), None)
         rehearsal = Rehearsal(dimensions=8 if vector is None else len(vector) // 4)
@@ -132,27 +129,19 @@ def conflict(name: str, attempts: int) -> VersionConflict:
 
 
 @asynccontextmanager
-async def _turn(registry: Path, judge: int) -> AsyncIterator[None]:
+async def _turn(database: Database, judge: int) -> AsyncIterator[None]:
     """Inside, no other align of the judge commits, in this process or another one.
 
-    It spares work and guards nothing: whoever waited for ten minutes, or may not write the file, goes on without it.
+    It spares work and guards nothing: whoever waited for ten minutes goes on without it.
     """
-    path = registry.with_name(f"{registry.name}-aligning-{judge}")
+    turn = database.turn(judge)
     until = time.monotonic() + _PATIENCE
-    file = None
-    while file is None and time.monotonic() < until:
-        try:
-            file = lock_file(path)
-        except PermissionError:  # another user's
-            break
-        if file is None:
-            await asyncio.sleep(_LOOK)
     try:
+        while not await asyncio.to_thread(turn.take) and time.monotonic() < until:  # noqa: ASYNC110  # others are in other processes
+            await asyncio.sleep(_LOOK)
         yield
     finally:
-        if file is not None:
-            path.unlink(missing_ok=True)
-            file.close()
+        turn.leave()
 
 
 def _number_of(database: Database, name: str) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
 from memalign.judge.parameters import FIRST_NAMES
 from memalign.registry import schema
@@ -23,7 +23,7 @@ _REASONS = {"this voice gave ": "this annotation gave ", "not probed: ": "not as
 
 
 def migrate_from_1(connection: Connection) -> None:
-    """Rewrite a registry's rows, inside the caller's transaction. Erased digests and their secret stay as they are."""
+    """Rewrite a registry's rows from format 1 to 2, inside the caller's transaction. Erased digests and their secret stay as they are."""
     connection.exec_driver_sql(f"ALTER TABLE {schema.judges.name} RENAME COLUMN head TO latest")
     rows = schema.rows
     for kind in (*_KINDS, *_FIELDS, "shard", "tombstone", "judge"):
@@ -32,7 +32,6 @@ def migrate_from_1(connection: Connection) -> None:
         connection.execute(delete(rows).where(rows.c.kind == kind))
         if old:
             connection.execute(insert(rows), [dict(row) | _row(kind, row["key"], row["body"]) for row in old])
-    connection.execute(update(schema.meta).where(schema.meta.c.name == "schema_version").values(value="2"))
 
 
 def bundle_from_1(document: Mapping[str, Any]) -> dict[str, Any]:

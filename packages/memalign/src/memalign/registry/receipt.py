@@ -8,7 +8,7 @@ from typing import Any
 
 from memalign.types import FeedbackKey, as_json
 
-__all__ = ["UNREACHABLE", "Receipt", "RedactedVersion", "Signature"]
+__all__ = ["UNREACHABLE", "UNREACHABLE_ON_POSTGRESQL", "Receipt", "RedactedVersion", "Signature"]
 
 UNREACHABLE = (
     "exported bundles and copies of the registry file",
@@ -17,6 +17,15 @@ UNREACHABLE = (
     "MLflow versions and traces",
     "logs of model providers",
     "backups, snapshots and spare blocks of the disk",
+)
+UNREACHABLE_ON_POSTGRESQL = (
+    "exported bundles and copies of the registry",
+    *UNREACHABLE[1:-1],
+    "the server's write-ahead log (run CHECKPOINT and pg_switch_wal(); delete archived segments from before)",
+    "backups and snapshots (delete those from before, or let them expire)",
+    "replicas (physical ones follow once they replayed it; on subscribers run VACUUM FULL)",
+    "the server's logs, where it logs statements with their parameters (delete those from before)",
+    "spare blocks of the server's disk",
 )
 
 

@@ -1,4 +1,4 @@
-"""Registry: judges and their versions, in SQLite. The only place with history."""
+"""Registry: judges and their versions, in SQLite or PostgreSQL. The only place with history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
-from memalign.registry.kept_answers import count_kept, forget_kept
 from memalign.registry.learn_and_commit import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
@@ -55,12 +54,13 @@ class Saved:
 
 
 class Registry:
-    """Judges and their versions (1, 2, …) in one SQLite file; created when it is not there.
+    """Judges and their versions (1, 2, …) in one SQLite file, or in a PostgreSQL database; created when it is not there.
 
     A version never changes, except that `erase` takes out what may no longer be anywhere. `models` are chat and
     embedding models of your own: a judge keeps their name only, and gets the object back when it is loaded here.
-    Usable from several threads and processes at once. Raises ConfigurationError, RegistryTooNew, or RegistryError that
-    says why the file cannot be used.
+    Usable from several threads and processes at once, which wait `busy_timeout` seconds for one another. Raises
+    ConfigurationError, RegistryTooNew, or RegistryError that says why it cannot be used; where it may not `create`,
+    JudgeNotFound for a registry that is not there.
     """
 
     def __init__(
@@ -69,13 +69,14 @@ class Registry:
         *,
         models: Iterable[ChatModel | EmbeddingModel] = (),
         busy_timeout: float = 30.0,
+        create: bool = True,
     ) -> None:
         self.url = url
         self._models = models_by_name(models)
-        self._database = Database(url, busy_timeout=busy_timeout)
+        self._database = Database(url, busy_timeout=busy_timeout, create=create)
 
     def __repr__(self) -> str:
-        return f"Registry({self.url!r})"
+        return f"Registry({self._database.url!r})"  # without a password
 
     # -- judges and versions -------------------------------------------------------------------------------------
 
@@ -110,11 +111,11 @@ class Registry:
 
     def delete(self, name: str) -> JudgeSummary:
         """Delete a judge with all its versions, and what was remembered of its erasures; returns what went."""
-        with self._database.write() as connection:
+        with self._database.write(name) as connection:
             judge, _ = versions.find(connection, name)
             (gone,) = versions.summaries(connection, judge)
+            self._database.forget_kept(judge)
             versions.remove(connection, judge)
-            forget_kept(self._database.file, judge)
         return gone
 
     def history(self, name: str) -> tuple[VersionInfo, ...]:
@@ -132,7 +133,7 @@ class Registry:
         May bring back feedback that was unaligned since; never what was erased, for no version holds it.
         """
         # Read and written in one transaction: an erase in between would otherwise be undone.
-        with self._database.write() as connection:
+        with self._database.write(name) as connection:
             judge, latest = versions.find(connection, name)
             before, after = (versions.read(connection, judge, number, name=name) for number in (latest, to))
             key = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
@@ -301,7 +302,7 @@ class Registry:
         An align that was stopped left them. The next one that asks the same takes them up.
         """
         with self._reading(name) as (_, judge, _):
-            return count_kept(self._database.file, judge)
+            return self._database.count_kept(judge)
 
     # -- erasing -------------------------------------------------------------------------------------------------
 
@@ -355,7 +356,7 @@ class Registry:
             return matching(connection, judge, latest, text)
 
     def compact(self) -> None:
-        """Rewrite the file without its free pages; `erase` does it by itself."""
+        """Rewrite the database without what was deleted; `erase` does it by itself."""
         self._database.compact()
 
     def _rederived(self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None) -> Receipt:

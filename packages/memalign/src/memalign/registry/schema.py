@@ -7,7 +7,10 @@ and erasing is deleting rows. See docs/decisions/0003-registry-rows.md.
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
+    DDL,
     Boolean,
     Column,
     ForeignKey,
@@ -19,13 +22,29 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
 )
 
-__all__ = ["SCHEMA_VERSION", "erasures", "judges", "meta", "metadata", "rows", "versions"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "answers",
+    "erasures",
+    "judges",
+    "meta",
+    "metadata",
+    "rows",
+    "runs",
+    "versions",
+    "without_statistics",
+]
 
 SCHEMA_VERSION = 2
 
 metadata = MetaData()
+
+# In the order of its bytes everywhere: a receipt's signature is over rows in order, and databases sort words differently.
+_Text = Text().with_variant(Text(collation="C"), "postgresql")
+_Kind = String(16).with_variant(String(16, collation="C"), "postgresql")
 
 meta = Table(
     "memalign_meta",
@@ -39,7 +58,7 @@ judges = Table(
     "memalign_judges",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", Text, nullable=False),
+    Column("name", _Text, nullable=False),
     Column("latest", Integer, nullable=False),
     UniqueConstraint("name", name="memalign_judges_name"),
 )
@@ -66,8 +85,8 @@ rows = Table(
     "memalign_rows",
     metadata,
     Column("judge", Integer, ForeignKey("memalign_judges.id"), primary_key=True),
-    Column("kind", String(16), primary_key=True),
-    Column("key", Text, primary_key=True),
+    Column("kind", _Kind, primary_key=True),
+    Column("key", _Text, primary_key=True),
     Column("since", Integer, primary_key=True, autoincrement=False),
     Column("until", Integer),
     Column("body", LargeBinary, nullable=False),  # JSON in UTF-8; a vector is raw float32, little-endian
@@ -82,3 +101,36 @@ erasures = Table(
     Column("digest", String(64), primary_key=True),  # HMAC-SHA256, hex
     Column("erased_at", String(40), nullable=False),
 )
+
+# SQLite keeps the answers that aligns under way have paid for in files beside its own: see `kept_answers`.
+runs = Table(
+    "memalign_runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("judge", Integer, ForeignKey("memalign_judges.id", ondelete="CASCADE"), nullable=False),
+    Column("started_at", String(40), nullable=False),
+    info={"only_on": "postgresql"},
+)
+
+answers = Table(
+    "memalign_answers",
+    metadata,
+    Column("run", Integer, ForeignKey("memalign_runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", String(64), primary_key=True),  # the hash of a model and a request
+    Column("answer", LargeBinary, nullable=False),
+    info={"only_on": "postgresql"},
+)
+
+
+def without_statistics(*columns: Column[Any]) -> None:
+    """Keep people's words in these columns out of PostgreSQL's statistics.
+
+    These quote frequent values in a table of the server's own, out of which no erasure takes them.
+    """
+    for column in columns:
+        statement = f"ALTER TABLE {column.table.name} ALTER COLUMN {column.name} SET STATISTICS 0"
+        off = DDL(statement)  # type: ignore[no-untyped-call]
+        event.listen(column.table, "after_create", off.execute_if(dialect="postgresql"))
+
+
+without_statistics(rows.c.key, rows.c.body, versions.c.summary, versions.c.note, answers.c.answer)

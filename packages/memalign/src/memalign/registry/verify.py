@@ -1,4 +1,4 @@
-"""After an erase: compact the file and search what is left, so that a receipt says what was looked at."""
+"""After an erase: compact the database and search what is left, so that a receipt says what was looked at."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["verified"]
 
 
 def verified(database: Database, erasure: Erasure) -> Receipt:
-    """Compact the file, search what is left, and say so in the receipt. Raises RegistryError when a trace is left."""
+    """Compact the database, search what is left, and say so in the receipt. Raises RegistryError when a trace is left."""
     try:
-        database.compact()
+        compacted = database.compact()
     except RegistryError as error:
         raise RegistryError(
-            f"the feedback is erased and that is committed, but the file could not be compacted: {error}. Call "
+            f"the feedback is erased and that is committed, but what it left could not be wiped: {error}. Call "
             "compact() when no other process uses the registry"
         ) from error
     residue, codec = erasure.residue, Codec()
@@ -43,16 +43,15 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
             if version.judge == erasure.judge and any(map(residue.in_sentence, notes)):
                 found.append(f"the note of version {version.number}")
         live += [name.encode() for name in connection.execute(select(judges.c.name)).scalars()]
-        live += database.definitions(connection)
         live += [text for each in other_tables(connection) for text in each.texts(connection)]
-        # Before the transaction ends: nobody writes to the file as long as it lasts.
-        size, in_bytes = residue.in_files(database.files, live)
-    if found or in_bytes:
+        # Before the transaction ends: nobody writes to a file as long as it lasts.
+        beside, elsewhere = database.search(connection, residue, live)
+    if found or elsewhere:
         raise RegistryError(
             f"the erasure of {len(erasure.receipt.keys)} pieces of feedback is committed, but traces are left: "
-            f"{', '.join([*found, *in_bytes][:10])}; please report this, and keep the file away from others"
+            f"{', '.join([*found, *elsewhere][:10])}; please report this, and keep the registry away from others"
         )
-    said = f"{searched} rows of all versions, decoded, and {size:,} bytes of the file: no trace found"
+    said = f"{searched} rows of all versions, decoded, and {beside}: no trace found; rewritten: {compacted}"
     if erasure.others:
         said += f"; {erasure.others} rows of other packages' tables were taken out or blanked"
-    return replace(erasure.receipt, searched=said)
+    return replace(erasure.receipt, searched=said, unreachable=database.unreachable)

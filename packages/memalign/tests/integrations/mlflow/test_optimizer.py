@@ -50,7 +50,7 @@ def test_it_has_the_surface_of_mlflows_judges(aligned):
     base = tone_judge()
     assert (aligned.name, aligned.model, aligned.feedback_value_type) == ("tone", "openai:/small", bool)
     assert [field.name for field in aligned.get_input_fields()] == [field.name for field in base.get_input_fields()]
-    assert aligned.kind.value == "memory_augmented"
+    assert aligned.kind.value == "instructions"
     assert len(aligned._semantic_memory) == len(aligned._episodic_memory) == 2
     assert {episode._trace_id for episode in aligned._episodic_memory} == set(aligned._episodic_trace_ids)
     assert all(len(each.source_trace_ids) == 1 for each in aligned._semantic_memory)
