@@ -29,9 +29,9 @@ def by_source(said: Sequence[Any], there: Sequence[Any], where: str) -> tuple[di
     for name, several in named.items():
         *earlier, found[name] = several
         if earlier:
-            ids = ", ".join(each.assessment_id or _moment(each) for each in earlier)
+            which = ", ".join(each.assessment_id or _moment(each) for each in earlier)
             verb = "does" if len(earlier) == 1 else "do"
-            notes.append(f"{where}: of {name}'s {len(several)} assessments the latest counts, and {ids} {verb} not")
+            notes.append(f"{where}: of {name}'s {len(several)} assessments the latest counts, and {which} {verb} not")
     known = {each.assessment_id: each for each in there if each.assessment_id and _is_nameless(each)}
     for number, each in enumerate(sorted(nameless, key=lambda one: _began(one, known)), 1):
         # Two may be edits of one, and an assessment that was never stored has no id.
