@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import hypothesis
 import pytest
 import schemathesis
@@ -55,7 +55,7 @@ def faults(address: str, examples: int) -> list[str]:
 
         try:
             one()
-        except (AssertionError, BaseExceptionGroup, httpx.HTTPError) as error:
+        except (AssertionError, BaseExceptionGroup, httpx2.HTTPError) as error:
             found.append(f"{operation.method.upper()} {operation.path}: {error}")
     return found
 

@@ -30,6 +30,8 @@ _PEOPLE: Final[dict[str, Public | Role]] = {
     "sign_out": Public.ANYONE,
     "join_page": Public.ANYONE,
     "join": Public.ANYONE,
+    "openid_start": Public.ANYONE,
+    "openid_callback": Public.ANYONE,
     "account_page": Public.SIGNED_IN,
     "change_password": Public.SIGNED_IN,
     "make_token_page": Public.SIGNED_IN,

@@ -11,7 +11,7 @@ import socket
 import time
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 
 from memalign.errors import InputError
 from memalign_server.store import Store
@@ -43,21 +43,21 @@ async def deliver_due(store: Store, *, private: bool) -> int:
     """Make the deliveries whose time has come; how many."""
     due = await asyncio.to_thread(claim_due, store)
     if due:
-        async with httpx.AsyncClient(timeout=_PATIENCE, follow_redirects=False, trust_env=False) as client:
+        async with httpx2.AsyncClient(timeout=_PATIENCE, follow_redirects=False, trust_env=False) as client:
             await asyncio.gather(*(_deliver(store, client, each, private=private) for each in due))
     return len(due)
 
 
-async def _deliver(store: Store, client: httpx.AsyncClient, due: Due, *, private: bool) -> None:
+async def _deliver(store: Store, client: httpx2.AsyncClient, due: Due, *, private: bool) -> None:
     try:
         answer = await _sent(client, due, private=private)
         said, delivered = f"{answer.status_code} {answer.reason_phrase}", answer.is_success
-    except (httpx.HTTPError, InputError, OSError) as error:
+    except (httpx2.HTTPError, InputError, OSError) as error:
         said, delivered = f"{type(error).__name__}: {error}", False
     await asyncio.to_thread(settle, store, due, said, delivered=delivered)
 
 
-async def _sent(client: httpx.AsyncClient, due: Due, *, private: bool) -> httpx.Response:
+async def _sent(client: httpx2.AsyncClient, due: Due, *, private: bool) -> httpx2.Response:
     """Sent to the very address that was checked: a name may mean another one a moment later."""
     parts = urlsplit(due.url)
     name = parts.hostname or ""
