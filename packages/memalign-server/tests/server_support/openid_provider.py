@@ -71,7 +71,7 @@ def provider() -> Iterator[Provider]:
                 self.end_headers()
                 return
             ends = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "jwks"}
-            pages = {
+            pages: dict[str, dict[str, Any]] = {
                 "/.well-known/openid-configuration": {
                     "issuer": made.issuer,
                     **{name: f"{made.issuer}/{page}" for name, page in ends.items()},
