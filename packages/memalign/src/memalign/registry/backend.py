@@ -58,8 +58,8 @@ class Backend(Protocol):
         """A transaction in which every statement sees the same state."""
         ...
 
-    def writing(self, lock: str) -> AbstractContextManager[Connection]:
-        """A transaction that, from its first statement on, no other with the same `lock` runs beside."""
+    def writing(self, locks: Collection[str]) -> AbstractContextManager[Connection]:
+        """A transaction that, from its first statement on, no other with one of the same `locks` runs beside."""
         ...
 
     def prepare_tables(self, connection: Connection) -> None:

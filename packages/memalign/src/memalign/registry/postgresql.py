@@ -86,13 +86,16 @@ class PostgreSQL:
                 yield connection
 
     @contextmanager
-    def writing(self, lock: str) -> Iterator[Connection]:
-        """A transaction that, from its first statement on, no other with the same `lock` runs beside."""
+    def writing(self, locks: Collection[str]) -> Iterator[Connection]:
+        """A transaction that, from its first statement on, no other with one of the same `locks` runs beside."""
         with self.engine.connect() as connection, connection.begin():
             # By name, and no row's lock: who creates a judge has no row yet. Every later statement sees what the one who
             # had the lock before has committed.
             self._timeout(connection)
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _number("write", lock)})
+            for number in sorted(
+                _number("write", lock) for lock in locks
+            ):  # in one order, or two might wait for each other
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": number})
             yield connection
 
     def prepare_tables(self, connection: Connection) -> None:

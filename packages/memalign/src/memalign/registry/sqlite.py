@@ -66,7 +66,7 @@ class SQLite:
             yield connection
 
     @contextmanager
-    def writing(self, lock: str) -> Iterator[Connection]:  # noqa: ARG002  # the file has one writer
+    def writing(self, locks: Collection[str]) -> Iterator[Connection]:  # noqa: ARG002  # the file has one writer
         """A transaction that is alone in writing."""
         with self.engine.connect() as connection:
             connection = connection.execution_options(**{_WRITE: True})  # noqa: PLW2901  # the same connection
