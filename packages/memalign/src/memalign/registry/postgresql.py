@@ -79,9 +79,7 @@ class PostgreSQL:
     def reading(self) -> Iterator[Connection]:
         """A transaction in which every statement sees the same state."""
         with self.engine.connect() as connection:
-            connection = connection.execution_options(  # noqa: PLW2901  # the same connection
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")  # noqa: PLW2901  # the same one
             with connection.begin():
                 yield connection
 
