@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 EMBEDDED_FILE = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 
-# Derandomized: a push must not fail for what it did not change. `--hypothesis-profile=thorough` goes looking.
+# Derandomized: a push must not fail for what it did not change. `dev.py test --random` goes looking.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40, database=None)
-hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
+FAILURES = hypothesis.database.DirectoryBasedExampleDatabase(Path(__file__).parent / ".hypothesis" / "examples")
+hypothesis.settings.register_profile("random", deadline=None, max_examples=40, database=FAILURES, print_blob=True)
 hypothesis.settings.load_profile("ci")
 
 # A shell's background job is started deaf to Ctrl-C, and so would be everything that tests start.

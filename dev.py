@@ -2,8 +2,11 @@
 """What a newcomer, a contributor and CI run, with nothing but Python 3.11 or newer and git.
 
 python3 dev.py demo [ARGS]        set up, then `memalign demo`: an expert's feedback changes a judge, and is forgotten
-python3 dev.py test [--slow] [PYTEST ARGS]
-                                  set up, then every check and the tests; CI runs this
+python3 dev.py test [--slow] [--random [SEED]] [PYTEST ARGS]
+                                  set up, then the tests and, beside them, every check; CI runs this.
+                                  --random draws new examples, prints the seed and keeps what failed
+python3 dev.py endure [MINUTES]   set up, then state machines at length and kills at every write, each round from a new
+                                  seed, for 20 minutes or as many as given; a nightly CI runs this
 python3 dev.py lint               set up, then every check without the tests
 python3 dev.py run COMMAND...     set up, then a command inside the environment, such as `run memalign --help`
 python3 dev.py lock [--upgrade]   refresh requirements/*.txt after a change of pyproject.toml
@@ -17,12 +20,16 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import io
 import os
+import secrets
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
@@ -32,6 +39,7 @@ PYTHON = BIN / f"python{EXE}"
 STAMP = VENV / "memalign-installed.txt"
 LOCKS = {"runtime": ROOT / "requirements" / "runtime.txt", "dev": ROOT / "requirements" / "dev.txt"}
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench", "memalign-server")]
+MODELS = ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")
 OLDEST = (3, 11)
 
 
@@ -40,7 +48,7 @@ def main() -> int:
     # "Python 3.9" on macOS is where a newcomer's `python3` may lead: go on with a newer one if there is one.
     if sys.version_info < OLDEST:
         return _with_newer_python()
-    commands = {"demo": demo, "test": test, "lint": lint, "run": run, "lock": lock, "docs": docs}
+    commands = {"demo": demo, "test": test, "endure": endure, "lint": lint, "run": run, "lock": lock, "docs": docs}
     name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("", [])
     if name not in commands:
         known = name in ("", "-h", "--help", "help")
@@ -82,21 +90,90 @@ def lint(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Run every check and the tests; 0 only if all passed. pytest comes last, and so does its closing line."""
+    """Run the tests, and every check beside them; 0 only if all passed. pytest's closing line comes last again."""
     prepare("dev")
     slow = "--slow" in arguments
     arguments = [argument for argument in arguments if argument != "--slow"]
-    failed = checks()
-    models = ["qwen2.5-coder-0.5b", *(["qwen2.5-coder-1.5b"] if slow else [])]
-    for model in models:
-        if step(f"the embedded model {model}", [str(BIN / f"memalign{EXE}"), "models", "pull", model, "--yes"]) != 0:
-            failed.append(f"pull of {model}")
-    say(f"checks before pytest: {'FAILED: ' + ', '.join(failed) if failed else 'all passed'}")
-    say("pytest")
+    arguments, environment = _drawn(arguments)
+    failed = [f"pull of {model}" for model in MODELS[: 2 if slow else 1] if pull(model) != 0]
+    beside = _Beside()
+    say("pytest, with every check beside it")
     # The slow tests time what they run and hold a model of 1.1 GB: one after another.
     wanted = ["-m", "not live"] if slow else side_by_side()
-    code = call([str(PYTHON), "-m", "pytest", "--require-embedded", *wanted, *arguments])
+    longest = ["--durations=10", "--durations-min=2"]
+    command = [str(PYTHON), "-m", "pytest", "--require-embedded", *longest, *wanted, *arguments]
+    code, closing = _told(command, environment)
+    failed += beside.wait()
+    say(f"checks: {'FAILED: ' + ', '.join(failed) if failed else 'all passed'}")
+    print(closing, flush=True)
     return code or (1 if failed else 0)
+
+
+def pull(model: str) -> int:
+    """Fetch an embedded model, unless it is there."""
+    return step(f"the embedded model {model}", [str(BIN / f"memalign{EXE}"), "models", "pull", model, "--yes"])
+
+
+def endure(arguments: list[str]) -> int:
+    """Run the tests marked `endurance`, from a new seed each round, until the minutes are over or one fails."""
+    prepare("dev")
+    if len(arguments) > 1 or not all(argument.isdigit() for argument in arguments):
+        print("dev.py endure: how many minutes? For example: python3 dev.py endure 20")
+        return 2
+    end = time.monotonic() + 60 * int(arguments[0] if arguments else 20)
+    rounds = code = 0
+    while code == 0 and (rounds == 0 or time.monotonic() < end):
+        chosen, environment = _drawn(["--random"])
+        command = [str(PYTHON), "-m", "pytest", "-q", "-m", "endurance and not live", *side_by_side(), *chosen]
+        code = subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode
+        rounds += 1
+    print(f"{rounds} rounds, {'the last one FAILED; its seed is above' if code else 'no failure'}")
+    return code
+
+
+def _drawn(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Pytest's arguments and environment: with `--random`, those by which tests draw from the seed after it or a new one."""
+    if "--random" not in arguments:
+        return arguments, dict(os.environ)
+    place = arguments.index("--random")
+    given = arguments[place + 1 : place + 2]
+    seed = int(given[0]) if given and given[0].isdigit() else secrets.randbelow(1_000_000)
+    rest = arguments[:place] + arguments[place + 1 + (str(seed) in given) :]
+    say(f"drawing from seed {seed}; the same again: python3 dev.py test --random {seed}")
+    drawing = ["--hypothesis-profile=random", f"--hypothesis-seed={seed}"]
+    return [*drawing, *rest], {**os.environ, "MEMALIGN_TEST_SEED": str(seed)}
+
+
+class _Beside:
+    """Every check in a thread of its own, with its output kept until somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._failed: list[str] = []
+        self._said = io.StringIO()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._failed = checks(self._said)
+
+    def wait(self) -> list[str]:
+        """Print what the checks said; the names of those that failed."""
+        self._thread.join()
+        print(self._said.getvalue(), end="", flush=True)
+        return self._failed
+
+
+def _told(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
+    """The exit code of `command`, whose output passes through, and its last line."""
+    colour = ["--color=yes"] if sys.stdout.isatty() else []
+    last = b""
+    with subprocess.Popen([*command, *colour], cwd=ROOT, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None  # noqa: S101  # it was asked for
+        while said := os.read(process.stdout.fileno(), 65536):
+            sys.stdout.buffer.write(said)
+            sys.stdout.buffer.flush()
+            last = (last + said)[-2000:]
+    return process.returncode, last.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
 
 
 def side_by_side() -> list[str]:
@@ -105,18 +182,24 @@ def side_by_side() -> list[str]:
     return ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadfile"]
 
 
-def checks() -> list[str]:
+def checks(log: TextIO = sys.stdout) -> list[str]:
     """Run the linters and the type checker, all of them whatever fails, and give the names of those that failed."""
     python = [str(PYTHON), "-m"]
     commands = {
         "ruff check": [*python, "ruff", "check", "."],
         "ruff format": [*python, "ruff", "format", "--check", "."],
         "import rooms": [str(BIN / f"lint-imports{EXE}"), "--no-logo"],
-        "mypy, with typing_tests": [*python, "mypy"],
+        "mypy, with typing_tests": [*python, "mypy", "--cache-dir", str(_kept() / "mypy")],
         "locked packages fit together": [*python, "pip", "check"],
         "documentation": [str(PYTHON), "docs/site.py"],
     }
-    return [name for name, command in commands.items() if step(name, command) != 0]
+    return [name for name, command in commands.items() if step(name, command, log) != 0]
+
+
+def _kept() -> Path:
+    """Where a checker's findings outlive a checkout: a type check from nothing takes minutes."""
+    given = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("LOCALAPPDATA") if os.name == "nt" else None)
+    return Path(given or Path.home() / ".cache") / "memalign-dev"
 
 
 def docs(arguments: list[str]) -> int:
@@ -240,15 +323,17 @@ def say(text: str) -> None:
     print(f"==> {text}", flush=True)
 
 
-def step(name: str, command: list[str]) -> int:
-    """Run one check, with its name before and its seconds after."""
-    say(name)
+def step(name: str, command: list[str], log: TextIO = sys.stdout) -> int:
+    """Run one check, with its name before and its seconds after; what it says goes to `log`."""
+    print(f"==> {name}", file=log, flush=True)
     started = time.monotonic()
-    code = call(command)
-    print(
-        f"    {'ok' if code == 0 else f'FAILED with exit code {code}'} ({time.monotonic() - started:.1f} s)", flush=True
-    )
-    return code
+    kept = None if log is sys.stdout else subprocess.PIPE
+    done = subprocess.run(command, cwd=ROOT, check=False, stdout=kept, stderr=kept and subprocess.STDOUT)
+    if done.stdout:
+        print(done.stdout.decode("utf-8", "replace"), end="", file=log)
+    ended = "ok" if done.returncode == 0 else f"FAILED with exit code {done.returncode}"
+    print(f"    {ended} ({time.monotonic() - started:.1f} s)", file=log, flush=True)
+    return done.returncode
 
 
 def call(command: list[str], *, folder: Path = ROOT, quiet: bool = False) -> int:

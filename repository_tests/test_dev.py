@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,4 +108,64 @@ def test_a_python_without_venv_is_told_what_to_install(
 def test_an_unknown_command_is_wrong_use_and_names_the_known_ones() -> None:
     done = subprocess.run([sys.executable, str(DEV), "dmeo"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "demo, test, lint" in done.stdout
+    assert "demo, test, endure, lint" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "seed", "rest"),
+    [(["--random", "7", "-x"], "7", ["-x"]), (["-k", "one", "--random"], None, ["-k", "one"])],
+)
+def test_drawn_tests_name_their_seed(
+    dev: ModuleType, capsys: pytest.CaptureFixture[str], given: list[str], seed: str | None, rest: list[str]
+) -> None:
+    arguments, environment = dev._drawn(given)
+    drawn = environment["MEMALIGN_TEST_SEED"]
+    assert seed in (None, drawn)
+    assert arguments == ["--hypothesis-profile=random", f"--hypothesis-seed={drawn}", *rest]
+    assert f"python3 dev.py test --random {drawn}" in capsys.readouterr().out
+
+
+def test_without_random_nothing_is_drawn(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMALIGN_TEST_SEED", raising=False)
+    arguments, environment = dev._drawn(["-x"])
+    assert arguments == ["-x"]
+    assert "MEMALIGN_TEST_SEED" not in environment
+
+
+@pytest.mark.parametrize("given", [["soon"], ["1", "2"], ["-5"]])
+def test_endure_asks_for_minutes(
+    dev: ModuleType, installs: list[list[str]], capsys: pytest.CaptureFixture[str], given: list[str]
+) -> None:
+    assert dev.endure(given) == 2
+    assert "how many minutes" in capsys.readouterr().out
+
+
+def test_endure_stops_at_the_first_failure(
+    dev: ModuleType, installs: list[list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = iter([0, 0, 1])
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, next(codes))
+
+    monkeypatch.setattr(dev.subprocess, "run", run)
+    assert dev.endure(["20"]) == 1
+    assert "3 rounds, the last one FAILED" in capsys.readouterr().out
+    drawn = [word for command in asked for word in command if word.startswith("--hypothesis-seed=")]
+    assert len(set(drawn)) == 3, "each round draws anew"
+
+
+def test_checks_beside_the_tests_are_told_after(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "checks", lambda log: [str(print("ruff says no", file=log) or "ruff check")])
+    beside = dev._Beside()
+    assert beside.wait() == ["ruff check"]
+    assert "ruff says no" in capsys.readouterr().out
+
+
+def test_the_closing_line_is_told_again(dev: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+    script = "import sys; print('....'); print('4 passed in 1 s'); sys.exit(3)"
+    assert dev._told([sys.executable, "-c", script], dict(os.environ)) == (3, "4 passed in 1 s")

@@ -88,7 +88,7 @@ def outputs() -> dict[str, tuple[int, str, str]]:
             )
             for story in STORIES
         }
-        done = {story: process.communicate(timeout=120) for story, process in running.items()}
+        done = {story: process.communicate(timeout=600) for story, process in running.items()}
         return {story: (running[story].returncode, *text) for story, text in done.items()}
 
 

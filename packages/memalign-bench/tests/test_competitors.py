@@ -21,6 +21,7 @@ from memalign_bench.methods.base import Fitted, Setting, Verdict
 from memalign_bench.methods.competitor import SETUP, Competitor
 from memalign_bench.spending import Spending, StoppedError
 from memalign_bench.tasks import Task, cases_of
+from tests.support.patience import PATIENCE
 
 FAKE = Path(fake_worker.__file__)
 COMPETITORS = Path(__file__).parents[3] / ".competitors" / "bin" / "python"
@@ -142,7 +143,7 @@ class TestACompetitorInItsOwnProcess:
             assert worker.stdin is not None
             worker.stdin.write(b'{"op": "learn", "name": "learns_for_hours"}\n')
             worker.stdin.close()
-            assert worker.wait(timeout=20) == 0
+            assert worker.wait(timeout=PATIENCE) == 0
 
 
 class TestARunThatStopped:

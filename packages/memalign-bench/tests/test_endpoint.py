@@ -28,6 +28,7 @@ from memalign_bench.prices import Prices
 from memalign_bench.spending import Spending
 from tests.support.endpoint import Endpoint as Provider
 from tests.support.endpoint import bad_request, rate_limited
+from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ MESSAGES = [
 def post(endpoint: Endpoint, path: str, body: object) -> dict[str, Any]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(f"{endpoint.base_url}{path}", data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
         reply: dict[str, Any] = json.load(response)
         return reply
 
@@ -118,7 +119,7 @@ class TestServing:
     def test_the_model_is_listed(self) -> None:
         with (
             serve(Scripted(lambda _: "")) as endpoint,
-            urllib.request.urlopen(f"{endpoint.base_url}/models", timeout=30) as response,
+            urllib.request.urlopen(f"{endpoint.base_url}/models", timeout=PATIENCE) as response,
         ):
             assert json.load(response)["data"][0]["id"] == "scripted"
 

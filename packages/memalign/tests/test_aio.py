@@ -9,13 +9,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from memalign import aio
 from memalign.errors import ModelUnavailable
+from tests.support.patience import PATIENCE
 
 
 async def loop_of() -> int:
@@ -51,25 +51,25 @@ async def test_a_call_inside_our_own_loop_says_so_instead_of_waiting_for_ever() 
 
 def test_ctrl_c_waits_until_everything_has_cleaned_up_and_the_loop_lives_on() -> None:
     events: list[str] = []
-    started = threading.Event()
+    started = threading.Semaphore(0)
 
     async def child() -> None:
+        started.release()
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(PATIENCE)
         finally:
             await asyncio.sleep(0.05)
             events.append("child cleaned up")
 
     async def work() -> None:
-        started.set()
         try:
             await aio.together([child(), child()])
         finally:
             events.append("closed")
 
     def interrupt() -> None:
-        started.wait(5)
-        time.sleep(0.05)
+        for _ in range(2):
+            assert started.acquire(timeout=PATIENCE)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
@@ -115,4 +115,4 @@ def test_a_forked_child_gets_a_loop_of_its_own() -> None:
             os._exit(aio.run(one()) + 6)
         raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """)
-    assert subprocess.run([sys.executable, "-c", script], timeout=20, check=False).returncode == 7
+    assert subprocess.run([sys.executable, "-c", script], timeout=PATIENCE, check=False).returncode == 7

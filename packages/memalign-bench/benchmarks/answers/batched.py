@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import llguidance
 import llguidance.hf
@@ -29,17 +30,36 @@ from memalign.models.answers import parse_answer
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.llama_cpp import grammar, words_only
 from memalign.models.probabilities import ALTERNATIVES, Token, label_probabilities
+from memalign.models.provider_errors import PromptTooLong
 from memalign.types import Usage
+from memalign_bench.embedded import asked, completion
 
 BATCH = 16
 GATHER = 0.05
 """Seconds in which calls come together."""
 CONTEXT = 8192
+LONGEST = 512
+"""Tokens of a competitor's text at most: a small model that repeats itself would fill its context."""
+
+
+class Writing(Protocol):
+    """One text as it is written."""
+
+    def __call__(self, logits: torch.Tensor) -> int | None:
+        """The next token, given what the model made of the text before; None at the text's end."""
+        ...
+
+    def reply(self, read: int) -> Any:
+        """What the caller gets, of which `read` tokens were read."""
+        ...
 
 
 class _Call(NamedTuple):
-    request: ChatRequest
-    done: Future[ChatReply]
+    system: str
+    """What comes before the last message of the user: calls with an equal one are answered together."""
+    user: str
+    text: Callable[[], Writing]
+    done: Future[Any]
 
 
 class _Questions(NamedTuple):
@@ -99,8 +119,55 @@ class Written:
         )
 
 
+class Sampled:
+    """Free text, or JSON where the request holds a grammar: what a competitor asks of an endpoint."""
+
+    def __init__(self, engine: Engine, tokenizer: Any, request: dict[str, Any], number: int) -> None:
+        self._engine = engine
+        self._limit = min(request.get("max_tokens", LONGEST), LONGEST)
+        self._temperature = float(request.get("temperature", 0.0))
+        self._chance = torch.Generator()
+        self._chance.manual_seed(request["seed"] + number) if "seed" in request else self._chance.seed()
+        self._held: llguidance.LLMatcher | None = None
+        if "grammar" in request:
+            lark = llguidance.LLMatcher.grammar_from_lark(request["grammar"])
+            self._held = llguidance.LLMatcher(tokenizer, lark)
+            self._mask = llguidance.torch.allocate_token_bitmask(1, tokenizer.vocab_size)
+        self.tokens: list[int] = []
+        self.cut = False
+
+    def __call__(self, logits: torch.Tensor) -> int | None:
+        """See `Writing`."""
+        if self._held is not None and self._held.is_stopped():
+            return None
+        if len(self.tokens) >= self._limit:
+            self.cut = True
+            return None
+        if self._held is not None:
+            llguidance.torch.fill_next_token_bitmask(self._held, self._mask, 0)
+            allowed = logits[None, : self._mask.shape[1] * 32].clone()
+            llguidance.torch.apply_token_bitmask_inplace(allowed, self._mask)
+            logits = allowed[0]
+        if self._temperature > 0:
+            chances = (logits / self._temperature).softmax(0)
+            token = int(torch.multinomial(chances, 1, generator=self._chance))
+        else:
+            token = int(logits.argmax())
+        if token == self._engine.eos:
+            return None
+        if self._held is not None:
+            self._held.consume_token(token)
+        self.tokens.append(token)
+        return token
+
+    def reply(self, read: int) -> tuple[str, bool, Usage]:
+        """The text, whether it was cut, and what it took."""
+        text = self._engine.tokens.decode(self.tokens)
+        return text, self.cut, Usage(calls=1, input_tokens=read, output_tokens=len(self.tokens))
+
+
 class BatchedModel:
-    """A ChatModel and YesNoModel over an Engine: calls with one system message are answered together."""
+    """A ChatModel, YesNoModel and RawModel over an Engine: calls with one system message are answered together."""
 
     limits = Limits(context_tokens=CONTEXT, shard_size=1, concurrency=BATCH, examples=3, brief=True, probabilities=True)
     engine = f"torch {torch.__version__}, bfloat16"
@@ -114,8 +181,39 @@ class BatchedModel:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """See `ChatModel`."""
-        done: Future[ChatReply] = Future()
-        self._calls.put(_Call(request, done))
+
+        def text() -> Written:
+            return Written(self._engine, self._tokenizer, request)
+
+        reply: ChatReply = await self._written(words_only(request.system), words_only(request.user), text)
+        return reply
+
+    async def raw(self, body: dict[str, Any]) -> dict[str, Any]:
+        """See `RawModel`; a text ends after LONGEST tokens at the latest. Raises PromptTooLong."""
+        request = asked(body)
+        *before, last = request["messages"]
+        if not before or before[0]["role"] != "system":
+            before = [{"role": "system", "content": "You are a helpful assistant."}, *before]
+        system = before[0]["content"] + "".join(
+            f"<|im_end|>\n<|im_start|>{each['role']}\n{each['content']}" for each in before[1:]
+        )
+        size = len(self._engine.ids(system)) + len(self._engine.ids(last["content"]))
+        if size + LONGEST > CONTEXT:
+            raise PromptTooLong(f"a prompt of {size} tokens does not fit {CONTEXT}")
+        started = time.perf_counter()
+        written: list[tuple[str, bool, Usage]] = await asyncio.gather(
+            *(
+                self._written(system, last["content"], partial(Sampled, self._engine, self._tokenizer, request, number))
+                for number in range(body.get("n") or 1)
+            )
+        )
+        usage = sum((used for _, _, used in written), Usage())
+        choices = [(text, cut) for text, cut, _ in written]
+        return completion(body.get("model", self.name), choices, usage, seconds=time.perf_counter() - started)
+
+    async def _written(self, system: str, user: str, text: Callable[[], Writing]) -> Any:
+        done: Future[Any] = Future()
+        self._calls.put(_Call(system, user, text, done))
         return await asyncio.wrap_future(done)
 
     async def margins(
@@ -139,8 +237,7 @@ class BatchedModel:
             try:
                 call = self._calls.get(timeout=GATHER if waiting else None)
             except queue.Empty:
-                system = waiting[0].request.system
-                some = [each for each in waiting if each.request.system == system][:BATCH]
+                some = [each for each in waiting if each.system == waiting[0].system][:BATCH]
                 waiting = [each for each in waiting if each not in some]
                 self._or_told(some, lambda: self._answer(some))  # noqa: B023  # it runs here and now
                 continue
@@ -168,12 +265,12 @@ class BatchedModel:
         asked.done.set_result(([max(-15.0, min(15.0, each)) for each in margins], usage))
 
     def _answer(self, calls: Sequence[_Call]) -> None:
-        written = [Written(self._engine, self._tokenizer, call.request) for call in calls]
-        users = [f"{words_only(call.request.user)}{END}" for call in calls]
-        self._engine.write(words_only(calls[0].request.system), users, written)
-        for call, user, one in zip(calls, users, written, strict=True):
+        texts = [call.text() for call in calls]
+        users = [f"{call.user}{END}" for call in calls]
+        self._engine.write(calls[0].system, users, texts)
+        for call, user, text in zip(calls, users, texts, strict=True):
             try:
-                call.done.set_result(one.reply(len(self._engine.ids(call.request.system + user))))
+                call.done.set_result(text.reply(len(self._engine.ids(call.system + user))))
             except InvalidOutput as error:
                 call.done.set_exception(error)
 

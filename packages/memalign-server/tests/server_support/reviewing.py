@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
-    from httpx import Response
 
 CASES: list[dict[str, Any]] = [
     {"id": "late", "inputs": "My order is three weeks late.", "outputs": "It is in transit."},
@@ -44,25 +44,25 @@ def wait(client: TestClient, judge: str = "tone") -> None:
     raise AssertionError("jobs never ended")
 
 
-def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Response:
+def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Any:
     """Send a form of a page, with the page's token; `parts` as htmx does."""
     token = re.findall(r'<meta name="csrf" content="([^"]*)"', client.get("/").text)[0]
     headers = {"hx-request": "true"} if parts else {}
     return client.post(path, data={"csrf": token, **fields}, headers=headers, follow_redirects=False)
 
 
-def card(page: Response) -> dict[str, str]:
+def card(page: Any) -> dict[str, str]:
     """The hidden fields of the form on a page's first card."""
     fields = re.findall(r'name="(case|form|revision|csrf)" value="([^"]*)"', page.text.partition("<template")[0])
-    return dict(fields)
+    return {name: unescape(value) for name, value in fields}
 
 
-def answer(client: TestClient, case: str, *, judge: str = "tone", **said: Any) -> Response:
+def answer(client: TestClient, case: str, *, judge: str = "tone", **said: Any) -> Any:
     """Open a case and send its form, as htmx does."""
     shown = card(client.get(f"/judges/{judge}/review", params={"case": case}))
     return send(client, shown, judge=judge, **said)
 
 
-def send(client: TestClient, shown: dict[str, str], *, judge: str = "tone", **said: Any) -> Response:
+def send(client: TestClient, shown: dict[str, str], *, judge: str = "tone", **said: Any) -> Any:
     """Send the form of a card as htmx does."""
     return client.post(f"/judges/{judge}/review", data={**shown, **said}, headers={"hx-request": "true"})

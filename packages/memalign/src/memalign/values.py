@@ -13,12 +13,15 @@ import msgspec
 
 from memalign.errors import InvalidValue, InvalidValueType
 
-__all__ = ["Value", "ValueType", "value_text"]
+__all__ = ["UNBOUNDED", "Value", "ValueType", "value_text"]
 
 type_names = "bool, A|B|C, int:1..5, float:-1..1, str"
 
 Value = bool | int | float | str
 """A label. `bool` for pass or fail, `str` for a choice or for free text."""
+
+UNBOUNDED = 10**9
+"""What stands for no bound, on both sides: judges of other tools may have none."""
 
 FLOAT_TOLERANCE = 0.1  # of the scale: closer numbers agree
 
@@ -160,6 +163,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return "any text"
             case _:
                 article = "a whole number" if self.kind == "int" else "a number"
+                if not self.bounded:
+                    return article
                 return f"{article} from {_plain(self.low)} to {_plain(self.high)}"
 
     @property
@@ -179,14 +184,19 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind in ("int", "float")
 
     @property
+    def bounded(self) -> bool:
+        """Whether a number has bounds that anybody meant."""
+        return self.low != -UNBOUNDED or self.high != UNBOUNDED
+
+    @property
     def closed(self) -> bool:
         """Whether a value carries no words of its own; only `str` values do."""
         return self.kind != "str"
 
     def agree(self, one: Value, other: Value) -> bool:
-        """Whether two values say the same: equal ones, and floats within a tenth of the scale."""
+        """Whether two values say the same: equal ones, and floats within a tenth of a scale that has bounds."""
         words = isinstance(one, str) or isinstance(other, str)  # of a judge that once answered otherwise
-        if self.kind != "float" or words:
+        if self.kind != "float" or words or not self.bounded:
             return one == other
         scale = (self.high or 0.0) - (self.low or 0.0)
         return abs(float(one) - float(other)) <= FLOAT_TOLERANCE * scale
@@ -251,6 +261,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return {"type": "boolean"}
             case "choice":
                 return {"type": "string", "enum": list(self.choices)}
+            case "int" | "float" if not self.bounded:
+                return {"type": "integer" if self.kind == "int" else "number"}
             case "int":
                 # An enum, not minimum and maximum: grammars and strict modes of several providers ignore bounds.
                 if 0 < len(self.labels) <= 101:

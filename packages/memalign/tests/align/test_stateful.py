@@ -29,6 +29,7 @@ from tests.support import places
 from tests.support.invariants import check_memory
 from tests.support.learning import (
     FAULTS,
+    INSTRUCTIONS,
     ORDERS,
     SETTINGS,
     TAKEN,
@@ -47,7 +48,7 @@ from tests.support.world import said as said_of
 
 pytestmark = pytest.mark.usefixtures("few_are_enough")
 
-SOURCES = ("ana", "ben", "cleo")
+SOURCES = ("ana@example.org", "default", "مراجِعة")
 KINDS = ("judgment", "changes", "rule", "relations")
 PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters here: the tone.")
 
@@ -226,6 +227,10 @@ class JudgeMachine(RuleBasedStateMachine):
         self.model = self._model(way, context)
         self.judge = self.judge.replace(model=self.model)
 
+    @rule(manner=st.sampled_from(["", "Be strict.\n", "Be mild.\n"]))
+    def other_instructions(self, manner: str) -> None:
+        self.judge = self.judge.replace(instructions=manner + INSTRUCTIONS)
+
     @rule(kinds=st.sets(st.sampled_from(KINDS), min_size=1), fault=st.sampled_from(sorted(FAULTS)))
     def storm(self, kinds: set[str], fault: str) -> None:
         self.imp.storm = dict.fromkeys(kinds, FAULTS[fault])
@@ -372,7 +377,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
 
 quick = settings(max_examples=12, stateful_step_count=14, suppress_health_check=list(HealthCheck))
-long = settings(max_examples=300, stateful_step_count=50, suppress_health_check=list(HealthCheck))
+long = settings(max_examples=60, stateful_step_count=50, suppress_health_check=list(HealthCheck))
 
 TestJudge = JudgeMachine.TestCase
 TestJudge.settings = quick
@@ -389,14 +394,14 @@ if "postgresql" in places.KINDS:
     TestRegistryOnAServer.settings = settings(quick, max_examples=2, stateful_step_count=8)
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 class TestJudgeAtLength(JudgeMachine.TestCase):  # type: ignore[misc,valid-type]
     settings = long
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 class TestRegistryAtLength(RegistryMachine.TestCase):  # type: ignore[misc,valid-type]
-    settings = settings(long, max_examples=60, stateful_step_count=25)
+    settings = settings(long, max_examples=20, stateful_step_count=25)
 
 
 def renumbered(memory: Memory) -> Memory:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from memalign.cli.app import app
 from tests.support.endpoint import Answer, Endpoint
+from tests.support.patience import PATIENCE
 
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
@@ -96,7 +97,7 @@ def program() -> Run:
 
     def run(*arguments: str | Path) -> Ran:
         command = [sys.executable, "-m", "memalign", *map(str, arguments)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ, timeout=60)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ, timeout=PATIENCE)
         return Ran(code=ended.returncode, out=ended.stdout, err=ended.stderr)
 
     return run

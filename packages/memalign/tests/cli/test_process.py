@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.support.endpoint import Endpoint, hang
+from tests.support.patience import PATIENCE
 
 MEMALIGN = [sys.executable, "-m", "memalign"]
 
@@ -28,14 +29,14 @@ def interrupted(arguments: list[str], endpoint: Endpoint) -> subprocess.Complete
         text=True,
         env=os.environ,
     ) as process:
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while len(endpoint.requests) == before:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < end
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         try:
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()  # or the end of this block waits for ever
             raise
@@ -84,7 +85,7 @@ def test_ctrl_c_does_not_wait_for_an_embedded_model_that_reads_on(memalign: Run,
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         try:
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
@@ -102,7 +103,7 @@ def test_a_reader_that_has_gone_is_nobodys_error(tone: str, feedback: Path) -> N
     reader.stdout.close()
     said = reader.stderr.read()
     reader.stderr.close()
-    reader.wait(timeout=60)
+    reader.wait(timeout=PATIENCE)
     assert "Traceback" not in said
     assert "BrokenPipe" not in said
 

@@ -19,6 +19,7 @@ from memalign.io.review_answers import ReviewAnswers
 from memalign.types import Example, Judgment
 from memalign.values import ValueType
 from tests.cli.conftest import Ran, Run
+from tests.support.patience import PATIENCE
 
 pty = pytest.importorskip("pty")
 
@@ -178,14 +179,14 @@ def terminal(tmp_path: Path) -> Typed:
             command = [sys.executable, "-c", IN_A_TERMINAL, *map(str, arguments)]
             process = subprocess.Popen(command, stdin=screen, stdout=results, stderr=messages, start_new_session=True)
         os.close(screen)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         for number, text in enumerate(typed):
             while err.read_text("utf-8").count("): ") <= number:
                 assert time.monotonic() < deadline, err.read_text("utf-8")
                 assert process.poll() is None, err.read_text("utf-8")
                 time.sleep(0.02)
             os.write(keyboard, text.encode())
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=PATIENCE)
         os.close(keyboard)
         return Ran(code=code, out=out.read_text("utf-8"), err=err.read_text("utf-8"))
 

@@ -14,6 +14,7 @@ from tests.cli.conftest import INSTRUCTIONS, Run, jsonl
 from tests.cli.test_process import interrupted
 from tests.support import paying
 from tests.support.endpoint import Endpoint
+from tests.support.patience import PATIENCE
 
 ROWS = paying.rows(12)
 PRICE = "input=100,output=400"  # dollars for a million tokens: cents a call
@@ -212,7 +213,7 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_takes_it_up(
             endpoint.requests.pop()  # the helper below waits for the first request that is not answered
             return paying.answer(body)
         waits = True
-        endpoint._stopped.wait(20)
+        endpoint._stopped.wait(PATIENCE)
         return {}
 
     endpoint.answer = four

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from memalign import Judge, MemAlign
 from memalign.align import STAGES
-from memalign.models import Limits
+from memalign.models import ChatReply, ChatRequest, Limits
 from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
@@ -37,18 +38,36 @@ from tests.support.endpoint import (
     system_of,
     user_of,
 )
+from tests.support.patience import PATIENCE
+from tests.support.seeds import seeds
 
 INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 ONCE = Retry(attempts=1)
 
 
-def judge_at(endpoint: Endpoint, *, retry: Retry = ONCE, shard_size: int = 2, timeout: float = 10.0) -> Judge:
-    model = ProviderChatModel(
+class Impatient(ProviderChatModel):
+    """Gives up soon the calls that hang, and those alone: on a busy machine others may take as long."""
+
+    hangs: Callable[[ChatRequest], bool] = staticmethod(lambda _: False)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        return await super().complete(structs.replace(request, timeout=0.3) if self.hangs(request) else request)
+
+
+def judge_at(
+    endpoint: Endpoint,
+    *,
+    retry: Retry = ONCE,
+    shard_size: int = 2,
+    hangs: Callable[[ChatRequest], bool] = lambda _: False,
+) -> Judge:
+    model = Impatient(
         Target(provider="openai", model="gpt-4.1-mini", base_url=endpoint.base_url),
         retry=retry,
-        timeout=timeout,
+        timeout=PATIENCE,
         limits=Limits(shard_size=shard_size, concurrency=8),
     )
+    model.hangs = hangs
     return Judge(
         name="replies",
         instructions=INSTRUCTIONS,
@@ -72,8 +91,11 @@ def rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
+DISTILLING = "You maintain the guidelines of a judge"
+
+
 def distilling(body: dict[str, Any]) -> bool:
-    return "You maintain the guidelines of a judge" in system_of(body)
+    return DISTILLING in system_of(body)
 
 
 PAIR = re.compile(r'^(P\d+)\n1: "Mind matter number (\d+)\."\n2: "Mind matter number (\d+)\."$', re.MULTILINE)
@@ -153,7 +175,8 @@ def test_a_lesson_whose_call_failed_is_pending_with_the_reason_and_learned_at_th
     fault, why = FAULTS[name]
     weather = Weather(lambda body: fault if distilling(body) else None)
     with Endpoint(weather) as endpoint:
-        ill = judge_at(endpoint, timeout=0.3 if name == "hang" else 10.0).align(rows(2), optimizer=untried)
+        judge = judge_at(endpoint, hangs=lambda request: name == "hang" and DISTILLING in request.system)
+        ill = judge.align(rows(2), optimizer=untried)
         assert [report.state for report in ill.rows] == ["pending", "pending"]
         for key, reason in ill.pending:
             assert re.match(why, reason), (key, reason)
@@ -177,7 +200,9 @@ def test_a_judgment_whose_call_failed_names_it_and_stops_no_other(name: str, tmp
     items = [{"id": f"i-{n}", "inputs": "q", "outputs": f"answer {n}"} for n in range(4)]
     out = tmp_path / "judged.jsonl"
     with Endpoint(weather) as endpoint:
-        judge = judge_at(endpoint, timeout=0.3 if name == "hang" else 10.0)
+        judge = judge_at(
+            endpoint, hangs=lambda request: name == "hang" and weather.storm and "answer 1" in request.user
+        )
         judgments = judge.judge_many(items, out=out)
         assert [judgment.value for judgment in judgments] == [True, None, True, True]
         assert judgments[1].error
@@ -298,17 +323,20 @@ def canonical(judge: Judge) -> dict[str, Any]:
 
 def weathered(seed: int) -> None:
     """Learn in a storm of four calls in ten, heal, align once more, and compare with a judge that learned in peace."""
-    dice, lock = random.Random(seed), threading.Lock()
 
-    def fault(_: dict[str, Any]) -> Fault | None:
-        with lock:
-            return dice.choice(EVERY_WAY) if dice.random() < 0.4 else None
+    def drawn(user: str) -> Fault | None:
+        """By the text that is asked, so that the client knows which calls hang."""
+        dice = random.Random(f"{seed} {user}")
+        return dice.choice(EVERY_WAY) if dice.random() < 0.4 else None
+
+    def hangs(request: ChatRequest) -> bool:
+        return bool((fault := drawn(request.user)) and fault.hang)
 
     # In time, so that of rules that contradict each other one side is the stronger whoever is heard first.
     given = [row | {"created_at": f"2026-01-0{n}"} for n, row in enumerate(rows(8), 1)]
-    weather = Weather(fault, relating)
+    weather = Weather(lambda body: drawn(user_of(body)), relating)
     with Endpoint(weather) as endpoint:
-        ill = judge_at(endpoint, shard_size=1, timeout=1.0).align(given)
+        ill = judge_at(endpoint, shard_size=1, hangs=hangs).align(given)
         assert {str(entry.key) for entry in ill.judge.memory.ledger()} == {row["id"] + "@ana" for row in given}
         assert ill.pending or ill.notes, "or the weather was too good to prove anything"
         weather.storm = False
@@ -324,13 +352,13 @@ def weathered(seed: int) -> None:
         assert len(endpoint.requests) == asked
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", seeds(3))
 def test_what_was_learned_in_a_storm_is_in_the_end_what_is_learned_in_peace_relations_included(seed: int) -> None:
     weathered(seed)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4, 24))
+@pytest.mark.endurance
+@pytest.mark.parametrize("seed", seeds(20, after=3))
 def test_and_so_in_twenty_more_storms(seed: int) -> None:
     weathered(seed)
 
@@ -354,9 +382,10 @@ def test_cancelling_an_align_changes_nothing_and_leaves_no_call_behind() -> None
                     await MemAlign().align(judge, rows(20))
 
         asyncio.run(cancelled())
-        time.sleep(0.3)  # what was on its way when it was cancelled arrives; an align that went on would go on asking
-        asked = len(endpoint.requests)
-        time.sleep(0.5)
-        assert len(endpoint.requests) == asked
+        asked = -1
+        while asked < len(endpoint.requests):  # what was on its way when it was cancelled arrives
+            asked = len(endpoint.requests)
+            time.sleep(0.5)
+        assert asked <= 8, "the first calls at once; an align that went on would ask ten"
         assert not judge.memory
         assert states(judge.align(rows(2)).judge) == {"learned"}

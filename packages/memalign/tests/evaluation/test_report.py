@@ -102,11 +102,8 @@ class TestWhatItSays:
     @pytest.mark.parametrize("spec", ["float:0..10", "int:0..10", "low|middle|high"])
     def test_the_regression_learns_any_label(self, spec: str) -> None:
         words = ["The parcel is late, nobody writes.", "It came, it works.", "The garden lamp shines beautifully!"]
-        labels: list[Any] = {"float:0..10": [0.5, 5.0, 9.5], "int:0..10": [1, 5, 9]}.get(spec) or [
-            "low",
-            "middle",
-            "high",
-        ]
+        by_spec: dict[str, list[Any]] = {"float:0..10": [0.5, 5.0, 9.5], "int:0..10": [1, 5, 9]}
+        labels = by_spec.get(spec, ["low", "middle", "high"])
 
         def made(first: int, last: int) -> list[Feedback]:
             return [
@@ -136,6 +133,23 @@ class TestWhatItSays:
         fixed = {case for each in used.values() for case in each.fixed}
         assert fixed
         assert fixed.isdisjoint({f"h-{n}" for n in range(30, 130, 2)}), "zero-shot had the even ones right"
+
+    def test_of_scores_a_pull_is_right_that_brings_them_nearer(self) -> None:
+        def score(request: ChatRequest) -> Answer:
+            said = answer(request)
+            return said if not isinstance(said, dict) or "changes" in said else said | {"value": 5.0}
+
+        def scored(first: int, last: int) -> list[Feedback]:
+            return [
+                Feedback(id=f"s-{n}", outputs=f"item {n}", value=8.9 - n % 3 / 10 if n % 2 == 0 else 1.0 + n % 3 / 10)
+                for n in range(first, last)
+            ]
+
+        one = judge(feedback_value_type="float:0..10").replace(model=ScriptedChatModel(score))
+        found = report(one.align(scored(100, 130)).judge, scored(200, 240))
+        assert (sum(each.right for each in found.guidelines), sum(each.wrong for each in found.guidelines)) == (40, 0)
+        assert sum(len(each.fixed) for each in found.guidelines) == 40
+        assert found.curve.points[-1].mean > 0.9
 
     def test_parts_add_up(self, found: Report) -> None:
         labels = [part for part in found.slices if part.of == "label"]

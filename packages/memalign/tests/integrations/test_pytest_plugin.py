@@ -18,6 +18,7 @@ from memalign import Judge, Registry
 from memalign.integrations.pytest_plugin import RecordedJudge
 from memalign.testing import ScriptedChatModel
 from tests.support.endpoint import Answer, Endpoint, user_of
+from tests.support.patience import PATIENCE
 
 TESTS = """
 import pytest
@@ -81,7 +82,7 @@ def suite(tmp_path: Path, endpoint: Endpoint) -> Run:
         settings = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "160"}
         settings.pop("MEMALIGN_REGISTRY", None)
         ended = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=tmp_path, env=settings, timeout=120
+            command, capture_output=True, text=True, check=False, cwd=tmp_path, env=settings, timeout=PATIENCE
         )
         return Ran(ended)
 

@@ -25,6 +25,7 @@ from memalign.io import Examples, read_judgments
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from tests.support.endpoint import Endpoint, user_of
 from tests.support.judging import CONCURRENCY
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 INSTRUCTIONS = "Is the reply good?\nReply: {{ outputs }}"
@@ -367,7 +368,7 @@ def test_a_run_that_is_killed_at_any_moment_is_taken_up_and_nothing_is_judged_tw
         command = [sys.executable, "-m", "tests.support.judging", str(path), str(out), "1", str(kills)]
         environment = os.environ | {"OPENAI_BASE_URL": endpoint.base_url}
         ended = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=100
+            command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=PATIENCE
         )
         asked = Counter(int(user_of(body).split('outputs: "a')[1].split("-")[0]) for body in endpoint.requests[1:])
     assert ended.returncode == 0, ended.stderr

@@ -18,6 +18,7 @@ from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
 from memalign.values import ValueType
+from tests.support.patience import PATIENCE
 
 PAIR = {"A": "the first answer", "B": "the second one"}
 
@@ -216,7 +217,7 @@ async def test_samples_are_drawn_side_by_side() -> None:
     together = asyncio.Barrier(3)
 
     async def answer(_: ChatRequest) -> dict[str, Any]:
-        await asyncio.wait_for(together.wait(), 5)
+        await asyncio.wait_for(together.wait(), PATIENCE)
         return {"rationale": "r", "value": True}
 
     assert (await judge(answer, samples=3).ajudge(outputs="x")).value is True

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from memalign.models import concurrency
 from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.retry import Retry
+from tests.support.patience import PATIENCE
 
 
 async def _hold(limiter: ConcurrencyLimiter, seen: list[int], now: list[int], lock: threading.Lock) -> None:
@@ -40,7 +41,7 @@ def test_calls_are_counted_over_all_event_loops():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE)
     assert len(seen) == 60
     assert max(seen) == 3
 
@@ -53,9 +54,9 @@ async def test_a_cancelled_wait_gives_its_turn_to_the_next():
     await asyncio.sleep(0.001)
     for task in tasks[1::2]:
         task.cancel()
-    done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), timeout=5)
+    done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), timeout=PATIENCE)
     assert sum(isinstance(each, asyncio.CancelledError) for each in done) == 6
-    await asyncio.wait_for(_hold(limiter, seen, now, lock), timeout=1)
+    await asyncio.wait_for(_hold(limiter, seen, now, lock), timeout=PATIENCE)
     assert max(seen) == 1
 
 
@@ -68,7 +69,7 @@ async def test_a_turn_given_to_a_cancelled_wait_is_not_lost():
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    async with asyncio.timeout(1), limiter:
+    async with asyncio.timeout(PATIENCE), limiter:
         pass
 
 
@@ -86,7 +87,7 @@ def test_a_closed_loop_gets_no_turn():
     waiting._log_destroy_pending = False  # type: ignore[attr-defined]  # the loop goes with its task, on purpose
     other.close()
     limiter._release()
-    loop.run_until_complete(asyncio.wait_for(take(), timeout=1))
+    loop.run_until_complete(asyncio.wait_for(take(), timeout=PATIENCE))
     loop.close()
 
 
@@ -254,11 +255,11 @@ async def test_below_one_call_at_a_time_calls_are_spaced_out():
             pass
     spaced = time.monotonic() - began
     assert limiter.limit == 1
-    assert 0.05 < spaced < 1
+    assert 0.05 < spaced < PATIENCE
     waiting = [asyncio.create_task(limiter.__aenter__()) for _ in range(2)]
-    await asyncio.wait_for(waiting[0], timeout=1)
+    await asyncio.wait_for(waiting[0], timeout=PATIENCE)
     limiter._release()
-    await asyncio.wait_for(waiting[1], timeout=1)
+    await asyncio.wait_for(waiting[1], timeout=PATIENCE)
 
 
 @given(st.lists(st.booleans(), max_size=200), st.integers(1, 8), st.integers(1, 40))
@@ -279,4 +280,4 @@ async def test_room_that_opens_is_given_to_those_who_wait():
         await asyncio.sleep(0)
         assert not waiting.done()
         limiter.succeeded()
-        await asyncio.wait_for(waiting, timeout=1)
+        await asyncio.wait_for(waiting, timeout=PATIENCE)

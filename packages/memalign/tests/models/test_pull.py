@@ -15,6 +15,7 @@ from memalign.models import wheels
 from memalign.models.catalogue import CATALOGUE, DEFAULT, EmbeddedModel, find, models_dir
 from memalign.models.pull import NotPulled, pull
 from tests.support.hub import Hub
+from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,7 +232,7 @@ class TestTheHub:
 
         def slow(phase: str, done: int, total: int) -> None:
             first_is_in.set()
-            waiting.wait(5)
+            waiting.wait(PATIENCE)
 
         def log(line: str) -> None:
             if "another pull" in line:
@@ -239,7 +240,7 @@ class TestTheHub:
 
         first = threading.Thread(target=lambda: pull(tiny(), sources=["hub"], progress=slow))
         first.start()
-        first_is_in.wait(5)
+        first_is_in.wait(PATIENCE)
         pull(tiny(), sources=["hub"], log=log)
         first.join()
         assert waiting.is_set()

@@ -29,6 +29,7 @@ from memalign.types import Usage
 from tests.support import paying
 from tests.support.asking import margin_of
 from tests.support.endpoint import Endpoint
+from tests.support.patience import PATIENCE
 from tests.support.paying import NAME, OPTIMIZER, create, kept_files, rows
 
 ROWS = rows(12)
@@ -91,8 +92,8 @@ def test_a_killed_align_pays_for_no_answer_twice_and_ends_as_if_nothing_had_happ
     command = [sys.executable, "-m", "tests.support.paying", registry.url, NAME, str(given)]
     python_path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(command, cwd=root, env=os.environ | {"PYTHONPATH": python_path}) as process:
-        assert waiting.wait(60)
-        end = time.monotonic() + 30
+        assert waiting.wait(PATIENCE)
+        end = time.monotonic() + PATIENCE
         while registry.kept_answers(NAME) < answered:
             assert time.monotonic() < end
             time.sleep(0.02)

@@ -31,6 +31,7 @@ from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Example, Feedback, FeedbackKey, as_json
 from tests.support.endpoint import Endpoint
 from tests.support.old_registry import FOLDER, answer, recorded, reply
+from tests.support.patience import PATIENCE
 from tests.support.registry import intact
 
 RECORDED = recorded()
@@ -339,7 +340,7 @@ def test_two_processes_open_it_at_once_and_one_rewrites(path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", script, f"sqlite:///{path}"], stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    assert [process.communicate(timeout=60)[0].strip() for process in running] == ["[1, 6, 6, 5, 26]"] * 3
+    assert [process.communicate(timeout=PATIENCE)[0].strip() for process in running] == ["[1, 6, 6, 5, 26]"] * 3
     assert version_of(path) == "2"
 
 

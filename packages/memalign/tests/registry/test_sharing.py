@@ -14,6 +14,7 @@ import pytest
 from memalign import MemAlign, Registry
 from memalign.errors import RegistryError, UnknownKey, VersionConflict
 from tests.support.keys import keys
+from tests.support.patience import PATIENCE
 from tests.support.places import Place
 from tests.support.registry import case, judge, keys_of, memory_of, models, optimizer, row
 
@@ -203,5 +204,5 @@ def test_two_processes_may_create_and_save_at_once(url: str):
         "for n in range(1, 6): registry.save(judge.replace(retrieval_k=n))\n"
     )
     running = [subprocess.Popen([sys.executable, "-c", script, url, name]) for name in ("one", "two")]
-    assert [process.wait(timeout=60) for process in running] == [0, 0]
+    assert [process.wait(timeout=PATIENCE) for process in running] == [0, 0]
     assert [(j.name, j.versions) for j in Registry(url).list()] == [("one", 6), ("two", 6)]

@@ -31,6 +31,7 @@ from tests.support.registry import (
     row,
     stopping,
 )
+from tests.support.seeds import seeds
 from tests.support.world import said
 
 MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
@@ -251,10 +252,10 @@ def killed(folder: Path, seeds: range) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 def test_killed_at_random_moments_the_registry_holds_what_was_committed_and_no_more(tmp_path: Path) -> None:
-    killed(tmp_path, range(8))
+    killed(tmp_path, seeds(8))
 
 
-@pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 def test_killed_at_fifty_more(tmp_path: Path) -> None:
-    killed(tmp_path, range(8, 58))
+    killed(tmp_path, seeds(50, after=8))

@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from tests.support.patience import PATIENCE
+
 DIMENSIONS = 32
 
 
@@ -131,6 +133,8 @@ class Endpoint:
         self.embedding_requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
         """Paths of the POST requests, with their queries."""
+        self.bodies: list[dict[str, Any]] = []
+        """Bodies of the POST requests."""
         self.headers: list[dict[str, str]] = []
         """Headers of all requests, names in lower case."""
         self.times: list[float] = []
@@ -238,6 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.max_in_flight = max(endpoint.max_in_flight, endpoint._in_flight)
             endpoint.times.append(time.monotonic())
             endpoint.paths.append(self.path)
+            endpoint.bodies.append(body)
             endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
             (endpoint.embedding_requests if embedding else endpoint.requests).append(body)
         try:
@@ -267,7 +272,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _vanish(self, fault: Fault) -> None:
         if fault.hang:
-            self.server.endpoint._stopped.wait(30)
+            self.server.endpoint._stopped.wait(PATIENCE)
         self.close_connection = True
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)

@@ -18,6 +18,7 @@ from pathlib import Path
 from memalign import Judge
 from memalign.models import resolve
 from memalign.models.base import ChatRequest
+from tests.support.patience import PATIENCE
 
 CONCURRENCY = 4
 JUDGE = Judge(
@@ -55,7 +56,7 @@ def main() -> None:
     asyncio.run(resolve("openai:test").complete(request))  # imports, before the fork
     for _ in range(kills):
         child, before = judged(items, out), len(ids(out))
-        end, ended = time.monotonic() + 30, 0
+        end, ended = time.monotonic() + PATIENCE, 0
         # The moment is counted in lines, not in seconds: a busy machine must not change what is tested.
         wanted = before + rng.randint(0, 9)
         while not ended and len(ids(out)) < wanted and time.monotonic() < end:

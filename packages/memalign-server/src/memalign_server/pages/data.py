@@ -16,6 +16,8 @@ from memalign.errors import InputError
 from memalign.io import Examples, check_feedback
 from memalign.types import as_json, json_line
 from memalign_server.pages.rendering import link, render
+from memalign_server.people.identity import team_of
+from memalign_server.people.roles import Person, Role
 from memalign_server.review.cases import add_cases
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here, Server
@@ -71,6 +73,7 @@ def upload(
         if what == "feedback":
             rows = check_feedback(path, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
             given = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
+            given = _spoken_by(person, server, judge, given)
             job = server.jobs.start("align", judge, {"feedback": given, "skip_invalid": True}, asked_by=person.name)
             return RedirectResponse(link(judge, "changed", job=job.id), 303)
         examples = list(Examples.of(path, columns=loaded.judge.columns))
@@ -96,6 +99,17 @@ def download(judge: str, name: str, server: Here) -> Response:
     if name == "cases.jsonl":
         return StreamingResponse(_cases(server, judge), media_type="application/jsonl", headers=headers)
     raise InputError(f"there is no download {name!r}; there are feedback.jsonl, cases.jsonl and judge.json")
+
+
+def _spoken_by(person: Person, server: Server, judge: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, those of nobody as the person's. Raises InputError where a reviewer speaks for somebody else."""
+    named = [{**row, "source": person.name} if row.get("source") in (None, "unknown") else row for row in rows]
+    others = sorted({str(row["source"]) for row in named} - {person.name})
+    with server.store.read() as connection:
+        owner = person.may(Role.OWNER, team_of(connection, judge))
+    if others and not owner:
+        raise InputError(f"you speak as {person.name!r} alone; feedback of {others[0]!r} needs an owner of the team")
+    return named
 
 
 def _row(content: dict[str, Any], said: Any) -> dict[str, Any]:

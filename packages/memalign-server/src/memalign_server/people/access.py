@@ -25,6 +25,19 @@ _VIEWER, _REVIEWER, _OWNER = Role.VIEWER, Role.REVIEWER, Role.OWNER
 
 _PEOPLE: Final[dict[str, Public | Role]] = {
     "health": Public.ANYONE,
+    "sign_in_page": Public.ANYONE,
+    "sign_in": Public.ANYONE,
+    "sign_out": Public.ANYONE,
+    "join_page": Public.ANYONE,
+    "join": Public.ANYONE,
+    "account_page": Public.SIGNED_IN,
+    "change_password": Public.SIGNED_IN,
+    "make_token_page": Public.SIGNED_IN,
+    "revoke_token_page": Public.SIGNED_IN,
+    "team_page": _OWNER,
+    "invite_page": _OWNER,
+    "withdraw_page": _OWNER,
+    "member_page": _OWNER,
 }
 
 _API: Final[dict[str, Public | Role]] = {
@@ -94,6 +107,17 @@ _PAGES: Final[dict[str, Public | Role]] = {
     "data_page": _VIEWER,
     "upload": _REVIEWER,
     "download": _VIEWER,
+    "memory_page": _VIEWER,
+    "change_guideline": _REVIEWER,
+    "write_guideline": _REVIEWER,
+    "withdraw": _REVIEWER,
+    "erase_page": _OWNER,
+    "erase_feedback": _OWNER,
+    "receipt": _OWNER,
+    "trust_page": _VIEWER,
+    "cases_page": _VIEWER,
+    "history_page": _VIEWER,
+    "rollback": _OWNER,
 }
 """The experts' pages; one line a route, by the name of its function."""
 

@@ -72,7 +72,7 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
                 "judge": judge,
                 "case_id": example.id,
                 "content_hash": example.content_hash,
-                "example": to_json(as_json(example)),
+                "example": to_json(example.to_dict()),
                 "rank": rank,
                 "reasons": to_json(as_json(reasons)),
                 "added_at": at,
@@ -108,7 +108,7 @@ def store_judgments(
             update(queue)
             .where(there)
             .values(
-                judgment=to_json(as_json(judgment)),
+                judgment=to_json(judgment.to_dict()),
                 problem=None,
                 version=version,
                 verdict=value_text(judgment.value)[:VERDICT_LENGTH],
@@ -166,7 +166,7 @@ def queued(row: Row[Any]) -> QueuedCase:
     """A row of the queue as a value."""
     return QueuedCase(
         number=row.number,
-        example=msgspec.convert(from_json(row.example), Example),
+        example=Example.from_dict(from_json(row.example)),
         judgment=judgment_of(row.judgment),
         version=row.version,
         reasons=tuple(msgspec.convert(from_json(row.reasons), list[Reason])),
@@ -177,7 +177,7 @@ def queued(row: Row[Any]) -> QueuedCase:
 def judgment_of(text: str | None) -> Judgment | None:
     """A judgment as a column keeps it."""
     found = from_json(text)
-    return None if found is None else msgspec.convert(found, Judgment)
+    return None if found is None else Judgment.from_dict(found)
 
 
 def _spoke(judgment: Judgment) -> Mapping[str, float | None]:

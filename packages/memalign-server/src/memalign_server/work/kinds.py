@@ -14,6 +14,7 @@ from memalign.registry import Registry
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.review.teaching import teach as teach_answers
+from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
 from memalign_server.work import measuring
 
@@ -53,6 +54,7 @@ async def unalign(work: Work) -> dict[str, Any]:
     result = await work.registry.aunalign(
         work.judge, *keys, source=source, optimizer=_optimizer(work), progress=work.progress
     )
+    withdrawn(work.store, work.judge, result.removed, [each.id for each in result.forgotten])
     return {**result.to_dict(), "summary": str(result)}
 
 

@@ -8,11 +8,15 @@ import pytest
 from annotated_types import Ge, Le
 from mlflow.exceptions import MlflowException
 from mlflow.genai.scorers import (
+    ConversationalToolCallEfficiency,
     Correctness,
     Guidelines,
+    KnowledgeRetention,
     RelevanceToQuery,
     RetrievalGroundedness,
     Safety,
+    ToolCallCorrectness,
+    ToolCallEfficiency,
     UserFrustration,
     scorer,
 )
@@ -165,6 +169,10 @@ def test_an_endpoint_of_mlflows_gateway_is_asked_at_the_tracking_server(monkeypa
         (RelevanceToQuery, ("inputs", "outputs")),
         (Correctness, ("inputs", "outputs", "expectations")),
         (Safety, ("outputs",)),
+        (UserFrustration, ("conversation",)),
+        (ConversationalToolCallEfficiency, ("conversation",)),
+        (ToolCallEfficiency, ("trace",)),
+        (ToolCallCorrectness, ("trace",)),
     ],
 )
 def test_a_built_in_judge_becomes_one_of_its_own_instructions(built_in, fields):
@@ -206,7 +214,8 @@ def _custom() -> Any:
     ("judge", "message"),
     [
         (lambda: RetrievalGroundedness(model="openai:/small"), "RetrievalGroundedness cannot be aligned"),
-        (lambda: UserFrustration(model="openai:/small"), "UserFrustration cannot be aligned"),
+        (lambda: KnowledgeRetention(model="openai:/small"), "KnowledgeRetention cannot be aligned"),
+        (lambda: ToolCallCorrectness(should_exact_match=True), "ToolCallCorrectness cannot be aligned"),
         (_custom, "is no judge"),
         (lambda: "tone", "str is no judge"),
     ],

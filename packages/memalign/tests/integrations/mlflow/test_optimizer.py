@@ -50,7 +50,7 @@ def test_it_has_the_surface_of_mlflows_judges(aligned):
     base = tone_judge()
     assert (aligned.name, aligned.model, aligned.feedback_value_type) == ("tone", "openai:/small", bool)
     assert [field.name for field in aligned.get_input_fields()] == [field.name for field in base.get_input_fields()]
-    assert aligned.kind.value == "memory_augmented"
+    assert aligned.kind.value == "instructions"
     assert len(aligned._semantic_memory) == len(aligned._episodic_memory) == 2
     assert {episode._trace_id for episode in aligned._episodic_memory} == set(aligned._episodic_trace_ids)
     assert all(len(each.source_trace_ids) == 1 for each in aligned._semantic_memory)
@@ -126,7 +126,7 @@ def test_nothing_is_forgotten_and_no_model_asked_where_another_trace_has_a_wrong
     assert asked(endpoint) == before
 
 
-def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(endpoint):
+def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(endpoint, caplog):
     trace_id = traced(1)
     says(trace_id, False, "say: case 1 is unkind", by="ana@example.org")
     says(trace_id, False, by="ben")
@@ -136,6 +136,10 @@ def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(e
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
+    assert (
+        f"people differ on {trace_id}: ana@example.org gave false, ben gave false, eva gave true; false counts"
+        in caplog.text
+    )
 
 
 def test_people_whom_the_page_calls_user_are_all_kept(endpoint):

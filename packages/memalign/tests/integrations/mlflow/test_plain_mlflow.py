@@ -46,15 +46,10 @@ trace = mlflow.get_trace(ids[0])
 told(
     kind=type(judge).__name__,
     listed=[each.name for each in list_scorers()],
-    guidelines=sorted(each.guideline_text for each in judge._semantic_memory),
     instructions=judge.instructions,
     first=judge(trace=trace).value,
     other=judge(inputs={"question": "question 9"}, outputs="answer 9").value,
-    examples=len(judge._episodic_memory),
 )
-less = judge.unalign(traces=[trace])
-less.register()
-told(left=[each.guideline_text for each in less._semantic_memory])
 """
 
 LEARN = """
@@ -72,7 +67,7 @@ def plain(program: str, store: str, experiment: str, ids: list[str], home: Path)
     given = {"OPENAI_API_BASE": base, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DSPY_CACHEDIR": str(home / "dspy")}
     done = subprocess.run(
         [str(COMPETITOR), "-c", BEGIN + program, store, experiment, *ids],
-        env=dict(os.environ) | given,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | given,
         cwd=home,
         capture_output=True,
         text=True,
@@ -96,24 +91,16 @@ def theirs(body: dict[str, Any]) -> dict[str, Any]:
     return {"result": f"case {asked} is unkind" not in prompt.partition("Distilled Guidelines")[2], "rationale": "so"}
 
 
-def test_plain_mlflow_loads_and_runs_and_unaligns_what_memalign_registered(
-    endpoint: Endpoint, store, experiment, tmp_path
-):
+def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint, store, experiment, tmp_path):
     ids = [lesson(1), lesson(2)]
     aligned = tone_judge().align(fetched(*ids), MemAlignOptimizer())
     aligned.register()
     endpoint.answer = lambda body: json.dumps(theirs(body))
     found = plain(RUN, store, experiment, ids, tmp_path)
-    assert found["kind"] == "MemoryAugmentedJudge"
-    assert found["listed"] == ["tone"]
-    assert found["guidelines"] == ["case 1 is unkind", "case 2 is unkind"]
+    assert (found["kind"], found["listed"]) == ("InstructionsJudge", ["tone"])
     assert found["instructions"] == aligned.instructions
-    assert (found["first"], found["other"], found["examples"]) == (False, True, 2)
-    assert found["left"] == ["case 2 is unkind"]
-    # and what plain MLflow made of it comes back
-    back = get_scorer(name="tone")
-    assert [each.guideline_text for each in back._semantic_memory] == ["case 2 is unkind"]
-    assert get_scorer(name="tone", version=1).memalign_judge == aligned.memalign_judge
+    assert (found["first"], found["other"]) == (False, True)
+    assert get_scorer(name="tone").memalign_judge == aligned.memalign_judge
 
 
 def test_what_mlflows_own_optimizer_aligned_and_registered_is_adopted_here(

@@ -20,7 +20,7 @@ from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import core_of_bundle
 from memalign.values import ValueType
-from tests.support.mlflow_world import fetched, lesson, says, tone_judge
+from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
@@ -56,12 +56,14 @@ def test_a_registered_judge_comes_back_from_mlflow_with_its_whole_memory(aligned
 def test_the_record_is_mlflows_own_and_small(aligned):
     aligned.register()
     record = record_of("tone")
-    data = record["memory_augmented_judge_data"]
-    assert data["base_judge"]["instructions_judge_pydantic_data"]["model"] == "openai:/small"
-    assert data["episodic_trace_ids"] == aligned._episodic_trace_ids
-    assert [set(each) for each in data["semantic_memory"]] == [{"guideline_text", "source_trace_ids"}] * 2
-    assert (data["retrieval_k"], data["embedding_model"], data["embedding_dim"]) == (3, None, 512)
-    assert set(data["memalign"]) >= {"run_id", "artifact", "checksum"}
+    data = record["instructions_judge_pydantic_data"]
+    assert record["memory_augmented_judge_data"] is None
+    assert (data["model"], data["instructions"]) == ("openai:/small", aligned.instructions)
+    own = data["memalign"]
+    assert own["instructions"] == INSTRUCTIONS
+    assert own["episodic_trace_ids"] == aligned._episodic_trace_ids
+    assert [set(each) for each in own["semantic_memory"]] == [{"guideline_text", "source_trace_ids"}] * 2
+    assert set(own) >= {"run_id", "artifact", "checksum"}
     assert "say: case" not in json.dumps(record)
     assert len(json.dumps(record)) < 4000
 
@@ -113,7 +115,7 @@ def test_settings_and_the_judges_address_survive_and_headers_do_not(endpoint, mo
 
 def test_a_memory_that_is_gone_is_named_and_the_rest_can_be_adopted(aligned, tmp_path):
     aligned.register()
-    run_id = record_of("tone")["memory_augmented_judge_data"]["memalign"]["run_id"]
+    run_id = record_of("tone")["instructions_judge_pydantic_data"]["memalign"]["run_id"]
     for file in Path(tmp_path).rglob("judge.json"):
         file.unlink()
     loaded = scorers.get_scorer(name="tone")
@@ -142,6 +144,16 @@ def test_where_mlflow_refuses_the_judge_no_run_is_left(aligned, experiment, monk
     with pytest.raises(MlflowException, match="no room"):
         aligned.register()
     assert mlflow.search_runs([experiment], output_format="list") == []
+
+
+def test_without_write_access_to_artifacts_registering_says_so(aligned, tmp_path):
+    wall = tmp_path / "a file"
+    wall.write_text("no folder")
+    closed = mlflow.create_experiment(f"closed {tmp_path}", artifact_location=(wall / "artifacts").as_uri())
+    with pytest.raises(MlflowException, match=r"its memory cannot be written to the artifacts .*Registry\(\)\.save"):
+        aligned.register(experiment_id=closed)
+    assert mlflow.search_runs([closed], output_format="list") == []
+    assert scorers.list_scorers(experiment_id=closed) == []
 
 
 def test_other_scorers_are_read_by_mlflow_as_before(endpoint):
@@ -191,6 +203,8 @@ def test_a_judge_that_mlflows_optimizer_aligned_is_adopted_and_learns_and_forget
         "case 5 is unkind",
     ]
     assert adopted(inputs="q", outputs="answer 5").value is False
+    seen = adopted(inputs={"question": "question 2"}, outputs="answer 2").metadata["retrieved_example_trace_ids"]
+    assert two in seen  # similar cases are there at once
     assert endpoint.embedding_requests == []
     more = adopted.align(fetched(one, two, lesson(3)))
     assert len(more._semantic_memory) == 4
@@ -200,6 +214,54 @@ def test_a_judge_that_mlflows_optimizer_aligned_is_adopted_and_learns_and_forget
         "case 3 is unkind",
         "case 5 is unkind",
     }
+
+
+def test_one_of_mlflows_records_does_not_break_listings(aligned):
+    # Without DSPy, which is not in this environment, MLflow cannot read what its own optimizer wrote.
+    trace_id = lesson(1, name="theirs")
+    theirs(tone_judge(name="theirs"), [trace_id], [{"guideline_text": "case 1 is unkind", "source_trace_ids": None}])
+    aligned.register()
+    listed = {each.name: each for each in scorers.list_scorers()}
+    assert set(listed) == {"theirs", "tone"}
+    assert listed["theirs"](inputs="q", outputs="answer 1").value is False
+    assert listed["theirs"].align(fetched(lesson(3, name="theirs"))).memalign_judge.memory.case(trace_id) is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"shown": 5}, "damaged"),
+        ({"value_type": "stars"}, "stars"),
+        ({"format": 9}, "newer memalign"),
+        ({"instructions": "another text {{ outputs }}"}, "edited after it was aligned"),
+    ],
+)
+def test_one_of_our_records_does_not_break_listings(aligned, changes, why, caplog):
+    aligned.register()
+    record = record_of("tone")
+    record["instructions_judge_pydantic_data"]["memalign"] |= changes
+    _get_store().register_scorer(mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record))
+    (listed,) = scorers.list_scorers()
+    assert type(listed).__name__ == "InstructionsJudge"
+    assert listed.instructions == aligned.instructions
+    assert why in caplog.text
+    with pytest.raises(MlflowException, match=why):
+        get_scorer(name="tone")
+    assert get_scorer(name="tone", version=1).memalign_judge == aligned.memalign_judge
+
+
+def test_a_record_of_the_first_format_is_read(aligned):
+    aligned.register()
+    record = record_of("tone")
+    data = record.pop("instructions_judge_pydantic_data")
+    own = data.pop("memalign")
+    base = {**record, "instructions_judge_pydantic_data": {**data, "instructions": own.pop("instructions")}}
+    memory = {name: own.pop(name) for name in ("episodic_trace_ids", "semantic_memory")}
+    record["memory_augmented_judge_data"] = {"base_judge": base, **memory, "memalign": {**own, "format": 1}}
+    _get_store().register_scorer(mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record))
+    loaded = scorers.get_scorer(name="tone", version=2)
+    assert loaded.memalign_judge == aligned.memalign_judge
+    assert loaded.instructions == aligned.instructions
 
 
 def test_a_judge_moves_from_mlflow_to_our_registry_and_back(aligned, tmp_path):

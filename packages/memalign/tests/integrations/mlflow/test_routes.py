@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OPENAI = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_API_KEY")
+DATABRICKS = ("DATABRICKS_HOST", "DATABRICKS_TOKEN", "MLFLOW_DEPLOYMENTS_TARGET")
 AZURE = ("AZURE_API_KEY", "AZURE_API_BASE", "AZURE_API_VERSION", "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY")
 NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed", "careful": True}
 CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
@@ -23,7 +24,7 @@ CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*OPENAI, *AZURE, "OPENAI_API_VERSION", "TOGETHER_API_KEY", "TOGETHERAI_API_KEY"):
+    for name in (*OPENAI, *AZURE, *DATABRICKS, "OPENAI_API_VERSION", "TOGETHER_API_KEY", "TOGETHERAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -135,6 +136,37 @@ def test_a_model_of_databricks_is_refused_before_anything_is_sent(here: Endpoint
     ) as error:
         MemAlignOptimizer(**{setting: name}).align(tone_judge(), fetched(lesson(1)))
     assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+    assert asked(here) == 0
+
+
+def test_models_of_databricks_are_asked_at_its_host(here: Endpoint, elsewhere: Endpoint, monkeypatch):
+    monkeypatch.setenv("DATABRICKS_HOST", here.base_url.removesuffix("/v1"))
+    monkeypatch.setenv("DATABRICKS_TOKEN", "theirs")
+    monkeypatch.setenv("OPENAI_API_BASE", elsewhere.base_url)
+    optimizer = MemAlignOptimizer(
+        reflection_lm="databricks:/system.ai.large", embedding_model="endpoints:/embed", embedding_dim=32, careful=True
+    )
+    aligned = tone_judge(model="databricks:/small").align(fetched(lesson(1)), optimizer)
+    assert aligned(**CASE).value is False
+    assert aligned.model == "databricks:/small"
+    aligned.register()
+    assert get_scorer(name="tone")(**CASE).value is False
+    assert asked(elsewhere) == 0
+    asked_for = {(path, body["model"]) for path, body in zip(here.paths, here.bodies, strict=True)}
+    assert asked_for == {
+        ("/serving-endpoints/chat/completions", "small"),
+        ("/ai-gateway/mlflow/v1/chat/completions", "system.ai.large"),
+        ("/serving-endpoints/embeddings", "embed"),
+    }
+    assert {headers["authorization"] for headers in here.headers} == {"Bearer theirs"}
+
+
+def test_an_endpoint_of_another_deployments_server_is_refused(here: Endpoint, monkeypatch):
+    monkeypatch.setenv("DATABRICKS_HOST", here.base_url.removesuffix("/v1"))
+    monkeypatch.setenv("DATABRICKS_TOKEN", "theirs")
+    monkeypatch.setenv("MLFLOW_DEPLOYMENTS_TARGET", "http://127.0.0.1:9")
+    with pytest.raises(MlflowException, match="names a deployments server"):
+        MemAlignOptimizer().align(tone_judge(model="endpoints:/small"), fetched(lesson(1)))
     assert asked(here) == 0
 
 

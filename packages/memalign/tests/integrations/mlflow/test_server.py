@@ -11,6 +11,7 @@ from mlflow.genai import scorers
 from mlflow.genai.scorers import ScorerSamplingConfig
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
+from tests.support.gateway import gateway_model
 from tests.support.mlflow_world import fetched, lesson, tone_judge
 
 if TYPE_CHECKING:
@@ -71,31 +72,9 @@ def test_a_hundred_rows_on_sqlite_with_four_workers_do_too(endpoint: Endpoint, m
 # -- scheduled scorers -----------------------------------------------------------------------------------------------------
 
 
-def gateway(endpoint: Endpoint, name: str) -> str:
-    """A model at the tracking server's gateway that asks the endpoint on loopback."""
-    from mlflow.entities import GatewayEndpointModelConfig, GatewayModelLinkageType
-    from mlflow.tracking._tracking_service.utils import _get_store
-
-    store = _get_store()
-    secret = store.create_gateway_secret(
-        secret_name=name,
-        secret_value={"api_key": "none"},
-        provider="openai",
-        auth_config={"api_base": endpoint.base_url},
-    )
-    model = store.create_gateway_model_definition(
-        name=name, secret_id=secret.secret_id, provider="openai", model_name="small"
-    )
-    config = GatewayEndpointModelConfig(
-        model_definition_id=model.model_definition_id, linkage_type=GatewayModelLinkageType.PRIMARY, weight=1.0
-    )
-    store.create_gateway_endpoint(name=name, model_configs=[config], usage_tracking=False)
-    return f"gateway:/{name}"
-
-
 @pytest.mark.usefixtures("on_server")
 def test_an_aligned_judge_of_the_gateways_model_is_scheduled_changed_and_stopped(endpoint: Endpoint):
-    aligned = tone_judge(model=gateway(endpoint, "house")).align(fetched(lesson(1)), MemAlignOptimizer())
+    aligned = tone_judge(model=gateway_model(endpoint, "house")).align(fetched(lesson(1)), MemAlignOptimizer())
     registered = aligned.register()
     started = registered.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
     assert isinstance(started, MemAlignJudge)

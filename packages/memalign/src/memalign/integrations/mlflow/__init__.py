@@ -4,8 +4,8 @@
 
     aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
 
-Importing this module teaches `mlflow.genai.scorers.get_scorer` and `list_scorers` to read judges that were registered by
-it, and MLflow's judges to ask models of this process (`local:/…`); every other record and model is MLflow's as before.
+Where memalign is installed `mlflow.genai.scorers.get_scorer` and `list_scorers` read judges that were registered by it, with
+or without this import. Importing this module teaches MLflow's judges to ask models of this process (`local:/…`).
 Needs MLflow (`pip install "mlflow>=3.11.1"`, or the extra `mlflow`), and neither DSPy nor LiteLLM.
 """
 
@@ -22,7 +22,8 @@ from memalign.integrations.mlflow.adoption import adopt
 from memalign.integrations.mlflow.aligned_judge import MemAlignJudge, as_scorer
 from memalign.integrations.mlflow.in_process_models import teach_embedded
 from memalign.integrations.mlflow.mlflow_optimizer import MemAlignOptimizer
-from memalign.integrations.mlflow.registry_loading import get_scorer, teach_mlflow
+from memalign.integrations.mlflow.registry_loading import get_scorer
+from memalign.integrations.mlflow_entry import teach_mlflow
 
 __all__ = ["MemAlignJudge", "MemAlignOptimizer", "adopt", "as_scorer", "get_scorer"]
 

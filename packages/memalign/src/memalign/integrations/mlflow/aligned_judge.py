@@ -14,7 +14,7 @@ from mlflow.genai.scorers.base import ScorerKind
 
 import memalign
 from memalign.integrations.mlflow import trace_feedback as reading
-from memalign.integrations.mlflow.base_judges import runs_here
+from memalign.integrations.mlflow.base_judges import core_name, runs_here
 from memalign.integrations.mlflow.label_types import Scale, annotation_of
 from memalign.integrations.mlflow.learning import forget_traces, learn
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
@@ -145,7 +145,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     @property
     def kind(self) -> ScorerKind:
         """What plain MLflow takes the judge for."""
-        return ScorerKind.MEMORY_AUGMENTED
+        return ScorerKind.INSTRUCTIONS
 
     @property
     def is_session_level_scorer(self) -> bool:
@@ -309,7 +309,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return registered
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
-        """The record that MLflow stores: its own form for aligned judges."""
+        """The record that MLflow stores: its own form for judges of instructions."""
         return record_of(self)
 
     def _create_copy(self) -> MemAlignJudge:
@@ -335,7 +335,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         if name != base.name:
             base = base.model_copy(update={"name": name})
             with translated():
-                core = self.memalign_judge.replace(name=name)
+                core = self.memalign_judge.replace(name=core_name(name))
         return MemAlignJudge(
             base=base,
             scale=self._scale,

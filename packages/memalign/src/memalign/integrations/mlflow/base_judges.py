@@ -10,10 +10,10 @@ import memalign
 from memalign.integrations.mlflow.in_process_models import is_embedded
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
-from memalign.integrations.mlflow.model_routes import check_not_workspace, routed_chat
+from memalign.integrations.mlflow.model_routes import check_not_managed, routed_chat
 from memalign.models import ChatModel
 
-__all__ = ["base_of", "core_of", "model_of", "runs_here"]
+__all__ = ["base_of", "core_name", "core_of", "model_of", "runs_here"]
 
 _OURS = ("temperature", "max_tokens", "seed", "timeout")
 _THEIR_NAMES = {"stop": "stop_sequences", "reasoning_effort": "openai_reasoning_effort"}
@@ -50,6 +50,15 @@ _BUILT_IN = (
     "Completeness",
     "Summarization",
 )
+_OF_SESSIONS = (
+    "UserFrustration",
+    "ConversationCompleteness",
+    "ConversationalSafety",
+    "ConversationalToolCallEfficiency",
+    "ConversationalRoleAdherence",
+    "ConversationalGuidelines",
+)
+_OF_TOOL_CALLS = ("ToolCallEfficiency", "ToolCallCorrectness")
 
 
 def base_of(judge: Any) -> Any:
@@ -65,18 +74,29 @@ def base_of(judge: Any) -> Any:
         raise invalid(f"{type(judge).__name__} is no judge; make one with mlflow.genai.judges.make_judge")
     if isinstance(judge, InstructionsJudge):
         return judge
-    if isinstance(judge, BuiltInScorer) and type(judge).__name__ in _BUILT_IN:
-        return _instructed(judge)
-    names = ", ".join(_BUILT_IN)
+    if isinstance(judge, BuiltInScorer):
+        if type(judge).__name__ in _OF_SESSIONS:
+            base = judge._create_judge()  # noqa: SLF001  # the judge of instructions that it asks
+            base.aggregations = judge.aggregations
+            return base
+        if type(judge).__name__ in _OF_TOOL_CALLS and not getattr(judge, "should_exact_match", False):
+            return _of_instructions(judge, _tool_calls(str(judge.instructions)))
+        if type(judge).__name__ in _BUILT_IN:
+            return _instructed(judge)
+    names = ", ".join((*_BUILT_IN, *_OF_TOOL_CALLS, *_OF_SESSIONS))
     raise invalid(
         f"{type(judge).__name__} cannot be aligned: it does not judge by instructions alone. Those that can: judges of "
         f"make_judge, and {names}"
     )
 
 
-def _instructed(judge: Any) -> Any:
-    from mlflow.genai.judges.instructions_judge import InstructionsJudge
+def _tool_calls(text: str) -> str:
+    """Instructions on tool calls, which a judge looks up in the trace instead of being given them."""
+    criteria = text.partition("<request>")[0].replace("{{ordering_instruction}}", "").strip()
+    return f"{criteria}\n\nThe request, the available tools and the tools called are in the trace: {{{{ trace }}}}"
 
+
+def _instructed(judge: Any) -> Any:
     text = str(judge.instructions)
     if guidelines := getattr(judge, "guidelines", None):
         listed = "\n".join(f"- {each}" for each in ([guidelines] if isinstance(guidelines, str) else guidelines))
@@ -91,7 +111,12 @@ def _instructed(judge: Any) -> Any:
     text = _BRACES.sub(lambda match: f"{{{{ {_VARIABLES[match[1]]} }}}}", text).strip()
     named = {_VARIABLES[name] for name in found}
     missing = [each.name for each in judge.get_input_fields() if each.name not in named]
-    text += "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing)
+    return _of_instructions(judge, text + "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing))
+
+
+def _of_instructions(judge: Any, text: str) -> Any:
+    from mlflow.genai.judges.instructions_judge import InstructionsJudge
+
     base = InstructionsJudge(
         name=judge.name,
         instructions=text,
@@ -105,6 +130,11 @@ def _instructed(judge: Any) -> Any:
     return base
 
 
+def core_name(name: str) -> str:
+    """The name of our judge for one of MLflow's, whose names may hold slashes and line breaks and be of any length."""
+    return re.sub(r"[/\\\x00-\x1f\x7f]", "-", name.strip())[:100].strip()
+
+
 def core_of(base: Any, scale: Scale, parameters: Mapping[str, Any] | None = None) -> memalign.Judge:
     """Our judge, without memory, of MLflow's judge of instructions. `parameters` are ours, beside its own.
 
@@ -114,7 +144,7 @@ def core_of(base: Any, scale: Scale, parameters: Mapping[str, Any] | None = None
     ours = {name: inference[name] for name in _OURS if name in inference}
     with translated():
         return memalign.Judge(
-            name=base.name,
+            name=core_name(base.name),
             instructions=base.instructions,
             feedback_value_type=scale.value_type,
             model=model_of(base),
@@ -126,7 +156,7 @@ def model_of(base: Any) -> str | ChatModel:
     """The model of MLflow's judge, with its address, headers and inference parameters. Raises MlflowException."""
     name = str(base.model)
     provider = name.partition(":")[0]
-    check_not_workspace(name)
+    check_not_managed(name)
     settings: dict[str, Any] = {}
     for key, value in _inference(base).items():
         known = _THEIR_NAMES.get(key, key)

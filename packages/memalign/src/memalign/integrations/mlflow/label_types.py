@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
-from memalign.values import Value, ValueType
+from memalign.values import UNBOUNDED, Value, ValueType
 
-__all__ = ["UNBOUNDED", "Scale", "annotation_of", "scale_of"]
+__all__ = ["Scale", "annotation_of", "scale_of"]
 
-UNBOUNDED = 10**9
-"""What stands for no bound: MLflow's `int` and `float` have none, and ours need them."""
+_RANGE = re.compile(
+    r"""\b(?:rat(?:e|ing)|scor(?:e|es|ing)|scale|grade|number|integer|value|points?|from|between)\b
+    (?:(?!\b(?:rate|score|scale)\b)[^.\n\d{}])*?        # the nearest number after the word, in one sentence
+    (?P<low>-?\d+(?:\.\d+)?)\s*(?:-|\u2013|\u2014|\.\.|to|and)\s*(?P<high>-?\d+(?:\.\d+)?)
+    (?!\s*(?:%|\d|words?|sentences?|lines?|paragraphs?|characters?|tokens?|items?|steps?|turns?|minutes?|hours?|days?))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""A scale in an author's words: "Rate 1-5", "a score from 0 to 1", "between 1 and 10"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +34,10 @@ class Scale:
         return self.theirs.get(value, value) if value is not None else None
 
 
-def scale_of(theirs: object, given: object = None) -> Scale:
+def scale_of(theirs: object, given: object = None, *, instructions: str = "") -> Scale:
     """The scale of MLflow's `feedback_value_type`; `given` is a value type of ours to take in its place.
+
+    MLflow's numbers have no bounds: they are those of the one scale that the `instructions` name, else none.
 
     Raises MlflowException (INVALID_PARAMETER_VALUE) for lists, dicts, optional values and all else that a label of ours
     cannot be.
@@ -38,7 +47,8 @@ def scale_of(theirs: object, given: object = None) -> Scale:
             return Scale(value_type=ValueType.of(given))
         if theirs in (int, float):
             kind: Literal["int", "float"] = "int" if theirs is int else "float"
-            return Scale(value_type=ValueType(kind=kind, low=-float(UNBOUNDED), high=float(UNBOUNDED)))
+            low, high = _bounds(instructions, whole=theirs is int)
+            return Scale(value_type=ValueType(kind=kind, low=low, high=high))
         if get_origin(theirs) is Literal:
             return _of_choices(get_args(theirs))
         if get_origin(theirs) in (list, dict) or theirs in (list, dict):
@@ -69,6 +79,15 @@ def _of_choices(choices: tuple[Any, ...]) -> Scale:
         return Scale(value_type=ValueType(kind="int", low=float(whole[0]), high=float(whole[-1])))
     texts = tuple(str(choice) for choice in choices)
     return Scale(value_type=ValueType.of(Literal[texts]), theirs=dict(zip(texts, choices, strict=True)))
+
+
+def _bounds(instructions: str, *, whole: bool) -> tuple[float, float]:
+    found = {(float(match["low"]), float(match["high"])) for match in _RANGE.finditer(instructions)}
+    if len(found) != 1:
+        return -float(UNBOUNDED), float(UNBOUNDED)
+    ((low, high),) = found
+    fits = low < high and not (whole and (low % 1 or high % 1))
+    return (low, high) if fits else (-float(UNBOUNDED), float(UNBOUNDED))
 
 
 def _named(theirs: object) -> str:

@@ -16,16 +16,19 @@ from memalign import aio
 from memalign.align import AlignResult, MemAlign
 from memalign.align.forget import forget
 from memalign.align.ingest import checked_rows
+from memalign.integrations.mlflow.alignment_costs import rehearsal_of, say_before, shown_to_somebody
 from memalign.integrations.mlflow.alignment_runs import log_alignment
-from memalign.integrations.mlflow.label_types import UNBOUNDED, Scale
-from memalign.integrations.mlflow.mlflow_errors import invalid, translated
+from memalign.integrations.mlflow.label_types import Scale
+from memalign.integrations.mlflow.mlflow_errors import in_mlflows_words, invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.sessions import cases_of
 from memalign.integrations.mlflow.trace_feedback import TraceFeedback, checked_traces, read_feedback
 from memalign.judge import Progress
-from memalign.types import Example, Feedback, FeedbackKey
+from memalign.judge.rehearsal import Rehearsal
+from memalign.types import Example, Feedback, FeedbackKey, Usage
+from memalign.values import value_text
 
-__all__ = ["forget_traces", "learn"]
+__all__ = ["estimate", "forget_traces", "learn"]
 
 _logger = logging.getLogger(__name__)
 
@@ -47,25 +50,49 @@ def learn(
 
     Raises MlflowException: INVALID_PARAMETER_VALUE where nothing can be learned. No model was asked then.
     """
-    _check(traces)
     optimizer = settings.memalign()
-    found = read_feedback(traces, core.name, core.fields, base=base, memory=core.memory)
-    gone = _taken_back(core, found)
-    if not found.rows and not gone:
-        why = next(iter(found.skipped.values()), "")
-        raise invalid(
-            f"none of {len(found.skipped)} traces has feedback for judge {core.name!r} ({why}); log some with "
-            "mlflow.log_feedback, as a person (source_type HUMAN)"
-        )
+    found, gone = _found(core, traces, base)
     _warn(core, found, gone)
-    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as told:
-        result = aio.run(
-            _aligned(optimizer, core, _rows(core, found, scale), gone, told, skip_invalid=settings.skip_invalid)
+    rows = _rows(core, found, scale)
+
+    async def run(progress: Progress | None, rehearsal: Rehearsal | None = None) -> AlignResult:
+        return await _aligned(
+            optimizer, core, rows, gone, skip_invalid=settings.skip_invalid, progress=progress, rehearsal=rehearsal
         )
+
+    with translated(), mlflow.tracing.context(enabled=False):
+        say_before(core, run)
+        with _ProgressLine(progress) as told:
+            result = aio.run(run(told))
     if not result.changed:
         _logger.info("judge %s: nothing new in %d traces", core.name, len(found.content))
     result = dataclasses.replace(result, notes=(*found.notes, *result.notes))
     return _reported(core, result, settings, log_run=log_run)
+
+
+def estimate(core: memalign.Judge, traces: list[Any], settings: Settings, *, base: Any, scale: Scale) -> Usage:
+    """About what `learn` would ask and cost; no model is asked. Raises what `learn` raises."""
+    optimizer = settings.memalign()
+    found, gone = _found(core, traces, base)
+    rows = _rows(core, found, scale)
+    rehearsal = rehearsal_of(core)
+    with translated():
+        aio.run(_aligned(optimizer, core, rows, gone, skip_invalid=settings.skip_invalid, rehearsal=rehearsal))
+    return rehearsal.usage
+
+
+def _found(core: memalign.Judge, traces: list[Any], base: Any) -> tuple[TraceFeedback, list[FeedbackKey]]:
+    """The feedback in `traces`, and what memory has that they no longer say. Raises MlflowException where there is neither."""
+    _check(traces)
+    found = read_feedback(traces, base.name, core.fields, base=base, memory=core.memory)
+    gone = _taken_back(core, found)
+    if not found.rows and not gone:
+        why = next(iter(found.skipped.values()), "")
+        raise invalid(
+            f"none of {len(found.skipped)} traces has feedback for judge {base.name!r} ({why}); log some with "
+            "mlflow.log_feedback, as a person (source_type HUMAN)"
+        )
+    return found, gone
 
 
 def forget_traces(
@@ -96,8 +123,19 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
     if not result.changed:
         return result
     _logger.info("judge %s: %s", before.name, result)
+    for conflict in result.conflicts[:NAMED]:
+        said = ", ".join(f"{key.source} gave {value_text(value)}" for key, value in conflict.annotations.items())
+        counts = "no label counts" if conflict.label is None else f"{value_text(conflict.label)} counts"
+        _logger.warning(
+            "judge %s: people differ on %s: %s; %s (%s)",
+            before.name,
+            _few(conflict.ids),
+            said,
+            counts,
+            conflict.reason,
+        )
     if result.pending:
-        waiting = "; ".join(f"{key}: {why}" for key, why in result.pending[:NAMED])
+        waiting = "; ".join(f"{key}: {in_mlflows_words(why)}" for key, why in result.pending[:NAMED])
         _logger.warning(
             "judge %s: %d lessons wait and are tried again at the next align: %s",
             before.name,
@@ -114,20 +152,23 @@ async def _aligned(
     core: memalign.Judge,
     rows: list[Feedback],
     gone: Sequence[FeedbackKey],
-    progress: Progress | None,
     *,
     skip_invalid: bool,
+    progress: Progress | None = None,
+    rehearsal: Rehearsal | None = None,
 ) -> AlignResult:
     forgotten = None
     if gone:
         # Nothing is asked of a model before every row is known to be fit.
         left = core.replace(memory=forget(core.memory, core.memory.keys(*gone)))
         checked_rows(left, rows, skip_invalid=skip_invalid)
-        forgotten = await optimizer.unalign(core, *gone, progress=progress)
+        calls = optimizer.calls(rehearsal=rehearsal)
+        forgotten = await optimizer.unalign(core, *gone, progress=progress, calls=calls)
         core = forgotten.judge
     if not rows and forgotten is not None:
         return forgotten
-    result = await optimizer.align(core, rows, skip_invalid=skip_invalid, progress=progress)
+    calls = optimizer.calls(rehearsal=rehearsal)
+    result = await optimizer.align(core, rows, skip_invalid=skip_invalid, progress=progress, calls=calls)
     if forgotten is None:
         return result
     return _joined(forgotten, result)
@@ -203,7 +244,7 @@ def _warn(core: memalign.Judge, found: TraceFeedback, gone: Sequence[FeedbackKey
     if gone:
         _logger.info("judge %s: forgets what is no longer said: %s", core.name, _few([str(key) for key in gone]))
     value_type = core.value_type
-    if value_type.high == UNBOUNDED:
+    if value_type.numeric and not value_type.bounded:
         _logger.warning(
             "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says which scale is meant, and "
             "which verdicts are far from a label", core.name, value_type.kind,
@@ -225,7 +266,7 @@ class _ProgressLine:
     def __enter__(self) -> Progress | None:
         if self._given is not None:
             return self._given
-        return self._line if sys.stderr.isatty() or "ipykernel" in sys.modules else None
+        return self._line if shown_to_somebody() else None
 
     def _line(self, stage: str, done: int, total: int) -> None:
         text = f"memalign: {stage} {done}/{total}"

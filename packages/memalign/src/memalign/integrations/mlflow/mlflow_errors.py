@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +16,30 @@ from mlflow.protos.databricks_pb2 import (
 
 from memalign.errors import ConfigurationError, InputError, MemalignError, ModelUnavailable, RateLimited
 
-__all__ = ["invalid", "translated"]
+__all__ = ["in_mlflows_words", "invalid", "translated"]
+
+_WORDS = (
+    (r"--base-url, (OPENAI_BASE_URL)", r"make_judge(base_url=…), \1"),
+    (r"set another model with --model", "name another model"),
+    (r"use --model local:", "take the model local:/"),
+    (r"(, or |or )?ask for less at once \(--concurrency\)", r"\1ask for less at once (MEMALIGN_CONCURRENCY)"),
+    (r"MEMALIGN_CONCURRENCY, --concurrency", "MEMALIGN_CONCURRENCY"),
+    (r"memalign edit NAME --param (\w+)=(\w+)", r"make_judge(inference_params={'\1': \2})"),
+    (r"or less thought: --param (\w+)=(\w+)", r"or less thought: {'\1': '\2'}"),
+    (r"memalign edit NAME --header '([^':]+): ([^']+)'", r"make_judge(extra_headers={'\1': '\2'})"),
+    (r"memalign edit NAME --context N, ", ""),
+    (r"memalign edit NAME --authority WHO", "MemAlignOptimizer(authority=[WHO])"),
+    (r"--skip-invalid, skip_invalid=True in Python", "MemAlignOptimizer(skip_invalid=True)"),
+    (r"write it yourself \(memalign guideline NAME --add\)", "write it into the judge's instructions"),
+)
+"""Options of our command line that messages name, and what stands for them in MLflow."""
+
+
+def in_mlflows_words(message: str) -> str:
+    """The message with what a caller of MLflow can do, in the place of our command line's options."""
+    for option, words in _WORDS:
+        message = re.sub(option, words, message)
+    return message
 
 
 def invalid(message: str) -> MlflowException:
@@ -25,14 +49,16 @@ def invalid(message: str) -> MlflowException:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise an MlflowException in place of every MemalignError, with the same message."""
+    """Raise an MlflowException in place of every MemalignError, with its message `in_mlflows_words`."""
     try:
         yield
-    except (InputError, ConfigurationError) as error:
-        raise invalid(str(error)) from error
-    except RateLimited as error:
-        raise MlflowException(str(error), error_code=REQUEST_LIMIT_EXCEEDED) from error
-    except ModelUnavailable as error:
-        raise MlflowException(str(error), error_code=TEMPORARILY_UNAVAILABLE) from error
     except MemalignError as error:
-        raise MlflowException(str(error), error_code=INTERNAL_ERROR) from error
+        raise MlflowException(in_mlflows_words(str(error)), error_code=_code(error)) from error
+
+
+def _code(error: MemalignError) -> int:
+    if isinstance(error, InputError | ConfigurationError):
+        return int(INVALID_PARAMETER_VALUE)
+    if isinstance(error, RateLimited):
+        return int(REQUEST_LIMIT_EXCEEDED)
+    return int(TEMPORARILY_UNAVAILABLE if isinstance(error, ModelUnavailable) else INTERNAL_ERROR)

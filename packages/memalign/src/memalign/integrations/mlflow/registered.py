@@ -1,8 +1,8 @@
 """Aligned judges in MLflow's registry.
 
-The record is MLflow's own (`memory_augmented_judge_data`), so that MLflow without memalign loads and runs it: the base judge,
-the guidelines in force and the ids of the traces. Under `memalign` it names the artifact with the whole memory, by its
-checksum: a registered judge stays what it was, whatever becomes of its traces.
+The record is that of MLflow's judge of instructions, with the guidelines in them, so that MLflow without memalign and DSPy
+loads, shows and runs it. Under `memalign` it has the author's text, the ids of the traces, and the artifact with the whole
+memory, by its checksum: a registered judge stays what it was, whatever becomes of its traces.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -20,73 +19,59 @@ import msgspec
 
 import memalign
 from memalign.errors import MemalignError
-from memalign.integrations.mlflow.base_judges import core_of, model_of
+from memalign.integrations.mlflow.adopted_memory import adopted_core
+from memalign.integrations.mlflow.base_judges import core_name, core_of, model_of
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.optimizer_settings import Settings
+from memalign.integrations.mlflow_entry import OURS
 from memalign.memory import Memory, Shard
 from memalign.types import FeedbackKey
 
 if TYPE_CHECKING:
     from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
 
-__all__ = ["ARTIFACT", "FLAGS", "OURS", "core_of_bundle", "fetched", "kept", "record_of"]
+__all__ = ["ARTIFACT", "FLAGS", "FORMAT", "OURS", "THEIRS", "core_of_bundle", "fetched", "kept", "record_of"]
 
-OURS = "memalign"
-"""Our part of the record; MLflow ignores keys that it does not know."""
+FORMAT = 2
+"""Of our part; 1 stood in a record of MLflow's MemAlign, which needed DSPy."""
+
+THEIRS = "instructions_judge_pydantic_data"
 
 FLAGS = ("_include_tool_calls_in_conversation", "_include_timing_in_conversation")
 """Of MLflow's judges of sessions, which its own record leaves out."""
 
 ARTIFACT = "memalign/judge.json"
-THEIR_DIMENSIONS = 512
 
 
 def record_of(judge: MemAlignJudge) -> dict[str, Any]:
     """The record of a judge, as JSON values: small, whatever the memory holds."""
     import mlflow
-    from mlflow.genai.scorers.base import _SERIALIZATION_VERSION, SerializedScorer
 
-    settings, base = judge._settings, judge._base_judge  # noqa: SLF001  # one piece in two files
-    embedding = settings.embedding_model
-    named = isinstance(embedding, str) and not embedding.startswith("local")
-    data = {
-        "base_judge": base.model_dump(),
-        "episodic_trace_ids": judge._episodic_trace_ids,  # noqa: SLF001
-        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],  # noqa: SLF001
-        "reflection_lm": settings.reflection_lm if isinstance(settings.reflection_lm, str) else None,
-        "retrieval_k": settings.retrieval_k or 5,
-        # The one in this process is nothing that MLflow could call: without a name it takes its own default.
-        "embedding_model": embedding if named else None,
-        "embedding_dim": settings.embedding_dim or THEIR_DIMENSIONS,
-        OURS: {**(judge._record or {}).get(OURS, {}), **_own_part(judge)},  # noqa: SLF001
-    }
-    known = {each.name for each in fields(SerializedScorer)}
-    timed = {"timeout": judge.timeout} if "timeout" in known else {}
-    return asdict(
-        SerializedScorer(
-            name=judge.name,
-            description=judge.description,
-            aggregations=judge.aggregations,
-            is_session_level_scorer=judge.is_session_level_scorer,
-            mlflow_version=mlflow.__version__,
-            serialization_version=_SERIALIZATION_VERSION,
-            memory_augmented_judge_data=data,
-            **timed,
-        )
-    )
-
-
-def _own_part(judge: MemAlignJudge) -> dict[str, Any]:
-    base_url = getattr(judge._base_judge, "_base_url", None)  # noqa: SLF001
-    shown = [name for name in FLAGS if getattr(judge._base_judge, name, False)]  # noqa: SLF001
-    return {
-        "format": 1,
+    base = judge._base_judge  # noqa: SLF001  # one piece in two files
+    dumped: dict[str, Any] = base.model_dump()
+    own = {
+        **(judge._record or {}).get(OURS, {}),  # noqa: SLF001
+        "format": FORMAT,
+        "instructions": base.instructions,
         "settings": judge._settings.record(),  # noqa: SLF001
         "value_type": judge._scale.value_type.spec,  # noqa: SLF001
         "timeout": getattr(judge, "timeout", None),
-        **({"base_url": _without_secrets(base_url)} if base_url else {}),  # headers are never written down
-        **({"shown": shown} if shown else {}),
+        "episodic_trace_ids": judge._episodic_trace_ids,  # noqa: SLF001
+        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],  # noqa: SLF001
+    }
+    if base_url := getattr(base, "_base_url", None):
+        own["base_url"] = _without_secrets(base_url)  # headers are never written down
+    if shown := [name for name in FLAGS if getattr(base, name, False)]:
+        own["shown"] = shown
+    return {
+        **dumped,
+        "name": judge.name,
+        "description": judge.description,
+        "aggregations": judge.aggregations,
+        "mlflow_version": mlflow.__version__,
+        **({"timeout": judge.timeout} if "timeout" in dumped else {}),
+        THEIRS: {**dumped[THEIRS], "instructions": judge.instructions, OURS: own},
     }
 
 
@@ -105,7 +90,7 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
     from memalign.registry.bundle import bundle_of
 
     core = judge.memalign_judge
-    document = bundle_of(core.replace(name=name) if name else core)
+    document = bundle_of(core.replace(name=core_name(name)) if name else core)
     client = MlflowClient()
     run = client.create_run(
         experiment_id or _get_experiment_id(),
@@ -113,10 +98,7 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
         tags={"memalign.judge": name or judge.name, "memalign.memory_hash": core.memory.hash},
     )
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / Path(ARTIFACT).name
-            path.write_text(json.dumps(document), "utf-8")
-            client.log_artifact(run.info.run_id, str(path), artifact_path=str(Path(ARTIFACT).parent))
+        _write(client, run, document, name or judge.name)
         client.set_terminated(run.info.run_id)
         reference = {"run_id": run.info.run_id, "artifact": ARTIFACT, "checksum": document["checksum"]}
         yield judge._named(name or judge.name, {OURS: reference})  # noqa: SLF001
@@ -125,12 +107,34 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
         raise
 
 
+def _write(client: Any, run: Any, document: Mapping[str, Any], name: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / Path(ARTIFACT).name
+        path.write_text(json.dumps(document), "utf-8")
+        try:
+            client.log_artifact(run.info.run_id, str(path), artifact_path=str(Path(ARTIFACT).parent))
+        except (OSError, MlflowException) as error:
+            raise MlflowException(
+                f"judge {name!r} is not registered: its memory cannot be written to the artifacts of experiment "
+                f"{run.info.experiment_id}, {run.info.artifact_uri} ({error}). Register it in an experiment whose artifacts "
+                "this process may write, mlflow.create_experiment(NAME, artifact_location=…), or save the judge elsewhere: "
+                "memalign.Registry().save(judge.memalign_judge)"
+            ) from error
+
+
 def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, Any]) -> memalign.Judge:
-    """The judge of ours that a record refers to. Raises MlflowException where its artifact is gone or was changed."""
+    """The judge of ours that a record refers to; of one without an artifact, what it names is adopted.
+
+    Raises MlflowException where the artifact is gone or was changed.
+    """
     import mlflow
     from mlflow.exceptions import MlflowException
 
     own = record.get(OURS) or {}
+    if "run_id" not in own:
+        return adopted_core(base, scale, settings, record)
     where = f"runs:/{own.get('run_id')}/{own.get('artifact')}"
     lost = (
         f"judge {base.name!r}: its memory ({where}) cannot be read; memalign.integrations.mlflow.adopt(judge) makes one of "
@@ -158,7 +162,7 @@ def core_of_bundle(document: Mapping[str, Any], base: Any, scale: Scale, setting
     # What a bundle cannot hold: the address and the settings of the judge's own model.
     wanted = core_of(base, scale, settings.parameters)
     changes = {} if settings.embedding_model is None else {"embedding_model": settings.routed_embedding_model()}
-    return core.replace(name=base.name, model=model_of(base), parameters=wanted.parameters, **changes)
+    return core.replace(name=core_name(base.name), model=model_of(base), parameters=wanted.parameters, **changes)
 
 
 def _with_addresses(memory: Memory) -> Memory:

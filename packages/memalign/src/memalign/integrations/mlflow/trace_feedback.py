@@ -60,6 +60,9 @@ def read_feedback(
     alone = (Session(case_id=trace.info.trace_id, traces=[trace]) for trace in unique)
     for session in sessions_of(unique, memory) if whole else alone:
         name, item = session.case_id, session.traces
+        if any(character in name for character in "\n\r\x00"):
+            skipped[name] = f"its id {name!r} is not one line of text, so no memory can name it"
+            continue
         said, why = _said(item, judge_name)
         shown = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
         missing = [each for each in fields if each not in shown]

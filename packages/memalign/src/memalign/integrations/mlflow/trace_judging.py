@@ -22,10 +22,10 @@ EXAMPLE_TOKENS = 1500
 
 
 def with_guidelines(text: str, guidelines: Sequence[str]) -> str:
-    """Instructions as MLflow shows those of an aligned judge."""
+    """Instructions as MLflow shows those of an aligned judge; a guideline's own braces are no field of the item."""
     if not guidelines:
         return text
-    listed = "".join(f"  - {each}\n" for each in guidelines)
+    listed = "".join(f"  - {each}\n" for each in guidelines).replace("{{", "{ {").replace("}}", "} }")
     return f"{text}\n\nDistilled Guidelines ({len(guidelines)}):\n{listed}"
 
 

@@ -1,0 +1,120 @@
+"""Memory: the guidelines, the cases behind them, and one's own feedback."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Form, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from memalign import Judge
+from memalign.align import edit_guideline
+from memalign.align import write_guideline as written
+from memalign.errors import InputError
+from memalign_server.pages.content import blocks_of
+from memalign_server.pages.rendering import link, render
+from memalign_server.people.identity import team_of
+from memalign_server.people.roles import Person, Role
+from memalign_server.review.finding import find_cases
+from memalign_server.review.using import Use, uses_of
+from memalign_server.routing import guarded_router
+from memalign_server.server import Asking, Here, Server
+
+__all__ = ["router"]
+
+router = guarded_router(prefix="/judges/{judge}")
+
+_MOST = 200  # rows of the ledger on one page
+
+
+@router.get("/memory")
+async def memory_page(
+    request: Request, judge: str, server: Here, person: Asking, find: Annotated[str, Query(max_length=500)] = ""
+) -> Response:
+    """What the judge has learned, from whom, and what became of the reader's own feedback."""
+    loaded = await run_in_threadpool(server.judges.latest, judge)
+    memory = loaded.judge.memory
+    found = await find_cases(loaded, find) if find.strip() else []
+    order = {"active": 0, "demoted": 1, "superseded": 2, "retired": 3}
+    rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
+    contradictions = [each for each in memory.relations if each.verdict == "contradicts"]
+    mine = [each for each in memory.ledger() if each.key.source == person.name]
+    uses = await run_in_threadpool(_uses, server, judge)
+    return render(
+        request,
+        "memory.html",
+        judge=judge,
+        page="memory",
+        version=loaded.version,
+        rules=rules,
+        texts={each.id: each.text for each in memory.guidelines},
+        contradictions=contradictions,
+        uses=uses,
+        unused=Use(),
+        find=find,
+        found=[(each, blocks_of(each.case.example, loaded.judge.value_type)) for each in found],
+        mine=mine[:_MOST],
+        more=max(0, len(mine) - _MOST),
+        said=memory.annotation,
+        cases=len(memory.cases),
+        pieces=len(memory),
+    )
+
+
+@router.post("/guidelines")
+def change_guideline(
+    judge: str,
+    server: Here,
+    person: Asking,
+    guideline: Annotated[str, Form()],
+    action: Annotated[str, Form()],
+    text: Annotated[str, Form()] = "",
+    back: Annotated[str, Form()] = "",
+) -> Response:
+    """Give a guideline other words, pin it, take it out of use or back into it."""
+    options: dict[str, dict[str, object]] = {
+        "edit": {"text": text},
+        "pin": {"pinned": True},
+        "unpin": {"pinned": False},
+        "retire": {"retired": True},
+        "restore": {"retired": False},
+    }
+    if action not in options:
+        raise InputError(f"action {action!r} is none of {', '.join(options)}")
+
+    def change(old: Judge) -> Judge:
+        return edit_guideline(old, guideline, by=person.name, **options[action])  # type: ignore[arg-type]  # each as its action needs
+
+    server.registry.update(judge, change)
+    here = back if back.startswith("/judges/") else link(judge, "memory")
+    return RedirectResponse(f"{here}#{guideline}", 303)
+
+
+@router.post("/guidelines/new")
+def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[str, Form()]) -> Response:
+    """A guideline in a person's own words."""
+    saved = server.registry.update(judge, lambda old: written(old, text, by=person.name))
+    return RedirectResponse(f"{link(judge, 'memory')}#{saved.judge.memory.guidelines[-1].id}", 303)
+
+
+@router.post("/withdraw")
+def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()]) -> Response:
+    """Take feedback back, from the next version on; others' needs an owner."""
+    keys = server.judges.latest(judge).judge.memory.keys(*key)
+    if not _may_withdraw(server, person, judge, {each.source for each in keys}):
+        raise InputError("you can withdraw your own feedback; an owner can withdraw that of others")
+    job = server.jobs.start("unalign", judge, {"keys": [str(each) for each in keys]}, asked_by=person.name)
+    return RedirectResponse(link(judge, "changed", job=job.id), 303)
+
+
+def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str]) -> bool:
+    if sources <= {person.name}:
+        return True
+    with server.store.read() as connection:
+        return person.may(Role.OWNER, team_of(connection, judge))
+
+
+def _uses(server: Server, judge: str) -> dict[str, Use]:
+    with server.store.read() as connection:
+        return uses_of(connection, judge)

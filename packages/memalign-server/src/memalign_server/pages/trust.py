@@ -1,0 +1,129 @@
+"""Trust: agreement on unseen cases, people against each other, the cases behind every number, history."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Form, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from sqlalchemy import select
+
+from memalign.errors import InputError
+from memalign.values import value_text
+from memalign_server.pages.charts import agreement_chart
+from memalign_server.pages.content import blocks_of
+from memalign_server.pages.rendering import link, render, speaking
+from memalign_server.people.audit_log import entries
+from memalign_server.people.identity import team_of
+from memalign_server.people.roles import Role
+from memalign_server.review.answers import answers_on, review_of
+from memalign_server.review.cases import case_of
+from memalign_server.review.evidence import evidence_of, people_agreement
+from memalign_server.review.using import cases_of_guideline
+from memalign_server.routing import guarded_router
+from memalign_server.server import Asking, Here
+from memalign_server.store.columns import to_json
+from memalign_server.store.review_tables import reviews
+
+__all__ = ["router"]
+
+router = guarded_router(prefix="/judges/{judge}")
+
+_MOST_LABELS = 9
+_LISTED = 50
+
+
+@router.get("/trust")
+def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Response:
+    """How far the judge can be trusted, and what that rests on."""
+    loaded = server.judges.latest(judge)
+    kind = loaded.judge.value_type
+    language = speaking(request)
+    with server.store.read() as connection:
+        evidence = evidence_of(connection, judge, kind)
+        alpha, several = people_agreement(connection, judge, kind)
+        team = team_of(connection, judge)
+        audit = entries(connection, [team], judge=judge, limit=20) if person.may(Role.OWNER, team) else []
+    counts = dict(evidence.pairs)
+    met = {label for pair in counts for label in pair}
+    labels = [each for each in kind.labels if each in met or len(kind.labels) <= _MOST_LABELS] or sorted(met, key=str)
+    chart = agreement_chart(evidence.versions, language, language.say("Agreement with people by version"))
+    return render(
+        request,
+        "trust.html",
+        judge=judge,
+        page="trust",
+        evidence=evidence,
+        alpha=alpha,
+        several=several,
+        chart=chart,
+        labels=labels if len(labels) <= 2 * _MOST_LABELS and kind.closed and kind.kind != "float" else [],
+        counts=counts,
+        texts={label: value_text(label) for label in labels},
+        history=list(reversed(server.registry.history(judge)))[:_LISTED],
+        audit=audit,
+    )
+
+
+@router.get("/cases")
+def cases_page(
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    people: str | None = None,
+    judged: str | None = None,
+    guideline: Annotated[str | None, Query(max_length=16)] = None,
+    case: Annotated[str | None, Query(max_length=500)] = None,
+) -> Response:
+    """The cases behind a cell of the matrix, or on which a guideline spoke; what others said only where one has answered."""
+    loaded = server.judges.latest(judge)
+    kind = loaded.judge.value_type
+    with server.store.read() as connection:
+        if case is not None:
+            ids = [case]
+        elif guideline is not None:
+            ids = cases_of_guideline(connection, judge, guideline, limit=_LISTED)
+        elif people is not None and judged is not None:
+            query = select(reviews.c.case_id).where(
+                reviews.c.judge == judge,
+                reviews.c.blind_value == to_json(kind.parse(people)),
+                reviews.c.judge_value == to_json(kind.parse(judged)),
+            )
+            ids = list(
+                dict.fromkeys(connection.execute(query.order_by(reviews.c.updated_at.desc()).limit(_LISTED)).scalars())
+            )
+        else:
+            raise InputError("name a case, a guideline, or a verdict of people and one of the judge")
+        shown: list[dict[str, Any]] = []
+        for each in ids:
+            found = case_of(connection, judge, each)
+            if found is None:
+                continue
+            own = review_of(connection, judge, person.name, each)
+            open_to_me = not person.may(Role.REVIEWER) or (own is not None and own.state == "answered")
+            # Whoever may still be asked must not read what the judge and others say.
+            shown.append(
+                {
+                    "case": found,
+                    "blocks": blocks_of(found.example, kind),
+                    "hidden": not open_to_me,
+                    "answers": answers_on(connection, judge, each) if open_to_me else [],
+                }
+            )
+    return render(
+        request, "cases.html", judge=judge, page="trust", shown=shown, people=people, judged=judged, guideline=guideline
+    )
+
+
+@router.get("/history")
+def history_page(request: Request, judge: str, server: Here, a: int, b: int) -> Response:
+    """What changed from one version to another."""
+    return render(request, "diff.html", judge=judge, page="trust", diff=server.registry.diff(judge, a, b), a=a, b=b)
+
+
+@router.post("/rollback")
+def rollback(judge: str, server: Here, to: Annotated[int, Form()]) -> Response:
+    """Make an older version the next one."""
+    server.registry.rollback(judge, to)
+    return RedirectResponse(f"{link(judge, 'trust')}#history", 303)

@@ -1,0 +1,44 @@
+"""Judgments of the queue that were made with what is forgotten in view: they go with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, select, update
+
+from memalign_server.store.review_tables import fired, queue, turns
+
+__all__ = ["forget_judgments"]
+
+_EMPTY: dict[str, Any] = {"judgment": None, "verdict": None, "version": None, "rank": 0.5, "reasons": "[]"}
+
+
+def forget_judgments(connection: Connection, judge: str, *, guidelines: Collection[str], cases: Collection[str]) -> int:
+    """Drop judgments whose prompt held one of these guidelines or cases; how many. The cases wait to be judged anew.
+
+    A model may have repeated in its reasons what it was shown, in words that no search would find.
+    """
+    rules, examples = set(guidelines), set(cases)
+    gone = 0
+    query = select(queue.c.number, queue.c.case_id, queue.c.judgment)
+    for row in connection.execute(query.where(queue.c.judge == judge, queue.c.judgment.is_not(None))).all():
+        if not _saw(str(row.judgment), rules, examples):
+            continue
+        connection.execute(update(queue).where(queue.c.number == row.number).values(**_EMPTY))
+        connection.execute(delete(fired).where(fired.c.judge == judge, fired.c.case_id == row.case_id))
+        gone += 1
+    for name in rules:
+        connection.execute(delete(fired).where(fired.c.judge == judge, fired.c.guideline == name))
+    for turn in connection.execute(select(turns).where(turns.c.judge == judge)).all():
+        if rules & set(json.loads(turn.guidelines)):
+            same = and_(turns.c.judge == judge, turns.c.version == turn.version, turns.c.case_id == turn.case_id)
+            connection.execute(delete(turns).where(same))
+    return gone
+
+
+def _saw(judgment: str, guidelines: set[str], examples: set[str]) -> bool:
+    made = json.loads(judgment)
+    named = {each["guideline"] for each in made.get("findings", ()) if each.get("guideline")}
+    return bool(guidelines & ({*made.get("guideline_ids", ())} | named) or examples & {*made.get("example_ids", ())})
