@@ -23,9 +23,9 @@ def copy(
     registry: UnusedRegistryUrl = "",  # noqa: ARG001  # every command takes it
     json_output: JsonOutput = False,
 ) -> int:
-    """Copy judges with all versions from one registry to another, such as from a file to PostgreSQL.
+    """Copy judges, with all versions, to another registry.
 
-    All or nothing is copied. Erased feedback stays erased, and receipts can be verified there too. The registry that is
+    Such as from a file to PostgreSQL. All or nothing is copied. Erased feedback stays erased, and receipts can be verified there too. The registry that is
     copied stays as it is.
     """
     from memalign.registry import Registry

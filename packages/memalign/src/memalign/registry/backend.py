@@ -79,7 +79,7 @@ class Backend(Protocol):
         ...
 
     def compact(self) -> str:
-        """Rewrite our tables, other packages' too, without what was deleted; returns what was rewritten, in words."""
+        """Rewrite our tables, other packages' too, without what was deleted; returns what, in words for a receipt."""
         ...
 
     def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:

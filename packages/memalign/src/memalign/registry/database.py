@@ -93,7 +93,7 @@ class Database:
             self._backend.check_erasable()
 
     def compact(self) -> str:
-        """Rewrite our tables, other packages' too, without what was deleted; returns what was rewritten, in words."""
+        """Rewrite our tables, other packages' too, without what was deleted; returns what, in words for a receipt."""
         with self._errors():
             return self._backend.compact()
 

@@ -42,7 +42,6 @@ class PostgreSQL:
         bare = url.difference_update_query(["password"])
         self.shown = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
         self._busy_timeout = busy_timeout
-        self._password = str(url.password or url.query.get("password") or "")
         if not url.database and "service" not in url.query:
             raise ConfigurationError(
                 f"{self.shown} names no database; a registry's URL ends in one: postgresql+psycopg://user@host/database"
@@ -51,7 +50,7 @@ class PostgreSQL:
             import psycopg  # noqa: F401  # SQLAlchemy's driver
         except ImportError as error:
             raise ConfigurationError(
-                f"a registry on PostgreSQL needs psycopg ({error}); install it: pip install 'memalign[postgresql]'"
+                f"a registry on PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]', which memalign[postgresql] brings"
             ) from None
         self.engine: Engine = create_engine(
             url,
@@ -185,8 +184,7 @@ class PostgreSQL:
 
     def explained(self, error: Exception) -> str:
         """What went wrong, in words that say what to do."""
-        said = explained(error, self.shown, self._busy_timeout)
-        return said.replace(self._password, "***") if self._password else said
+        return explained(error, self.shown, self._busy_timeout)
 
     def _timeout(self, connection: Connection) -> None:
         milliseconds = str(max(1, round(self._busy_timeout * 1000)))
