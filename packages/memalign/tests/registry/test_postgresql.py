@@ -27,7 +27,7 @@ from tests.support.registry import all_versions, case, judge, memory_of
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="no PostgreSQL here")
 
 OLD = ("memalign_meta", "memalign_judges", "memalign_versions", "memalign_rows", "memalign_erasures")
-NEW = {"head": "latest"}
+OLD_NAMES = {"latest": "head"}
 SECRET = "Maria Oliveira of Lisbon lost nine hundred euros when her card was charged twice in May"
 
 
@@ -177,11 +177,11 @@ def test_an_older_registry_is_brought_to_todays_form(empty: OnPostgreSQL) -> Non
     with database.write() as connection:
         connection.execute(delete(schema.meta))
         for table in schema.metadata.sorted_tables:
-            if rows := [dict(row) for row in found.get(table.name, ())]:
+            names = {column.name: OLD_NAMES.get(column.name, column.name) for column in table.columns}
+            rows = [{name: row[old] for name, old in names.items()} for row in found.get(table.name, ())]
+            if rows:
                 values = [row | {"redacted": bool(row["redacted"])} if "redacted" in row else row for row in rows]
-                connection.execute(
-                    table.insert(), [{NEW.get(name, name): one for name, one in row.items()} for row in values]
-                )
+                connection.execute(table.insert(), values)
         connection.execute(text("ALTER TABLE memalign_judges RENAME COLUMN latest TO head"))
     database.engine.dispose()
     registry = empty.registry()
@@ -282,6 +282,7 @@ def test_statistics_that_quote_the_erased_are_a_trace(place: OnPostgreSQL, monke
 def test_the_receipt_says_what_a_server_keeps(place: OnPostgreSQL) -> None:
     registry = place.registry()
     registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "ana"))))
+    receipt = ""
     for dry_run in (True, False):
         receipt = str(registry.erase("helpfulness", ["t-1"], rederive=False, dry_run=dry_run))
         for place_named in (
