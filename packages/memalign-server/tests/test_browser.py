@@ -176,3 +176,55 @@ def test_axe_finds_no_fault(chromium: Browser, folder: Path, scheme: Any) -> Non
             found |= {f"{path} {each['id']}": [node["html"][:200] for node in each["nodes"][:3]] for each in faults}
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
         assert found == {}
+
+
+def test_an_invited_colleague_disagrees_and_both_settle(chromium: Browser, folder: Path, tmp_path: Path) -> None:
+    from memalign import Registry
+    from memalign_server.people.accounts import add_owner
+    from memalign_server.store import Store
+
+    url = f"sqlite:///{folder / 'memalign.db'}"
+    add_owner(Store(url), "olga", "four plain words here")
+    with served(folder) as address:
+        owner = opened(chromium, address)
+        owner.goto("/judges/tone/review")
+        owner.fill("input[name=name]", "olga")
+        owner.fill("input[name=password]", "four plain words here")
+        owner.click("main button")
+        owner.wait_for_selector("#card")
+        owner.goto("/teams/main")
+        owner.click("button:has-text('Make a link')")
+        link = owner.inner_text("[role=status] code")
+        expert = opened(chromium, address)
+        expert.goto(link)
+        expert.fill("input[name=name]", "ana")
+        expert.fill("input[name=password]", "other plain words here")
+        expert.click("main button")
+        expert.wait_for_selector("h1:has-text('Judges')")
+        for page, key, words in ((owner, "y", "Short is fine."), (expert, "n", "It is cold.")):
+            page.goto("/judges/tone/review?case=late")
+            page.fill("textarea[name=rationale]", words)
+            page.locator("main").focus()
+            assert "Short is fine." not in page.inner_text("main")
+            answered(page, key)
+        assert "Short is fine." in expert.inner_text(".reveal")
+        expert.goto("/judges/tone/settle")
+        assert {"Short is fine.", "It is cold."} <= set(expert.locator(".side .text").all_inner_texts())
+        expert.click("text=Change my answer")
+        expert.click("text=Change my verdict")
+        expert.click(".change button:has-text('Yes')")
+        expert.wait_for_selector(".mine:has-text('Yes')")
+        expert.goto("/judges/tone/settle")
+        assert "agree on every case" in expert.inner_text("main")
+        expert.goto("/judges/tone/review?case=late")
+        expert.keyboard.press("t")
+        expert.wait_for_selector("h1:has-text('What changed')")
+        assert expert.goto("/judges/tone/erase?key=late").status == 403  # type: ignore[union-attr]  # a page is there
+        owner.goto("/judges/tone/erase?key=late")
+        owner.click("text=Erase it for good")
+        owner.wait_for_selector("text=It is gone, from every version.")
+        with owner.expect_download() as download:
+            owner.click("text=Download the receipt")
+        receipt = tmp_path / "receipt.json"
+        download.value.save_as(receipt)
+    assert Registry(url, models=world.models()).verify(receipt).holds

@@ -49,7 +49,8 @@ reviews = Table(
     Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
     Column("created_at", _TIME, nullable=False),
     Column("updated_at", _TIME, nullable=False),
-    Index("memalign_server_reviews_person", "judge", "person", "updated_at"),
+    Index("memalign_server_reviews_person", "judge", "person", "state"),
+    Index("memalign_server_reviews_taught", "judge", "state", "taught", "revision"),
     Index("memalign_server_reviews_version", "judge", "judge_version"),
 )
 
