@@ -16,7 +16,7 @@ API = "/api/v1/judges"
 
 
 @pytest.fixture
-def taught(local: world.Browser) -> Iterator[world.Browser]:
+def taught(local: world.Browser) -> world.Browser:
     ended(local, local.post(f"{API}/tone/align", json={"feedback": FEEDBACK}).json())
     return local
 
