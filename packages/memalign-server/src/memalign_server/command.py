@@ -126,6 +126,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
+        listening.listen(2048)  # whoever reads the address below may connect: the first requests wait
     except OSError as error:
         raise ConfigurationError(
             f"cannot listen on {host} port {port}: {error.strerror}; --port 0 takes a free one"

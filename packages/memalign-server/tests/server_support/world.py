@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import uvicorn
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from sqlalchemy import insert, select
@@ -64,16 +67,13 @@ def models(script: Any = answer) -> list[Any]:
 def registry(folder: Path, *, script: Any = answer, judges: tuple[str, ...] = ("tone",)) -> Registry:
     made = Registry(f"sqlite:///{folder / 'memalign.db'}", models=models(script))
     for name in judges:
-        made.create(
-            Judge(
-                name=name,
-                instructions=INSTRUCTIONS,
-                feedback_value_type=bool,
-                model="scripted",
-                embedding_model=HashEmbedding().name,
-            )
-        )
+        made.create(judge(name))
     return made
+
+
+def judge(name: str, *, model: str = "scripted") -> Judge:
+    embedding = HashEmbedding().name if model == "scripted" else None
+    return Judge(name=name, instructions=INSTRUCTIONS, feedback_value_type=bool, model=model, embedding_model=embedding)
 
 
 def server(folder: Path, *, script: Any = answer, **settings: Any) -> FastAPI:
@@ -178,3 +178,18 @@ def asked(client: TestClient, route: tuple[str, APIRoute]) -> Any:
 
 def names_a_team(route: tuple[str, APIRoute]) -> bool:
     return "{judge}" in route[0] or "{team}" in route[0]
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The application on a free port of this machine; its address."""
+    socket_ = socket.create_server(("127.0.0.1", 0))
+    running = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=2))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [socket_]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{socket_.getsockname()[1]}"
+    finally:
+        running.should_exit = True
+        thread.join()
+        socket_.close()

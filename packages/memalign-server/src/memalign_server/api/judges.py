@@ -34,7 +34,9 @@ def latest(server: Server, judge: str) -> int:
 
 
 def _shown(judge: Judge, version: int) -> shapes.JudgeShown:
-    return shapes.JudgeShown.model_validate(as_json(described(judge, version=version)))
+    found = described(judge, version=version)
+    pending = [{"key": str(each["key"]), "reason": each["reason"]} for each in found["pending"]]
+    return shapes.JudgeShown(**{**found, "pending": pending, "parameters": as_json(found["parameters"])})
 
 
 @router.get("")

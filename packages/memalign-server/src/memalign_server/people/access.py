@@ -30,6 +30,8 @@ _PEOPLE: Final[dict[str, Public | Role]] = {
     "sign_out": Public.ANYONE,
     "join_page": Public.ANYONE,
     "join": Public.ANYONE,
+    "openid_start": Public.ANYONE,
+    "openid_callback": Public.ANYONE,
     "account_page": Public.SIGNED_IN,
     "change_password": Public.SIGNED_IN,
     "make_token_page": Public.SIGNED_IN,
@@ -89,6 +91,10 @@ _API: Final[dict[str, Public | Role]] = {
     "invite_to_team": _OWNER,
     "withdraw_invitation": _OWNER,
     "show_audit": _OWNER,
+    "list_webhooks": _OWNER,
+    "add_webhook": _OWNER,
+    "remove_webhook": _OWNER,
+    "list_deliveries": _OWNER,
 }
 
 _PAGES: Final[dict[str, Public | Role]] = {

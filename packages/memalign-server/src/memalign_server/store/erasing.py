@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, update
@@ -17,11 +18,14 @@ from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue, strings
 from memalign.types import FeedbackKey
 from memalign_server.store import people_tables, work_tables
-from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata
+from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata, to_json
 from memalign_server.store.judgment_erasing import forget_judgments
 from memalign_server.store.review_tables import queue
 
-__all__ = ["TABLES", "ServerTables"]
+__all__ = ["ERASING", "TABLES", "ServerTables"]
+
+ERASING: ContextVar[str | None] = ContextVar("memalign_server_erasing", default=None)
+"""The id of the job that erases here; its row gets the receipt in the same transaction, whatever becomes of the server."""
 
 _BLANK = json.dumps("(erased)")
 _SENTENCE = 500  # characters: longer texts name no key in passing
@@ -48,6 +52,10 @@ class ServerTables:
             columns = table.model_texts if table.case is not None else (*table.texts, *table.model_texts)
             if columns or table.row_texts:
                 touched += table.forget_texts(connection, receipt.judge, residue, columns)
+        job = ERASING.get()
+        if job is not None:
+            mine = update(work_tables.jobs).where(work_tables.jobs.c.id == job)
+            connection.execute(mine.values(result=to_json(receipt.to_dict())))
         return touched
 
     def texts(self, connection: Connection) -> Iterator[bytes]:

@@ -60,12 +60,12 @@ def routed_chat(
     check_not_managed(name, what)
     if base_url and name.partition(":")[0] in _WORKSPACE:
         raise _not_called(name, what)
+    address = base_url.rstrip("/").removesuffix(_CALL) if base_url else None
     with translated():
-        target = None if base_url else _target(name, what)
-        if target is None and not (settings or base_url or headers):
+        target = _target(name, what, address)
+        if target is None and not (settings or address or headers):
             resolve(name)  # a wrong name or a missing key is known before anything is asked
             return name
-        address = base_url.rstrip("/").removesuffix(_CALL) if base_url else None
         return configured(target or name, base_url=address, headers=headers, settings=settings)
 
 
@@ -80,18 +80,20 @@ def routed_embedding(name: str, dimensions: int | None = None) -> str | Embeddin
     return name if dimensions is None else f"{name}@{dimensions}"
 
 
-def _target(name: str, what: str) -> Target | None:
-    """Where MLflow's route is another than ours: the model with its address and key. Raises MlflowException."""
+def _target(name: str, what: str, address: str | None = None) -> Target | None:
+    """Where MLflow's route is another than ours: the model with its address and key. Raises MlflowException.
+
+    The address is part of the model's name: elsewhere than in MLflow, nobody would know the route by the name alone.
+    """
     provider, model = parse_name(name)
+    if provider == "openai":
+        return _openai(model, address)
+    if address is not None:
+        return None
     if provider in _WORKSPACE:
         return _databricks(name, model, what)
     if provider == "azure":
         return _azure(name, model)
-    if provider == "openai":
-        theirs, ours = os.environ.get("OPENAI_API_BASE"), os.environ.get("OPENAI_BASE_URL")
-        if not theirs or not ours or theirs == ours or address_of(model)[1] is not None:
-            return None
-        return Target(provider=provider, model=model, base_url=theirs, api_key=os.environ.get("OPENAI_API_KEY"))
     variable = f"{provider.upper()}_API_BASE"
     if os.environ.get(variable) and (what != "model" or not _asked_by_mlflow(name)):
         raise invalid(
@@ -101,6 +103,15 @@ def _target(name: str, what: str) -> Target | None:
     return None
 
 
+def _openai(model: str, address: str | None) -> Target | None:
+    theirs, ours = os.environ.get("OPENAI_API_BASE"), os.environ.get("OPENAI_BASE_URL")
+    url = address or (theirs if ours and theirs != ours else None)
+    if not url or address_of(model)[1] is not None:
+        return None
+    key = os.environ.get("OPENAI_API_KEY")
+    return Target(provider="openai", model=model, base_url=url, api_key=key, addressed=True)
+
+
 def _azure(name: str, model: str) -> Target | None:
     found = {variable: os.environ.get(variable) for variable in _AZURE}
     if not any(found.values()):
@@ -108,7 +119,9 @@ def _azure(name: str, model: str) -> Target | None:
     if missing := [variable for variable, value in found.items() if not value]:
         raise invalid(f"model {name!r} needs {' and '.join(missing)}, as MLflow's own judges do")
     key, base, version = found.values()
-    return Target(provider="azure", model=model, base_url=base, api_key=key, api_version=version)
+    return Target(
+        provider="azure", model=model, base_url=base, api_key=key, api_version=version, key_variable="AZURE_API_KEY"
+    )
 
 
 def _databricks(name: str, model: str, what: str) -> Target:
@@ -121,8 +134,14 @@ def _databricks(name: str, model: str, what: str) -> Target:
     host = host.rstrip("/") if "://" in host else f"https://{host.rstrip('/')}"
     # Names of Unity Catalog, which have three parts, are served by its gateway.
     path = "ai-gateway/mlflow/v1" if model.count(".") >= 2 else "serving-endpoints"
-    # The address is part of the name: elsewhere than here nobody would know it by the name alone.
-    return Target(provider="openai", model=model, base_url=f"{host}/{path}", api_key=token, addressed=True)
+    return Target(
+        provider="openai",
+        model=model,
+        base_url=f"{host}/{path}",
+        api_key=token,
+        addressed=True,
+        key_variable="DATABRICKS_TOKEN",
+    )
 
 
 def _asked_by_mlflow(name: str) -> bool:
