@@ -169,7 +169,8 @@ class MeasuredJudge:
             mine = [each for each in measured if each.judge == self.name]
             if not mine:
                 raise MissingEvidence(f"{self._folder} has no evidence on {self.name}; {_REMEDY}")
-            why = ", ".join(min((each.changed(self._binding) for each in mine), key=len))
+            least: list[str] = min((each.changed(self._binding) for each in mine), key=len)
+            why = ", ".join(least)
             raise MissingEvidence(f"the evidence on {self.name} in {self._folder} is stale: {why} changed; {_REMEDY}")
         file = read_judgments(self._folder / self._binding.file)
         found: list[Judgment] = []
