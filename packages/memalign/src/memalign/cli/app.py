@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+from typer.main import get_command
 
 import memalign
 from memalign.cli import (
@@ -24,6 +24,7 @@ from memalign.cli import (
     judging,
     labelling,
     measuring,
+    registry_copying,
     replaying_models,
     reporting,
     reviewing,
@@ -91,7 +92,7 @@ _NOT_INSTALLED = {
 class Commands(TyperGroup):
     """All commands: their return value is the exit code, and their errors are one message.
 
-    Other packages add commands by the entry point group `memalign.commands`; each entry is a Typer application.
+    Other packages add commands by the entry point group `memalign.commands`; each entry is a Typer application: one command, or a group.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -133,7 +134,7 @@ class Commands(TyperGroup):
             return found
         if entry := self._plugins.get(cmd_name):
             try:
-                command = get_group(entry.load())
+                command = get_command(entry.load())
             except ImportError as error:
                 return _missing(
                     cmd_name, f"cannot be loaded: {error}", f"memalign {cmd_name} cannot be loaded: {error}"
@@ -149,7 +150,12 @@ class Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The overview: a line a command, in groups."""
         others = [name for name in self.list_commands(ctx) if name not in self.commands]
-        for group, names in {**_GROUPS, "Models": ["models"], "Other packages": others}.items():
+        for group, names in {
+            **_GROUPS,
+            "Models": ["models"],
+            "Registry": ["registry"],
+            "Other packages": others,
+        }.items():
             with formatter.section(group):
                 summaries = {name: self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH) for name in names}
                 formatter.write_dl([(name.ljust(_NAME_WIDTH), text) for name, text in summaries.items()])
@@ -211,3 +217,4 @@ for _commands in _GROUPS.values():
     for _name, (_function, _example) in _commands.items():
         app.command(_name, epilog=f"Example: {_example}")(with_session(_function, asks_models=_name in _VERBOSE))
 app.add_typer(embedded.app, name="models")
+app.add_typer(registry_copying.app, name="registry")
