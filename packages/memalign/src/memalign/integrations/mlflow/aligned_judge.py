@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -17,6 +16,7 @@ from memalign.integrations.mlflow import trace_feedback as reading
 from memalign.integrations.mlflow.base_judges import core_name, runs_here
 from memalign.integrations.mlflow.label_types import Scale, annotation_of
 from memalign.integrations.mlflow.learning import forget_traces, learn
+from memalign.integrations.mlflow.memory_shown import Episode, LearnedGuideline
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kept, record_of
@@ -34,38 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Episode", "LearnedGuideline", "MemAlignJudge", "as_scorer"]
 
 _loading = threading.RLock()
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnedGuideline:
-    """A guideline as MLflow knows it: its text, and the traces whose feedback it states."""
-
-    guideline_text: str
-    source_trace_ids: tuple[str, ...] = ()
-    id: str = ""
-
-    def model_dump(self) -> dict[str, Any]:
-        """As MLflow stores it."""
-        return {"guideline_text": self.guideline_text, "source_trace_ids": list(self.source_trace_ids)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Episode:
-    """What one person said of one trace, with the fields that the judge reads."""
-
-    trace_id: str
-    source: str
-    result: Any = None
-    rationale: str | None = None
-    inputs: Any = None
-    outputs: Any = None
-    expectations: Any = None
-    conversation: Any = None
-    trace: Any = None
-
-    @property
-    def _trace_id(self) -> str:
-        return self.trace_id
+NAMED = 3
+"""Of a guideline's traces, how many a verdict names."""
 
 
 class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to mypy
@@ -261,15 +231,30 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             rationale=reason(judgment),
             source=AssessmentSource(source_type="LLM_JUDGE", source_id=self.model),
             trace_id=None if trace is None else trace.info.trace_id,
-            metadata=metadata | _memory_used(judgment.guideline_ids, judgment.example_ids),
+            metadata=metadata | self._memory_used(judgment.guideline_ids, judgment.example_ids),
         )
 
     def _looked(self, core: memalign.Judge, there: dict[str, Any], asked: dict[str, Any]) -> Feedback:
         with mlflow.tracing.context(enabled=False):
             feedback, guidelines, cases = ask_mlflow(core, self._base_judge, there, asked)
         metadata = dict(feedback.metadata or {}) | {"guideline": self._base_judge.instructions}
-        feedback.metadata = metadata | {"memalign.memory_hash": core.memory.hash} | _memory_used(guidelines, cases)
+        feedback.metadata = metadata | {"memalign.memory_hash": core.memory.hash} | self._memory_used(guidelines, cases)
         return feedback
+
+    def _memory_used(self, guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:
+        """The traces and the guidelines in a verdict's prompt, these with their words and where they come from."""
+        told = {each.id: each for each in self._semantic_memory}
+        words = [
+            f"{name} {each.guideline_text} ({', '.join(each.source_trace_ids[:NAMED]) or 'written by a person'})"
+            for name in guidelines
+            if (each := told.get(name))
+        ]
+        used = {
+            "retrieved_example_trace_ids": list(cases),
+            "memalign.guideline_ids": list(guidelines),
+            "memalign.guidelines": words,
+        }
+        return {name: value for name, value in used.items() if value}
 
     # -- learning and forgetting -----------------------------------------------------------------------------------
 
@@ -377,11 +362,6 @@ def _unpickled(
     """A judge from `pickle`: with its memory where it was there, and without the report that made it."""
     core = None if document is None else core_of_bundle(document, base, scale, settings)
     return MemAlignJudge(base=base, scale=scale, settings=settings, core=core, record=record)
-
-
-def _memory_used(guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:
-    used = {"retrieved_example_trace_ids": list(cases), "memalign.guideline_ids": list(guidelines)}
-    return {name: ids for name, ids in used.items() if ids}
 
 
 def _traces_of(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:
