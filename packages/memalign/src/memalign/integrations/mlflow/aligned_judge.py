@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -21,7 +21,8 @@ from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kept, record_of
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
-from memalign.judge.findings import finding_text, reason
+from memalign.integrations.mlflow.verdict_origin import memory_used, told_reason
+from memalign.judge.findings import finding_text
 from memalign.judge.open_model import open_model
 from memalign.models.providers import parse_name
 from memalign.prompts import tool_call_text
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Episode", "LearnedGuideline", "MemAlignJudge", "as_scorer"]
 
 _loading = threading.RLock()
-NAMED = 3
-"""Of a guideline's traces, how many a verdict names."""
 
 
 class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to mypy
@@ -228,33 +227,22 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return Feedback(
             name=self.name,
             value=self._scale.label(judgment.value),
-            rationale=reason(judgment),
+            rationale=told_reason(judgment, self._semantic_memory),
             source=AssessmentSource(source_type="LLM_JUDGE", source_id=self.model),
             trace_id=None if trace is None else trace.info.trace_id,
-            metadata=metadata | self._memory_used(judgment.guideline_ids, judgment.example_ids),
+            metadata=metadata | memory_used(self._semantic_memory, judgment.guideline_ids, judgment.example_ids),
         )
 
     def _looked(self, core: memalign.Judge, there: dict[str, Any], asked: dict[str, Any]) -> Feedback:
         with mlflow.tracing.context(enabled=False):
             feedback, guidelines, cases = ask_mlflow(core, self._base_judge, there, asked)
         metadata = dict(feedback.metadata or {}) | {"guideline": self._base_judge.instructions}
-        feedback.metadata = metadata | {"memalign.memory_hash": core.memory.hash} | self._memory_used(guidelines, cases)
+        feedback.metadata = (
+            metadata
+            | {"memalign.memory_hash": core.memory.hash}
+            | memory_used(self._semantic_memory, guidelines, cases)
+        )
         return feedback
-
-    def _memory_used(self, guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:
-        """The traces and the guidelines in a verdict's prompt, these with their words and where they come from."""
-        told = {each.id: each for each in self._semantic_memory}
-        words = [
-            f"{name} {each.guideline_text} ({', '.join(each.source_trace_ids[:NAMED]) or 'written by a person'})"
-            for name in guidelines
-            if (each := told.get(name))
-        ]
-        used = {
-            "retrieved_example_trace_ids": list(cases),
-            "memalign.guideline_ids": list(guidelines),
-            "memalign.guidelines": words,
-        }
-        return {name: value for name, value in used.items() if value}
 
     # -- learning and forgetting -----------------------------------------------------------------------------------
 

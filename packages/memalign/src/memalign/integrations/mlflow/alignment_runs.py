@@ -15,7 +15,7 @@ NOTE = "mlflow.note.content"
 """The tag that the page of a run shows as its description."""
 LONGEST_NOTE = 5_000
 
-STYLE = "<style>td {overflow-wrap: anywhere} td:nth-child(2) {min-width: 18em}</style>"
+STYLE = "<style>td:not(:first-child) {overflow-wrap: anywhere} td:nth-child(2) {min-width: 18em}</style>"
 """Ids of traces are long, and a guideline's words need the room."""
 
 
