@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fastapi import APIRouter
+from fastapi.testclient import TestClient
 
 from memalign_server.people.access import ACCESS, Public
 from memalign_server.people.roles import Role
 from memalign_server.routing import check_access, guarded_router
 from server_support import world
 
-if TYPE_CHECKING:
-    from fastapi.testclient import TestClient
-
 ROUTES = world.routes()
 ROLES = {"viewer": Role.VIEWER, "reviewer": Role.REVIEWER, "owner": Role.OWNER}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Shared]:
+def site(people: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Shared]:
     """One server for all cells: nothing here succeeds in changing it."""
-    with world.shared_server(tmp_path_factory.mktemp("matrix")) as made:
+    with world.shared_server(people, tmp_path_factory.mktemp("matrix")) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def clients(site: world.Shared) -> dict[str, TestClient]:
     found = {name: site.by_token(name) for name in (*ROLES, "stranger")}
-    return {**found, "nobody": site.browser()}
+    return {**found, "nobody": TestClient(site.app, base_url=world.ADDRESS)}
 
 
 def test_the_table_has_exactly_the_routes() -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Column, String, Table, Text, insert, select
 
 from memalign.errors import RegistryError
 from memalign.registry import other_tables
-from memalign_server.store import CASE_ID, JUDGE, SOURCE, TEXT, Store
+from memalign_server.store import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, Store
 from memalign_server.store.columns import metadata, to_json
 from memalign_server.store.people_tables import audit
 from memalign_server.work.jobs import Jobs
@@ -36,6 +36,7 @@ def notes() -> Table:
         Column("case_id", Text, info=CASE_ID),
         Column("source", Text, info=SOURCE),
         Column("words", Text, info=TEXT),
+        Column("judged", Text, info=MODEL_TEXT),
     )
 
 
@@ -55,8 +56,8 @@ def test_job_results_and_waiting_arguments_lose_erased_text(tmp_path: Path) -> N
     receipt = world.opened(url).erase("tone", ["t-1"])
     assert "other packages' tables" in receipt.searched
     assert SECRET.encode() not in (tmp_path / "memalign.db").read_bytes()
-    assert [found.result for found in (jobs.find(ended.id),) if found] == ["(erased)"]
-    assert [found.arguments for found in (jobs.find(waiting.id),) if found] == ["(erased)"]
+    assert [found.result for found in (jobs.find(ended.id),) if found] == [None]
+    assert [found.arguments for found in (jobs.find(waiting.id),) if found] == [None]
     assert [found.arguments for found in (jobs.find(other.id),) if found] == [{"feedback": FEEDBACK[1:]}]
 
 
@@ -97,6 +98,22 @@ def test_one_persons_row_goes_alone(tmp_path: Path, notes: Table) -> None:
     registry.erase("tone", ["t-1@ana"])
     with store.read() as connection:
         assert connection.execute(select(notes.c.id)).scalars().all() == ["ben"]
+
+
+def test_what_a_model_wrote_is_no_survivor(tmp_path: Path, notes: Table) -> None:
+    store, _, url = aligned(tmp_path)
+    row = {
+        "id": "1",
+        "judge": "tone",
+        "case_id": "t-9",
+        "words": "Not like the other one.",
+        "judged": f"As in {SECRET}.",
+    }
+    with store.write() as connection:
+        connection.execute(insert(notes).values(**row))
+    world.opened(url).erase("tone", ["t-1"])
+    with store.read() as connection:
+        assert connection.execute(select(notes.c.words, notes.c.judged)).all() == [(row["words"], None)]
 
 
 def test_without_the_package_nothing_is_erased(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,11 @@ def test_wilsons_interval_has_a_width_even_at_the_edge():
     assert wilson_interval(5, 5) == pytest.approx((0.5655, 1.0), abs=1e-4)
     assert wilson_interval(50, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert wilson_interval(0, 0) is None
+    # Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+    assert wilson_interval(81, 263, corrected=True) == pytest.approx((0.2535, 0.3682), abs=1e-4)
+    assert wilson_interval(15, 148, corrected=True) == pytest.approx((0.0598, 0.1644), abs=1e-4)
+    assert wilson_interval(0, 20, corrected=True) == pytest.approx((0.0, 0.2005), abs=1e-4)
+    assert wilson_interval(1, 29, corrected=True) == pytest.approx((0.0018, 0.1963), abs=1e-4)
 
 
 def test_the_confusion_matrix_has_people_in_rows():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ from memalign_server import health
 from memalign_server.api import routes as api
 from memalign_server.pages import routes as pages
 from memalign_server.people.headers import SafeHeaders
-from memalign_server.problems import install_problems
+from memalign_server.problems import PROBLEMS, install_problems
 from memalign_server.review.judges import Judges
 from memalign_server.review.similar import Similar
 from memalign_server.routing import check_access
@@ -37,15 +38,15 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     registry = Registry(settings.registry, models=models)
     store = Store(registry.url)
     jobs = Jobs(store)
-    worker = Worker(jobs, registry, at_once=settings.jobs_at_once)
 
     @asynccontextmanager
     async def working(_app: FastAPI) -> AsyncIterator[None]:
+        worker = Worker(jobs, registry, at_once=settings.jobs_at_once)
         worker.start()
         try:
             yield
         finally:
-            worker.stop()
+            await asyncio.to_thread(worker.stop)
 
     # The pages of the description load scripts from another host; the description itself is at /api/v1/openapi.json.
     app = FastAPI(title=settings.title, version="1", docs_url=None, redoc_url=None, openapi_url=None, lifespan=working)
@@ -54,7 +55,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     )
     app.include_router(health.router)
     for router in api.ROUTERS:
-        app.include_router(router, prefix=api.PREFIX)
+        app.include_router(router, prefix=api.PREFIX, responses=PROBLEMS)
     for router in pages.ROUTERS:
         app.include_router(router, include_in_schema=False)
     check_access(all_routers())

@@ -1,40 +1,134 @@
-"""`memalign serve`: start the server."""
+"""`memalign serve`: start the server, or make its first owner."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from typing import Annotated
 
 import typer
 
 from memalign.cli.common import DEFAULT_REGISTRY, DONE, RegistryUrl
-from memalign.errors import ConfigurationError
-from memalign_server.settings import Settings
+from memalign.errors import ConfigurationError, InputError
+from memalign_server.settings import OpenIdProvider, Settings
 
 __all__ = ["app"]
 
-app = typer.Typer(rich_markup_mode=None, help="The page where experts teach judges, and the HTTP API under it.")
+PASSWORD_VARIABLE = "MEMALIGN_OWNER_PASSWORD"  # noqa: S105  # the name of a variable
+SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"  # noqa: S105  # the same
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-@app.callback(invoke_without_command=True)
+@app.command()
 def serve(
     host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="The port.")] = 8321,
+    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="The port; 0 takes a free one.")] = 8321,
     registry: RegistryUrl = DEFAULT_REGISTRY,
     title: Annotated[str, typer.Option(metavar="TEXT", help="What the pages are called.")] = "memalign",
     public_url: Annotated[
         str | None,
         typer.Option(metavar="URL", envvar="MEMALIGN_PUBLIC_URL", help="How browsers reach it, behind a proxy."),
     ] = None,
+    add_owner: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Make an account that owns everything, and start nothing.")
+    ] = None,
+    openid_issuer: Annotated[
+        str | None,
+        typer.Option(metavar="URL", envvar="MEMALIGN_OPENID_ISSUER", help="Sign in by this OpenID provider too."),
+    ] = None,
+    openid_client: Annotated[
+        str | None,
+        typer.Option(metavar="ID", envvar="MEMALIGN_OPENID_CLIENT_ID", help="What the provider knows this server by."),
+    ] = None,
+    private_webhooks: Annotated[
+        bool, typer.Option("--private-webhooks", help="Let webhooks go to addresses of private networks.")
+    ] = False,
 ) -> int:
-    """Start the server, and stop it with Ctrl-C."""
+    """Start the page where experts teach judges, and the HTTP API under it. Ctrl-C stops it.
+
+    On this machine's own address it is open to everybody here. On any other address it needs accounts: --add-owner makes
+    the first one and asks for its password, or takes it from MEMALIGN_OWNER_PASSWORD. The secret of --openid-client is
+    read from MEMALIGN_OPENID_CLIENT_SECRET.
+    """
+    settings = Settings(
+        registry=registry,
+        host=host,
+        port=port,
+        title=title,
+        public_url=public_url,
+        openid=_provider(openid_issuer, openid_client),
+        private_webhooks=private_webhooks,
+    )
+    if add_owner is not None:
+        return _add_owner(settings, add_owner)
+    return _run(settings)
+
+
+def _provider(issuer: str | None, client: str | None) -> OpenIdProvider | None:
+    if issuer is None and client is None:
+        return None
+    secret = os.environ.get(SECRET_VARIABLE)
+    if issuer is None or client is None or not secret:
+        raise ConfigurationError(f"OpenID Connect needs --openid-issuer, --openid-client and {SECRET_VARIABLE}")
+    return OpenIdProvider(issuer=issuer, client_id=client, client_secret=secret)
+
+
+def _add_owner(settings: Settings, name: str) -> int:
+    from memalign_server.people.accounts import add_owner
+    from memalign_server.store import Store
+
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if password is None:
+        try:
+            password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        except typer.Abort:
+            raise InputError(f"no password was given; {PASSWORD_VARIABLE} may hold it") from None
+    store = Store(settings.registry)
+    add_owner(store, name, password)
+    typer.echo(f"{name} owns {settings.registry} now; start the server and sign in", err=True)
+    return DONE
+
+
+def _run(settings: Settings) -> int:
     import uvicorn
 
     from memalign_server.app import create_app
+    from memalign_server.people.identity import has_accounts
+    from memalign_server.store import Store
 
-    settings = Settings(registry=registry, host=host, port=port, title=title, public_url=public_url)
-    if not settings.local:
-        raise ConfigurationError("accounts are needed on an address that others can reach")
+    with Store(settings.registry).read() as connection:
+        accounts = has_accounts(connection)
+    if not settings.local and not accounts:
+        raise ConfigurationError(
+            f"others can reach {settings.public_url or settings.host}, and nobody has an account. Make the first owner: "
+            "memalign serve --add-owner NAME"
+        )
+    listening = _listening(settings.host, settings.port)
     application = create_app(settings)
-    typer.echo(f"memalign is at http://{host}:{port} for everybody on this machine: there are no accounts", err=True)
-    uvicorn.run(application, host=host, port=port, log_level="warning", server_header=False)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = settings.public_url or f"http://{host}:{listening.getsockname()[1]}"
+    who = "for everybody with an account" if accounts else "open to everybody on this machine: nobody has an account"
+    typer.echo(f"memalign is at {address}, {who}", err=True)
+    config = uvicorn.Config(
+        application, log_level="warning", server_header=False, date_header=False, timeout_graceful_shutdown=5
+    )
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped
+        uvicorn.Server(config).run(sockets=[listening])
     return DONE
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises ConfigurationError."""
+    try:
+        ((family, kind, _, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        listening = socket.socket(family, kind)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen(2048)  # whoever reads the address below may connect: the first requests wait
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host} port {port}: {error.strerror}; --port 0 takes a free one"
+        ) from None
+    return listening

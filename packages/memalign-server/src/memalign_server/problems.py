@@ -24,7 +24,7 @@ from memalign.errors import (
     VersionConflict,
 )
 
-__all__ = ["Problem", "install_problems", "problem", "status_of"]
+__all__ = ["PROBLEMS", "Problem", "install_problems", "problem", "status_of"]
 
 _STATUS: tuple[tuple[type[MemalignError], int], ...] = (
     (JudgeNotFound, 404),
@@ -55,6 +55,25 @@ _TITLES = {
     502: "The model failed",
     503: "Not available now",
 }
+
+
+_SHAPE = {
+    "type": "object",
+    "title": "Problem",
+    "description": "An error (RFC 9457): `detail` says what is wrong and what to do.",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+    },
+    "required": ["type", "title", "status", "detail"],
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": words, "content": {"application/problem+json": {"schema": _SHAPE}}}
+    for status, words in {"4XX": "What was asked cannot be done.", "5XX": "A model or the database failed."}.items()
+}
+"""How the API's description tells of errors."""
 
 
 class Problem(HTTPException):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from memalign.errors import ConfigurationError
 
@@ -29,8 +28,7 @@ class Settings:
     """One server's settings.
 
     `registry` is the URL of the database of judges, people and jobs. `public_url` is how browsers reach the server,
-    where that is not `host` and `port`: behind a proxy, for example. `files` is the folder of uploads and exports, None for
-    a temporary one. `private_webhooks` allows webhooks to addresses of private networks. `jobs_at_once` limits long work.
+    where that is not `host` and `port`: behind a proxy, for example. `private_webhooks` allows webhooks to addresses of private networks. `jobs_at_once` limits long work.
     """
 
     registry: str = "sqlite:///memalign.db"
@@ -39,7 +37,6 @@ class Settings:
     title: str = "memalign"
     public_url: str | None = None
     openid: OpenIdProvider | None = None
-    files: Path | None = None
     private_webhooks: bool = False
     jobs_at_once: int = 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -
 def card(page: Any) -> dict[str, str]:
     """The hidden fields of the form on a page's first card."""
     fields = re.findall(r'name="(case|form|revision|csrf)" value="([^"]*)"', page.text.partition("<template")[0])
-    return dict(fields)
+    return {name: unescape(value) for name, value in fields}
 
 
 def answer(client: TestClient, case: str, *, judge: str = "tone", **said: Any) -> Any:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import uvicorn
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from memalign import Judge, Registry
 from memalign.models.base import ChatRequest
@@ -23,8 +27,8 @@ from memalign_server.people.passwords import hashed
 from memalign_server.people.roles import Role
 from memalign_server.people.tokens import make_token
 from memalign_server.server import Server
-from memalign_server.store import FIRST_TEAM
-from memalign_server.store.people_tables import team_judges
+from memalign_server.store import FIRST_TEAM, Store
+from memalign_server.store.people_tables import team_judges, users
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -63,16 +67,13 @@ def models(script: Any = answer) -> list[Any]:
 def registry(folder: Path, *, script: Any = answer, judges: tuple[str, ...] = ("tone",)) -> Registry:
     made = Registry(f"sqlite:///{folder / 'memalign.db'}", models=models(script))
     for name in judges:
-        made.create(
-            Judge(
-                name=name,
-                instructions=INSTRUCTIONS,
-                feedback_value_type=bool,
-                model="scripted",
-                embedding_model=HashEmbedding().name,
-            )
-        )
+        made.create(judge(name))
     return made
+
+
+def judge(name: str, *, model: str = "scripted") -> Judge:
+    embedding = HashEmbedding().name if model == "scripted" else None
+    return Judge(name=name, instructions=INSTRUCTIONS, feedback_value_type=bool, model=model, embedding_model=embedding)
 
 
 def server(folder: Path, *, script: Any = answer, **settings: Any) -> FastAPI:
@@ -82,6 +83,22 @@ def server(folder: Path, *, script: Any = answer, **settings: Any) -> FastAPI:
 
 def opened(url: str, *, script: Any = answer) -> Registry:
     return Registry(url, models=models(script))
+
+
+class Browser(TestClient):
+    """A browser: it keeps cookies, and sends forms with what their page holds."""
+
+    def csrf(self, page: str = "/sign-in") -> str:
+        found = re.search(r'name="csrf" value="(\w+)"', self.get(page).text)
+        assert found
+        return found[1]
+
+    def fill(self, path: str, page: str = "/sign-in", **fields: str) -> Any:
+        """Fill in a form of a page."""
+        return self.post(path, data={"csrf": self.csrf(page), **fields}, follow_redirects=False)
+
+    def sign_in(self, name: str, password: str, **fields: str) -> Any:
+        return self.fill("/sign-in", name=name, password=password, **fields)
 
 
 class Shared:
@@ -95,16 +112,8 @@ class Shared:
     def __init__(self, app: FastAPI) -> None:
         self.app = app
         self.server: Server = app.state.server
-        store = self.server.store
-        self.users = {"owner": accounts.add_owner(store, "owner", self.passwords["owner"])}
-        with store.write() as connection:
-            for name in ("viewer", "reviewer", "stranger"):
-                known = hashed(self.passwords[name])
-                self.users[name] = accounts.add_user(connection, name, password_hash=known)
-            for role in (Role.VIEWER, Role.REVIEWER):
-                accounts.set_role(connection, self.users[role.word], FIRST_TEAM, role)
-            self.other_team = directory.add_team(connection, "others", self.users["stranger"])
-            connection.execute(insert(team_judges).values(judge="other", team=self.other_team))
+        with self.server.store.read() as connection:
+            self.users = {row.name: row.id for row in connection.execute(select(users.c.name, users.c.id))}
 
     def token(self, name: str, role: Role = Role.OWNER) -> str:
         with self.server.store.write() as connection:
@@ -114,16 +123,36 @@ class Shared:
         """A program with a token of this person's."""
         return TestClient(self.app, base_url=ADDRESS, headers={"authorization": f"Bearer {self.token(name, role)}"})
 
-    def browser(self) -> TestClient:
+    def browser(self, **settings: Any) -> Browser:
         """A browser that nobody has signed in with."""
-        return TestClient(self.app, base_url=ADDRESS)
+        return Browser(self.app, base_url=ADDRESS, headers={"accept": "text/html, */*"}, **settings)
+
+    def signed_in(self, name: str) -> Browser:
+        browser = self.browser()
+        assert browser.sign_in(name, self.passwords[name]).status_code == 303
+        return browser
+
+
+def people(folder: Path) -> Path:
+    """A registry with two judges, and accounts; made once, for hashing passwords takes its time on purpose."""
+    store = Store(registry(folder, judges=("tone", "other")).url)
+    made = {"owner": accounts.add_owner(store, "owner", Shared.passwords["owner"])}
+    hashes = {name: hashed(password) for name, password in Shared.passwords.items()}
+    with store.write() as connection:
+        for name in ("viewer", "reviewer", "stranger"):
+            made[name] = accounts.add_user(connection, name, password_hash=hashes[name])
+        for role in (Role.VIEWER, Role.REVIEWER):
+            accounts.set_role(connection, made[role.word], FIRST_TEAM, role)
+        others = directory.add_team(connection, "others", made["stranger"])
+        connection.execute(insert(team_judges).values(judge="other", team=others))
+    return folder / "memalign.db"
 
 
 @contextmanager
-def shared_server(folder: Path) -> Iterator[Shared]:
-    """A server that others can reach, with people in two teams, as long as it is used."""
-    registry(folder, judges=("tone", "other"))
-    app = server(folder, host="0.0.0.0")
+def shared_server(made: Path, folder: Path, **settings: Any) -> Iterator[Shared]:
+    """A server that others can reach over a copy of what `people` made, as long as it is used."""
+    shutil.copy(made, folder / "memalign.db")
+    app = server(folder, **{"host": "0.0.0.0", **settings})
     with TestClient(app, base_url=ADDRESS):
         yield Shared(app)
 
@@ -143,8 +172,24 @@ def asked(client: TestClient, route: tuple[str, APIRoute]) -> Any:
     """The answer to a request with nothing in it; behind the guard it fits no route's body, and no judge is there."""
     named = {"judge": "absent", "team": FIRST_TEAM}
     path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: named.get(name[1], "none"), route[0])
+    client.cookies.clear()
     return client.request(min(route[1].methods or {"GET"}), path, follow_redirects=False)
 
 
 def names_a_team(route: tuple[str, APIRoute]) -> bool:
     return "{judge}" in route[0] or "{team}" in route[0]
+
+
+@contextmanager
+def listening(app: FastAPI) -> Iterator[str]:
+    """The application on a free port of this machine; its address."""
+    socket_ = socket.create_server(("127.0.0.1", 0))
+    running = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=2))
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [socket_]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{socket_.getsockname()[1]}"
+    finally:
+        running.should_exit = True
+        thread.join()
+        socket_.close()

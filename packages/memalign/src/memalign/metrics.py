@@ -32,12 +32,14 @@ __all__ = [
     "cohen_kappa",
     "confusion",
     "exact_match",
+    "kernel",
     "krippendorff_alpha",
     "label_shares",
     "mae",
     "mcnemar_exact",
     "paired_bootstrap",
     "paired_share_interval",
+    "student_t",
     "wilson_interval",
 ]
 
@@ -193,8 +195,7 @@ def bootstrap_interval(
     resamples have a value, or when all have the same: such data cannot say how far the figure may be off.
     """
     _check_lengths(*columns)
-    kernel = _kernel(statistic) or _looped(statistic)
-    return _interval(kernel, columns, n_resamples=n_resamples, seed=seed, level=level, groups=groups)
+    return _interval(kernel(statistic), columns, n_resamples=n_resamples, seed=seed, level=level, groups=groups)
 
 
 def paired_bootstrap(
@@ -213,7 +214,7 @@ def paired_bootstrap(
     Positive means that the second is larger. Without an interval in the cases that `bootstrap_interval` names.
     """
     _check_lengths(first, second, truth)
-    one = _kernel(statistic) or _looped(statistic)
+    one = kernel(statistic)
 
     def difference(weights: Floats, a: Sequence[Any], b: Sequence[Any], reference: Sequence[Any]) -> Floats:
         result: Floats = one(weights, b, reference) - one(weights, a, reference)
@@ -228,26 +229,55 @@ def paired_bootstrap(
     return Estimate(value=after - before, low=low, high=high)
 
 
-def wilson_interval(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float] | None:
-    """Wilson's score interval (1927) of a share, wide even when all of `n` succeeded; None for n = 0."""
+def student_t(level: float, degrees: int | None) -> float:
+    """How many standard errors an interval of this level reaches either way: the normal's, or Student's t.
+
+    By the expansion of Abramowitz and Stegun 26.7.5, off by less than 0.03 from three degrees of freedom on.
+    """
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    if degrees is None:
+        return z
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / degrees + second / degrees**2 + third / degrees**3
+
+
+def wilson_interval(
+    successes: float, n: float, *, level: float = 0.95, corrected: bool = False, degrees: int | None = None
+) -> tuple[float, float] | None:
+    """Wilson's score interval (1927) of a share, wide even when all of `n` succeeded; None for n = 0.
+
+    Near 0 and 1 it misses the share in up to 14 of 100 on one side; `corrected` for continuity (Newcombe 1998), in 5 at
+    most. `n` may be the effective number of cases in groups; the `degrees` of freedom are then those of Student's t.
+    """
     if n == 0:
         return None
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = student_t(level, degrees)
     share = successes / n
+    if corrected:
+        rest, under = z * z - 1 / n, 2 * (n + z * z)
+        down = max(0.0, rest - 2 + 4 * share * (n * (1 - share) + 1)) ** 0.5
+        up = max(0.0, rest + 2 + 4 * share * (n * (1 - share) - 1)) ** 0.5
+        low = (2 * successes + z * z - 1 - z * down) / under if share > 0 else 0.0
+        high = (2 * successes + z * z + 1 + z * up) / under if share < 1 else 1.0
+        return max(0.0, low), min(1.0, high)
     middle = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def paired_share_interval(b: int, c: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+def paired_share_interval(
+    b: float, c: float, n: float, *, level: float = 0.95, degrees: int | None = None
+) -> tuple[float, float]:
     """The interval of the difference of two shares on the same `n` cases, (c - b) / n. Bonett and Price 2012.
 
-    `b` cases are right only the first time, `c` only the second. It is wide even where none is. Raises InputError where
-    the counts are negative or more than `n`.
+    `b` cases are right only the first time, `c` only the second. It is wide even where none is. The counts may be
+    effective ones, see `wilson_interval`. Raises InputError where they are negative or more than `n`.
     """
-    if b < 0 or c < 0 or b + c > n or n < 1:
+    if b < 0 or c < 0 or b + c > n + 1e-9 or n <= 0:
         raise InputError(f"counts {b} and {c} cannot be of {n} cases")
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = student_t(level, degrees)
     first, second = (b + 1) / (n + 2), (c + 1) / (n + 2)
     middle = second - first
     half = z * ((first + second - middle * middle) / (n + 2)) ** 0.5
@@ -345,10 +375,14 @@ _KERNELS: dict[Statistic, Kernel] = {
 }
 
 
-def _kernel(statistic: Statistic) -> Kernel | None:
+def kernel(statistic: Statistic) -> Kernel:
+    """The measure for weighted cases: of weights, shape (resamples, cases), and the columns, one value a resample.
+
+    NaN where it is not defined. A callable of any other module is called once a resample.
+    """
     if isinstance(statistic, partial) and not statistic.args and statistic.func in _KERNELS:
         return partial(_KERNELS[statistic.func], **statistic.keywords)
-    return _KERNELS.get(statistic)
+    return _KERNELS.get(statistic) or _looped(statistic)
 
 
 def _looped(statistic: Statistic) -> Kernel:

@@ -72,4 +72,8 @@ def _inlined(schema: Any, named: dict[str, Any]) -> Any:
         return schema
     if "$ref" in schema:
         return _inlined(named[schema["$ref"]], named)
+    places = schema.get("prefixItems")
+    if places and all(each == places[0] for each in places):
+        # Said by `items` and the two lengths, which every reader of OpenAPI knows.
+        schema = {name: each for name, each in schema.items() if name != "prefixItems"} | {"items": places[0]}
     return {name: _inlined(each, named) for name, each in schema.items()}

@@ -134,6 +134,23 @@ class TestWhatItSays:
         assert fixed
         assert fixed.isdisjoint({f"h-{n}" for n in range(30, 130, 2)}), "zero-shot had the even ones right"
 
+    def test_of_scores_a_pull_is_right_that_brings_them_nearer(self) -> None:
+        def score(request: ChatRequest) -> Answer:
+            said = answer(request)
+            return said if not isinstance(said, dict) or "changes" in said else said | {"value": 5.0}
+
+        def scored(first: int, last: int) -> list[Feedback]:
+            return [
+                Feedback(id=f"s-{n}", outputs=f"item {n}", value=8.9 - n % 3 / 10 if n % 2 == 0 else 1.0 + n % 3 / 10)
+                for n in range(first, last)
+            ]
+
+        one = judge(feedback_value_type="float:0..10").replace(model=ScriptedChatModel(score))
+        found = report(one.align(scored(100, 130)).judge, scored(200, 240))
+        assert (sum(each.right for each in found.guidelines), sum(each.wrong for each in found.guidelines)) == (40, 0)
+        assert sum(len(each.fixed) for each in found.guidelines) == 40
+        assert found.curve.points[-1].mean > 0.9
+
     def test_parts_add_up(self, found: Report) -> None:
         labels = [part for part in found.slices if part.of == "label"]
         assert sum(part.n for part in labels) == 100

@@ -133,6 +133,8 @@ class Endpoint:
         self.embedding_requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
         """Paths of the POST requests, with their queries."""
+        self.bodies: list[dict[str, Any]] = []
+        """Bodies of the POST requests."""
         self.headers: list[dict[str, str]] = []
         """Headers of all requests, names in lower case."""
         self.times: list[float] = []
@@ -240,6 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.max_in_flight = max(endpoint.max_in_flight, endpoint._in_flight)
             endpoint.times.append(time.monotonic())
             endpoint.paths.append(self.path)
+            endpoint.bodies.append(body)
             endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
             (endpoint.embedding_requests if embedding else endpoint.requests).append(body)
         try:

@@ -15,8 +15,8 @@ from memalign.registry import load_bundle
 from memalign.types import as_json
 from memalign_server.api import shapes
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
-from memalign_server.api.teams import check_addresses, forget_team, keep_team, team_for
 from memalign_server.people.identity import team_of
+from memalign_server.people.judge_teams import check_addresses, forget_team, keep_team, team_for
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here, Server
 
@@ -34,7 +34,9 @@ def latest(server: Server, judge: str) -> int:
 
 
 def _shown(judge: Judge, version: int) -> shapes.JudgeShown:
-    return shapes.JudgeShown.model_validate(as_json(described(judge, version=version)))
+    found = described(judge, version=version)
+    pending = [{"key": str(each["key"]), "reason": each["reason"]} for each in found["pending"]]
+    return shapes.JudgeShown(**{**found, "pending": pending, "parameters": as_json(found["parameters"])})
 
 
 @router.get("")
@@ -61,9 +63,9 @@ def create_judge_by_api(given: shapes.JudgeGiven, server: Here, person: Asking) 
         parameters=given.parameters,
         columns=given.columns,
     )
-    check_addresses(server, made)
+    check_addresses(server.settings, made)
     server.registry.create(made)
-    keep_team(server, given.name, team)
+    keep_team(server.store, given.name, team)
     return _shown(made, 1)
 
 
@@ -86,7 +88,7 @@ def edit_judge(judge: JudgeName, given: shapes.JudgeChanged, server: Here) -> sh
 
     def changed(old: Judge) -> Judge:
         edited = old.replace(**wanted, parameters={**old.parameters, **(given.parameters or {})})
-        check_addresses(server, edited)
+        check_addresses(server.settings, edited)
         if given.authority is None and given.policy is None:
             return edited
         return set_policy(edited, authority=given.authority, policy=given.policy)
@@ -101,7 +103,7 @@ def delete_judge(judge: JudgeName, server: Here) -> shapes.JudgeSummary:
     with server.store.read() as connection:
         team = team_of(connection, judge)
     gone = server.registry.delete(judge)
-    forget_team(server, judge)
+    forget_team(server.store, judge)
     return shapes.JudgeSummary(**gone.to_dict(), team=team)
 
 
@@ -148,11 +150,11 @@ def import_judge(given: shapes.BundleGiven, server: Here, person: Asking) -> sha
     team = team_for(person, given.team)
     judge = load_bundle(given.bundle)
     name = given.name or judge.name
-    check_addresses(server, judge)
+    check_addresses(server.settings, judge)
     try:
         latest(server, name)
     except JudgeNotFound:
         number = server.registry.import_bundle(given.bundle, name, allow_erased=given.allow_erased)
-        keep_team(server, name, team)
+        keep_team(server.store, name, team)
         return shapes.Saved(judge=name, version=number, parent=number)
     raise JudgeExists(f"a judge {name!r} is in the registry already; give another `name`")

@@ -10,12 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
 from memalign_server.api.shapes import RoleName
 from memalign_server.people import accounts, audit_log, directory, tokens
+from memalign_server.people.invitation_links import link_of
 from memalign_server.people.roles import Person, Role
 from memalign_server.problems import Problem
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here
 
-__all__ = ["link_of", "router"]
+__all__ = ["router"]
 
 router: APIRouter = guarded_router(tags=["people"])
 
@@ -185,13 +186,8 @@ def invite_to_team(team: TeamId, given: RoleGiven, request: Request, server: Her
     by = _user(person)
     with server.store.write() as connection:
         made, secret = accounts.invite(connection, team=team, role=Role.of(given.role), by=by)
-    link = link_of(request, server.settings.public_url, secret)
+    link = link_of(str(request.base_url), server.settings.public_url, secret)
     return InvitationShown(id=made.id, role=given.role, expires_at=made.expires_at, link=link)
-
-
-def link_of(request: Request, public_url: str | None, secret: str) -> str:
-    """The address of the page where an invitation is taken up."""
-    return f"{(public_url or str(request.base_url)).rstrip('/')}/join/{secret}"
 
 
 @router.delete("/teams/{team}/invitations/{invitation}", status_code=204)

@@ -51,7 +51,9 @@ def _of_http(request: Request, error: Exception) -> Response:
         if request.headers.get("hx-request") == "true":
             return Response(status_code=401, headers={"HX-Redirect": to})
         return RedirectResponse(to, 303)
-    return _page(request, found.status_code, str(found.detail))
+    answer = _page(request, found.status_code, str(found.detail))
+    answer.headers.update(found.headers or {})
+    return answer
 
 
 def _of_memalign(request: Request, error: Exception) -> Response:

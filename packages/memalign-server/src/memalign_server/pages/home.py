@@ -12,6 +12,7 @@ from memalign.errors import InputError
 from memalign_server.pages.languages import LANGUAGES
 from memalign_server.pages.rendering import LANGUAGE_COOKIE, link, render
 from memalign_server.people.identity import team_of
+from memalign_server.people.judge_teams import check_addresses, keep_team, team_for
 from memalign_server.review.cases import progress_of
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here
@@ -39,6 +40,7 @@ def home_page(request: Request, server: Here, person: Asking) -> Response:
 @router.post("/judges")
 def create_judge(
     server: Here,
+    person: Asking,
     name: Annotated[str, Form(max_length=200)],
     instructions: Annotated[str, Form()],
     value_type: Annotated[str, Form()],
@@ -51,7 +53,10 @@ def create_judge(
     judge = Judge(
         name=name, instructions=instructions, feedback_value_type=value_type.strip(), model=model.strip() or None
     )
+    check_addresses(server.settings, judge)
+    team = team_for(person, None)
     server.registry.create(judge)
+    keep_team(server.store, name, team)
     return RedirectResponse(link(name, "data"), 303)
 
 

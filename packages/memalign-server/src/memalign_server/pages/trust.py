@@ -30,7 +30,7 @@ __all__ = ["router"]
 router = guarded_router(prefix="/judges/{judge}")
 
 _MOST_LABELS = 9
-_LISTED = 50
+_LISTED = 20
 
 
 @router.get("/trust")

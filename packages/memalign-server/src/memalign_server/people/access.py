@@ -25,6 +25,19 @@ _VIEWER, _REVIEWER, _OWNER = Role.VIEWER, Role.REVIEWER, Role.OWNER
 
 _PEOPLE: Final[dict[str, Public | Role]] = {
     "health": Public.ANYONE,
+    "sign_in_page": Public.ANYONE,
+    "sign_in": Public.ANYONE,
+    "sign_out": Public.ANYONE,
+    "join_page": Public.ANYONE,
+    "join": Public.ANYONE,
+    "account_page": Public.SIGNED_IN,
+    "change_password": Public.SIGNED_IN,
+    "make_token_page": Public.SIGNED_IN,
+    "revoke_token_page": Public.SIGNED_IN,
+    "team_page": _OWNER,
+    "invite_page": _OWNER,
+    "withdraw_page": _OWNER,
+    "member_page": _OWNER,
 }
 
 _API: Final[dict[str, Public | Role]] = {

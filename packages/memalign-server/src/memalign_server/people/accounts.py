@@ -24,6 +24,7 @@ __all__ = [
     "change_password",
     "find_invitation",
     "invite",
+    "is_name",
     "set_role",
     "user_by_password",
 ]
@@ -65,12 +66,18 @@ def add_user(
     if not 0 < len(name) <= 200 or not name.isprintable():
         raise InputError("a name is one line of 1 to 200 letters")
     # Names are the sources of feedback: two that look the same would be one person to every reader.
-    if connection.execute(select(users.c.id).where(func.lower(users.c.name) == name.lower())).first() is not None:
+    if is_name(connection, name):
         raise InputError(f"the name {name!r} is taken; choose another one")
     user = new_id()
     known = {"issuer": issuer, "subject": subject, "password": password_hash}
     connection.execute(insert(users).values(id=user, name=name, created_at=now(), **known))
     return user
+
+
+def is_name(connection: Connection, name: str) -> bool:
+    """Whether somebody has this name, however it is spelled."""
+    query = select(users.c.id).where(func.lower(users.c.name) == name.strip().lower())
+    return connection.execute(query).first() is not None
 
 
 def set_role(connection: Connection, user: str, team: str, role: Role | None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, or_, select
 
+from memalign_server.store import FIRST_TEAM
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.people_tables import audit
 
@@ -36,8 +37,13 @@ def entries(
     before: int | None = None,
     limit: int = 50,
 ) -> list[dict[str, Any]]:
-    """Entries of these teams, the newest first, those with a number below `before`."""
-    query = select(audit).where(audit.c.team.in_(list(teams))).order_by(audit.c.number.desc()).limit(limit)
+    """Entries of these teams, the newest first, those with a number below `before`.
+
+    What is of no team, such as sign-ins, is the first team's.
+    """
+    of_these = audit.c.team.in_(list(teams))
+    mine = or_(of_these, audit.c.team.is_(None)) if FIRST_TEAM in teams else of_these
+    query = select(audit).where(mine).order_by(audit.c.number.desc()).limit(limit)
     if judge is not None:
         query = query.where(audit.c.judge == judge)
     if before is not None:

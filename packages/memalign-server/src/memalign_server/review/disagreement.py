@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, Select, and_, func, select
 
 from memalign_server.review.answers import Review, answers_on
-from memalign_server.review.cases import QueuedCase, case_of
-from memalign_server.store.review_tables import reviews
+from memalign_server.review.cases import QueuedCase, queued
+from memalign_server.review.usefulness import DISAGREE
+from memalign_server.store.review_tables import queue, reviews
 
 __all__ = ["Disagreement", "disagreement_count", "disagreements"]
 
@@ -24,31 +25,19 @@ class Disagreement:
 
 def disagreements(connection: Connection, judge: str, person: str, *, limit: int = 20) -> list[Disagreement]:
     """Cases that a person and somebody else answered differently, the latest first."""
-    mine = select(reviews.c.case_id).where(
-        reviews.c.judge == judge, reviews.c.person == person, reviews.c.state == "answered"
-    )
-    differing = _differing(judge).where(reviews.c.case_id.in_(mine)).order_by(func.max(reviews.c.updated_at).desc())
-    found = []
-    for case_id in connection.execute(differing.limit(limit)).scalars().all():
-        case = case_of(connection, judge, case_id)
-        if case is not None:
-            found.append(Disagreement(case=case, answers=tuple(answers_on(connection, judge, case_id))))
-    return found
+    query = _differing(select(queue), judge, person).order_by(reviews.c.updated_at.desc()).limit(limit)
+    found = [queued(row) for row in connection.execute(query)]
+    return [Disagreement(case=each, answers=tuple(answers_on(connection, judge, each.example.id))) for each in found]
 
 
 def disagreement_count(connection: Connection, judge: str, person: str) -> int:
     """How many cases a person and somebody else answered differently."""
-    mine = select(reviews.c.case_id).where(
-        reviews.c.judge == judge, reviews.c.person == person, reviews.c.state == "answered"
-    )
-    differing = _differing(judge).where(reviews.c.case_id.in_(mine)).subquery()
-    return int(connection.execute(select(func.count()).select_from(differing)).scalar_one())
+    query = _differing(select(func.count()).select_from(queue), judge, person)
+    return int(connection.execute(query).scalar_one())
 
 
-def _differing(judge: str) -> Select[Any]:
-    return (
-        select(reviews.c.case_id)
-        .where(reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
-        .group_by(reviews.c.case_id)
-        .having(func.count(func.distinct(reviews.c.value)) > 1)
-    )
+def _differing(query: Select[Any], judge: str, person: str) -> Select[Any]:
+    """The cases in question: a rank of `DISAGREE` or more is given to those that people answered differently."""
+    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = query.join(reviews, mine).where(reviews.c.state == "answered")
+    return query.where(queue.c.judge == judge, queue.c.rank >= DISAGREE)

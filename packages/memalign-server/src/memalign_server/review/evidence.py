@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from memalign.metrics import Estimate, cohen_kappa, krippendorff_alpha, wilson_interval
 from memalign.values import Value, ValueType
@@ -16,6 +17,10 @@ __all__ = ["ENOUGH", "Evidence", "VersionEvidence", "evidence_of", "people_agree
 
 ENOUGH = 10
 """Blind answers from which on a figure is shown: fewer say nearly nothing."""
+
+
+MOST = 1_000
+"""Cases of which people's agreement is computed for a page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +72,15 @@ class Evidence:
 
 def evidence_of(connection: Connection, judge: str, kind: ValueType) -> Evidence:
     """The evidence of a judge's blind answers."""
-    query = select(reviews.c.blind_value, reviews.c.judge_value, reviews.c.judge_version).where(
+    facts = (reviews.c.blind_value, reviews.c.judge_value, reviews.c.judge_version)
+    query = select(*facts, func.count()).group_by(*facts)
+    query = query.where(
         reviews.c.judge == judge, reviews.c.judge_version.is_not(None), reviews.c.blind_value.is_not(None)
     )
     said: Counter[int] = Counter()
     agreed: Counter[int] = Counter()
     pairs: Counter[tuple[Value, Value]] = Counter()
-    # Counted by text first: many answers are few different ones.
-    for (blind, verdict, version), n in Counter(connection.execute(query)).items():
+    for blind, verdict, version, n in connection.execute(query):
         label, value = from_json(blind), from_json(verdict)
         if label is None or value is None:
             continue
@@ -90,13 +96,16 @@ def evidence_of(connection: Connection, judge: str, kind: ValueType) -> Evidence
 
 
 def people_agreement(connection: Connection, judge: str, kind: ValueType) -> tuple[float | None, int]:
-    """Krippendorff's alpha of people against each other, and the number of cases that two or more answered."""
-    query = select(reviews.c.case_id, reviews.c.value).where(
-        reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None)
-    )
+    """Krippendorff's alpha of people against each other, and on how many cases that two or more answered.
+
+    Of more than `MOST` such cases those with the last ids count.
+    """
+    said = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.value.is_not(None))
+    both = select(reviews.c.case_id).where(*said).group_by(reviews.c.case_id).having(func.count() > 1)
+    both = both.order_by(reviews.c.case_id.desc()).limit(MOST)
+    query = select(reviews.c.case_id, reviews.c.value).where(*said, reviews.c.case_id.in_(both))
     units: dict[str, list[Value]] = {}
     for case_id, value in connection.execute(query):
         units.setdefault(case_id, []).append(from_json(value))
-    several = [values for values in units.values() if len(values) > 1]
-    level = "interval" if kind.numeric else "nominal"
-    return (krippendorff_alpha(several, level=level) if kind.closed else None), len(several)  # type: ignore[arg-type]
+    level: Literal["interval", "nominal"] = "interval" if kind.numeric else "nominal"
+    return (krippendorff_alpha(list(units.values()), level=level) if kind.closed else None), len(units)

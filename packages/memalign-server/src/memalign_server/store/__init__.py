@@ -1,13 +1,14 @@
 """The server's own tables, in the registry's database."""
 
 from memalign_server.store import people_tables, review_tables, work_tables
-from memalign_server.store.columns import CASE_ID, JUDGE, SOURCE, TEXT, TEXT_ROW, metadata
+from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata
 from memalign_server.store.store import FIRST_TEAM, Store
 
 __all__ = [
     "CASE_ID",
     "FIRST_TEAM",
     "JUDGE",
+    "MODEL_TEXT",
     "SOURCE",
     "TEXT",
     "TEXT_ROW",

@@ -7,7 +7,10 @@ words of people or of judged systems says so by its `info`:
     Column("judgment", Text, info=TEXT_ROW)   # the same, and without them the row is worth nothing: it goes
     Column("case_id", Text, info=CASE_ID)     # the id of a case; the row goes with the case, or with its key
     Column("source", Text, info=SOURCE)       # who spoke of the case; beside a CASE_ID it makes a feedback's key
+    Column("judgment", Text, info=MODEL_TEXT) # a model wrote it: blanked where it repeats erased words, whoever's row it is
     Column("judge", Text, info=JUDGE)         # the judge's name; rows of other judges stay
+
+A column that may be empty is emptied where it is blanked, another one says "(erased)".
 
 store/erasing.py reads nothing else, so a new table needs no code there.
 """
@@ -24,6 +27,7 @@ from sqlalchemy import MetaData
 __all__ = [
     "CASE_ID",
     "JUDGE",
+    "MODEL_TEXT",
     "SOURCE",
     "TEXT",
     "TEXT_ROW",
@@ -39,6 +43,7 @@ metadata = MetaData()
 
 TEXT = {"memalign": "text"}
 TEXT_ROW = {"memalign": "text row"}
+MODEL_TEXT = {"memalign": "model text"}
 CASE_ID = {"memalign": "case id"}
 SOURCE = {"memalign": "source"}
 JUDGE = {"memalign": "judge"}

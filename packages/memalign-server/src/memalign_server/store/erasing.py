@@ -8,7 +8,8 @@ text, such as a job's result, loses it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, update
@@ -17,11 +18,14 @@ from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue, strings
 from memalign.types import FeedbackKey
 from memalign_server.store import people_tables, work_tables
-from memalign_server.store.columns import CASE_ID, JUDGE, SOURCE, TEXT, TEXT_ROW, metadata
+from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata, to_json
 from memalign_server.store.judgment_erasing import forget_judgments
 from memalign_server.store.review_tables import queue
 
-__all__ = ["TABLES", "ServerTables"]
+__all__ = ["ERASING", "TABLES", "ServerTables"]
+
+ERASING: ContextVar[str | None] = ContextVar("memalign_server_erasing", default=None)
+"""The id of the job that erases here; its row gets the receipt in the same transaction, whatever becomes of the server."""
 
 _BLANK = json.dumps("(erased)")
 _SENTENCE = 500  # characters: longer texts name no key in passing
@@ -45,8 +49,13 @@ class ServerTables:
             if table.case is not None:
                 touched += table.forget_cases(connection, receipt, residue)
         for table in tables:
-            if table.case is None and (table.texts or table.row_texts):
-                touched += table.forget_texts(connection, receipt.judge, residue)
+            columns = table.model_texts if table.case is not None else (*table.texts, *table.model_texts)
+            if columns or table.row_texts:
+                touched += table.forget_texts(connection, receipt.judge, residue, columns)
+        job = ERASING.get()
+        if job is not None:
+            mine = update(work_tables.jobs).where(work_tables.jobs.c.id == job)
+            connection.execute(mine.values(result=to_json(receipt.to_dict())))
         return touched
 
     def texts(self, connection: Connection) -> Iterator[bytes]:
@@ -77,6 +86,7 @@ class _Marked:
         self.case = self._one(CASE_ID)
         self.source = self._one(SOURCE)
         self.texts = self._all(TEXT)
+        self.model_texts = self._all(MODEL_TEXT)
         self.row_texts = self._all(TEXT_ROW)
 
     def _all(self, mark: dict[str, str]) -> list[Column[Any]]:
@@ -98,15 +108,20 @@ class _Marked:
                 residue.share(text for each in texts if each for text in strings(_parsed(each)))
         return gone
 
-    def forget_texts(self, connection: Connection, judge: str, residue: Residue) -> int:
-        """Rows that repeat erased text, or name an erased key, lose it."""
+    def forget_texts(self, connection: Connection, judge: str, residue: Residue, columns: Iterable[Column[Any]]) -> int:
+        """Rows that repeat erased text in these columns, or name an erased key, lose it."""
         touched = 0
         for row in self._rows(connection, judge):
-            if any(_holds(residue, self._value(row, column)) for column in self.row_texts):
+            own = self.row_texts if self.case is None else ()
+            if any(_holds(residue, self._value(row, column)) for column in own):
                 touched += self._delete(connection, row)
                 continue
-            values = {column: self._value(row, column) for column in self.texts}
-            blank = {column.name: _BLANK for column, value in values.items() if _holds(residue, value, sentences=True)}
+            values = {column: self._value(row, column) for column in columns}
+            blank = {
+                column.name: None if column.nullable else _BLANK
+                for column, value in values.items()
+                if _holds(residue, value, sentences=True)
+            }
             if blank:
                 connection.execute(update(self.table).where(self._same(row)).values(blank))
                 touched += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
 
-from memalign_server.store.columns import CASE_ID, JUDGE, SOURCE, TEXT, TEXT_ROW, metadata
+from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata
 
 __all__ = ["fired", "queue", "reviews", "turns"]
 
@@ -18,7 +18,7 @@ queue = Table(
     Column("case_id", String(500), nullable=False, info=CASE_ID),
     Column("content_hash", String(64), nullable=False),
     Column("example", Text, nullable=False, info=TEXT_ROW),  # JSON
-    Column("judgment", Text, info=TEXT),  # JSON; NULL until it is judged, and where it failed
+    Column("judgment", Text, info=MODEL_TEXT),  # JSON; NULL until it is judged, and where it failed
     Column("problem", Text, info=TEXT),  # why it could not be judged
     Column("version", Integer),  # of the judge that made the judgment
     Column("verdict", String(200), info=TEXT),  # its value as files write it, for counts; cut where it is long
@@ -49,7 +49,8 @@ reviews = Table(
     Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
     Column("created_at", _TIME, nullable=False),
     Column("updated_at", _TIME, nullable=False),
-    Index("memalign_server_reviews_person", "judge", "person", "updated_at"),
+    Index("memalign_server_reviews_person", "judge", "person", "state"),
+    Index("memalign_server_reviews_taught", "judge", "state", "taught", "revision"),
     Index("memalign_server_reviews_version", "judge", "judge_version"),
 )
 

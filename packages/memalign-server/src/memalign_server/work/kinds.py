@@ -10,12 +10,13 @@ from typing import Any
 from memalign.align import MemAlign
 from memalign.io import Examples
 from memalign.judge import Progress
-from memalign.registry import Registry
+from memalign.registry import Receipt, Registry
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
+from memalign_server.store.erasing import ERASING
 from memalign_server.work import measuring
 
 __all__ = ["KINDS", "Kind", "Work"]
@@ -23,14 +24,24 @@ __all__ = ["KINDS", "Kind", "Work"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One job under way: the registry, the server's tables, the judge's name, the arguments, and whom to tell how far it is."""
+    """One job under way: the registry, the server's tables, the judge's name, the arguments, and whom to tell how far it is.
+
+    `known` is the result that an earlier start left behind, None where it left none.
+    """
 
     registry: Registry
     store: Store
+    job: str
     judge: str
     arguments: Mapping[str, Any]
     progress: Progress
+    known: Any = None
 
+
+_UNSIGNED = (
+    "the server was stopped after this was erased and before the receipt was signed; the file was compacted since. "
+    "What waits to be derived again is learned at the next align"
+)
 
 Kind = Callable[[Work], Awaitable[dict[str, Any]]]
 
@@ -59,16 +70,31 @@ async def unalign(work: Work) -> dict[str, Any]:
 
 
 async def erase(work: Work) -> dict[str, Any]:
-    """Erase feedback from all versions; the result is the receipt. It cannot be stopped half way."""
-    receipt = await asyncio.to_thread(
-        work.registry.erase,
-        work.judge,
-        tuple(work.arguments.get("keys") or ()),
-        source=work.arguments.get("source"),
-        matching=work.arguments.get("matching"),
-        optimizer=_optimizer(work),
-        progress=work.progress,
-    )
+    """Erase feedback from all versions; the result is the receipt. It cannot be stopped half way.
+
+    A server that was killed after the commit left the receipt in the job: it is finished, and says that it is not signed.
+    """
+    if work.known is not None:
+        await asyncio.to_thread(work.registry.compact)
+        return {**work.known, "problem": _UNSIGNED}
+
+    def run() -> Receipt:
+        ERASING.set(work.job)
+        return work.registry.erase(
+            work.judge,
+            tuple(work.arguments.get("keys") or ()),
+            source=work.arguments.get("source"),
+            matching=work.arguments.get("matching"),
+            optimizer=_optimizer(work),
+            progress=work.progress,
+        )
+
+    erasing = asyncio.ensure_future(asyncio.to_thread(run))
+    try:
+        receipt = await asyncio.shield(erasing)
+    except asyncio.CancelledError:
+        await asyncio.wait((erasing,))
+        receipt = erasing.result()
     return receipt.to_dict()
 
 

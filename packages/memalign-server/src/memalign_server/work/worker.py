@@ -94,16 +94,18 @@ class Worker:
         def progress(phase: str, done: int, total: int) -> None:
             told[:] = [phase, done, total]
 
-        if not isinstance(job.arguments, dict):
+        if not isinstance(job.arguments, dict) and job.result is None:
             why = "an erasure took what this was given; ask again, with what is left"
             await self._ended(job.id, "failed", problem=why)
             return
         work = Work(
             registry=self._registry,
             store=self._jobs.store,
+            job=job.id,
             judge=job.judge,
-            arguments=job.arguments,
+            arguments=job.arguments or {},
             progress=progress,
+            known=job.result,
         )
         task = asyncio.ensure_future(self._kinds[job.kind](work))
         try:
@@ -112,10 +114,12 @@ class Worker:
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            if self._stopping:
+            if not task.cancelled() and task.exception() is None:  # it could not be stopped, and is finished
+                await asyncio.shield(self._ended(job.id, "done", result=task.result()))
+            elif self._stopping:
                 await asyncio.shield(asyncio.to_thread(self._jobs.give_back, job.id))
-                raise
-            await self._ended(job.id, "cancelled")
+            else:
+                await self._ended(job.id, "cancelled")
         except (MemalignError, OSError) as error:
             await self._ended(job.id, "failed", problem=str(error))
         except Exception as error:  # noqa: BLE001  # logged whole, and never in silence

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+from typer.main import get_command
 
 import memalign
 from memalign.cli import (
@@ -91,7 +91,7 @@ _NOT_INSTALLED = {
 class Commands(TyperGroup):
     """All commands: their return value is the exit code, and their errors are one message.
 
-    Other packages add commands by the entry point group `memalign.commands`; each entry is a Typer application.
+    Other packages add commands by the entry point group `memalign.commands`; each entry is a Typer application: one command, or a group.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -133,7 +133,7 @@ class Commands(TyperGroup):
             return found
         if entry := self._plugins.get(cmd_name):
             try:
-                command = get_group(entry.load())
+                command = get_command(entry.load())
             except ImportError as error:
                 return _missing(
                     cmd_name, f"cannot be loaded: {error}", f"memalign {cmd_name} cannot be loaded: {error}"

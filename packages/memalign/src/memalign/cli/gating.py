@@ -10,7 +10,7 @@ import typer
 from memalign.cli.common import DONE, FAILURES, Concurrency, Name, Session, Version, interruptible
 from memalign.cli.labelled_cases import Evidence, Labelled, Offline, check_writable, what_is_left
 from memalign.cli.output import counted, table, usage_text
-from memalign.cli.rows_given import rows_given
+from memalign.cli.rows_given import ColumnMap, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def gate(
     version: Version = None,
     evidence: Evidence = None,
     offline: Offline = False,
+    columns: ColumnMap = None,
     inconclusive: Annotated[
         Literal["pass", "fail"] | None, typer.Option(help="Exit 0 or 1, and not 3, where the cases do not tell.")
     ] = None,
@@ -70,7 +71,7 @@ def gate(
     with interruptible(lambda: what_is_left(evidence)), session.progress() as progress:
         found = decide(
             judge,
-            rows_given(labelled),
+            rows_given(labelled, columns, remembered=judge.columns),
             minimum=demands,
             baseline=base,
             not_worse_than=not_worse_than,

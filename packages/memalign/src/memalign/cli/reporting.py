@@ -18,7 +18,7 @@ from memalign.cli.labelled_cases import (
     other_judge,
     what_is_left,
 )
-from memalign.cli.rows_given import rows_given
+from memalign.cli.rows_given import ColumnMap, rows_given
 from memalign.errors import InputError
 
 _FORMATS = (".html", ".md", ".json")
@@ -41,6 +41,7 @@ def report(
     ] = None,
     evidence: Evidence = None,
     offline: Offline = False,
+    columns: ColumnMap = None,
     concurrency: Concurrency = None,
 ) -> int:
     """Write a page on how far the judge agrees with people, on cases that it has not learned from.
@@ -67,7 +68,7 @@ def report(
     with interruptible(lambda: what_is_left(evidence)), session.progress() as progress:
         found = gather(
             judge,
-            rows_given(labelled),
+            rows_given(labelled, columns, remembered=judge.columns),
             against=others,
             population=population,
             evidence=evidence,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Protocol
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters, too_few_groups
+from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.io import FeedbackSource, check_feedback
 from memalign.judge.spend_limit import SpendLimit
 from memalign.memory import Memory
@@ -19,14 +19,12 @@ from memalign.metrics import (
     Estimate,
     Statistic,
     balanced_accuracy,
-    bootstrap_interval,
     ccc,
     cohen_kappa,
     confusion,
     exact_match,
     label_shares,
     mae,
-    wilson_interval,
 )
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
@@ -69,13 +67,10 @@ def evaluate(
     concurrency: int | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
     max_cost: float | SpendLimit | None = None,
 ) -> Evaluation:
     """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
-    return aio.run(
-        aevaluate(judge, labelled, concurrency=concurrency, out=out, progress=progress, seed=seed, max_cost=max_cost)
-    )
+    return aio.run(aevaluate(judge, labelled, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost))
 
 
 async def aevaluate(
@@ -85,16 +80,15 @@ async def aevaluate(
     concurrency: int | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
     max_cost: float | SpendLimit | None = None,
 ) -> Evaluation:
     """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on its content.
 
     `labelled` is a feedback file, or Feedback objects or mappings. Cases with comments only are counted and not
-    judged; cases whose judging fails are counted and not wrong. Where rows have a `group` column, intervals resample
-    whole groups; fewer than ten groups give none. `out` keeps the judgments
-    and is resumed from; `seed` is the bootstrap's. What `max_cost`, in dollars, stops is counted as not scored. Raises
-    InvalidRows for bad rows, InputError when no case has a label.
+    judged; cases whose judging fails are counted and not wrong. Where rows have a `group` column, intervals are as wide as
+    cases deserve that go together; fewer than ten groups give none. `out` keeps the judgments and is resumed from. What
+    `max_cost`, in dollars, stops is counted as not scored. Raises InvalidRows for bad rows, InputError when no case has a
+    label.
     """
     rows = check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows
     annotations = _by_case(rows)
@@ -126,7 +120,7 @@ async def aevaluate(
         unlabelled=len(annotations) - len(cases),
         seen=_seen(judge.memory, [example for example in examples if example.id in ids]),
         abstained=sum(case.abstained for _, case in scored),
-        metrics=_all_metrics(judge.value_type, scored, seed=seed),
+        metrics=_all_metrics(judge.value_type, scored),
         labels=listed,
         confusion=confusion(values, truth, listed) if listed else (),
         people_shares=_shares(truth, listed),
@@ -172,19 +166,19 @@ def _seen(memory: Memory, examples: Sequence[Example]) -> int:
     return sum(example.id in ids or example.content_hash in contents for example in examples)
 
 
-def _all_metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
+def _all_metrics(value_type: ValueType, scored: Sequence[_Scored]) -> dict[str, Estimate]:
     """The metrics of the value type, and exact match of other verdicts: of those it was sure of, calibrated, the model's own."""
-    found = _metrics(value_type, scored, seed=seed)
+    found = _metrics(value_type, scored)
     decided = [(value, case) for value, case in scored if not case.abstained]
     calibrated = [(case.calibrated, case) for _, case in scored if case.calibrated is not None]
     if value_type.kind != "float":
         if 0 < len(decided) < len(scored):
-            found["exact_match_decided"] = _metrics(value_type, decided, seed=seed)["exact_match"]
+            found["exact_match_decided"] = _metrics(value_type, decided)["exact_match"]
         if scored and len(calibrated) == len(scored):
-            found["exact_match_calibrated"] = _metrics(value_type, calibrated, seed=seed)["exact_match"]
+            found["exact_match_calibrated"] = _metrics(value_type, calibrated)["exact_match"]
             own = [(case.own, case) for _, case in scored if case.own is not None]
             if len(own) == len(scored):
-                found["exact_match_own"] = _metrics(value_type, own, seed=seed)["exact_match"]
+                found["exact_match_own"] = _metrics(value_type, own)["exact_match"]
     return found
 
 
@@ -202,12 +196,12 @@ def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
             return {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
 
 
-def measure(value_type: ValueType, cases: Sequence[ScoredCase], *, seed: int = 0) -> dict[str, Estimate]:
+def measure(value_type: ValueType, cases: Sequence[ScoredCase]) -> dict[str, Estimate]:
     """The metrics of the value type over the cases that have a verdict."""
-    return _metrics(value_type, [(case.value, case) for case in cases if case.value is not None], seed=seed)
+    return _metrics(value_type, [(case.value, case) for case in cases if case.value is not None])
 
 
-def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> dict[str, Estimate]:
+def _metrics(value_type: ValueType, scored: Sequence[_Scored]) -> dict[str, Estimate]:
     values, truth = [value for value, _ in scored], [case.label for _, case in scored]
     groups = clusters([case for _, case in scored])
     if value_type.kind == "str":
@@ -219,38 +213,13 @@ def _metrics(value_type: ValueType, scored: Sequence[_Scored], *, seed: int) -> 
         if few and value is not None:
             found[name] = Estimate(value=value, no_interval=few)
             continue
-        if name == "exact_match" and groups is None and values:
-            # The bootstrap is too sure of a few cases: of ten it passed a judge at the edge once in seven times.
-            interval = wilson_interval(sum(one == other for one, other in zip(values, truth, strict=True)), len(values))
-        elif value is not None:
-            interval = bootstrap_interval(statistic, values, truth, seed=seed, groups=groups)
-            interval = interval or _unvaried(statistic, values, truth, value, groups)
+        if name == "exact_match":
+            interval = share_interval([one == other for one, other in zip(values, truth, strict=True)], groups)
         else:
-            interval = None
+            interval = agreement_interval(statistic, values, truth, groups)
         low, high = interval or (None, None)
         found[name] = Estimate(value=value, low=low, high=high)
     return found
-
-
-def _unvaried(
-    statistic: Statistic, values: Sequence[Value], truth: Sequence[Value], value: float, groups: Sequence[str] | None
-) -> tuple[float, float] | None:
-    """The interval where all resamples give one figure: what four more cases could make of it, or four groups.
-
-    Of a share that is 1 this is Wilson's interval. None for fewer than two cases or groups.
-    """
-    units = len(truth) if groups is None else len(set(groups))
-    if units < 2:
-        return None
-    more = math.ceil(4 * len(truth) / units)
-    known = sorted({*values, *truth})
-    could = [
-        statistic([*values, *[said] * more], [*truth, *[label] * more])
-        for label in known
-        for said in {label, known[0], known[-1]}
-    ]
-    ends = [value, *(each for each in could if each is not None)]
-    return min(ends), max(ends)
 
 
 def _listed(value_type: ValueType, values: Sequence[Value]) -> tuple[Value, ...]:

@@ -10,7 +10,8 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.evaluation.evaluated import Evaluation, ScoredCase, clusters, same_value, too_few_groups
-from memalign.metrics import Estimate, Statistic, ccc, exact_match, mcnemar_exact, paired_bootstrap
+from memalign.evaluation.intervals import difference_interval, paired_interval
+from memalign.metrics import Estimate, Statistic, ccc, exact_match, mcnemar_exact
 from memalign.values import Value, value_text
 
 __all__ = ["Comparison", "compare"]
@@ -28,8 +29,7 @@ class Comparison:
     float, where right and wrong have no edge. `left_out` cases are in one evaluation only, or lack a verdict in one.
 
     `verdict` is the second's, on `metric` (ccc for numbers, else exact_match): "ahead" or "behind" when the interval
-    excludes 0, and for exact_match McNemar's p is below 0.05 too, because the bootstrap is too sure of few cases;
-    else "tied", which says that n cases do not tell them apart, not that they are equal.
+    excludes 0, and for exact_match McNemar's p is below 0.05 too; else "tied", which says that n cases do not tell them apart, not that they are equal.
     """
 
     n: int
@@ -76,13 +76,12 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare(
-    first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase], *, seed: int = 0
-) -> Comparison:
-    """Compare two judges on the cases that both scored, paired by id; `seed` is the bootstrap's.
+def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase]) -> Comparison:
+    """Compare two judges on the cases that both scored, paired by id.
 
-    Where cases have a group, intervals resample whole groups; fewer than ten give none, and the two are tied. Raises InputError when no case was scored by both, or a
-    case has two different labels, because then the two were not measured against the same thing.
+    Where cases have a group, intervals are wider; fewer than ten groups give none, and the two are tied. Raises InputError
+    when no case was scored by both, or a case has two different labels, because then the two were not measured against
+    the same thing.
     """
     before, after = _by_id(first), _by_id(second)
     pairs: list[ScoredCase] = []
@@ -108,13 +107,7 @@ def compare(
 
     statistics: dict[str, Statistic] = {} if continuous else {"exact_match": exact_match}
     statistics |= {"ccc": ccc} if numeric else {}
-    few = too_few_groups(groups)
-    differences = {
-        name: _without_interval(statistic, old, new, truth, why=few)
-        if few
-        else paired_bootstrap(statistic, old, new, truth, seed=seed, groups=groups)
-        for name, statistic in statistics.items()
-    }
+    differences = {name: _difference(statistic, old, new, truth, groups) for name, statistic in statistics.items()}
     right = [(case.id, a == label, b == label) for case, label, a, b in zip(pairs, truth, old, new, strict=True)]
     fixed = () if continuous else tuple(name for name, a, b in right if b and not a)
     broken = () if continuous else tuple(name for name, a, b in right if a and not b)
@@ -137,21 +130,30 @@ def compare(
     )
 
 
-def _without_interval(
-    statistic: Statistic, old: Sequence[Value], new: Sequence[Value], truth: Sequence[Value], *, why: str
+def _difference(
+    statistic: Statistic,
+    old: Sequence[Value],
+    new: Sequence[Value],
+    truth: Sequence[Value],
+    groups: Sequence[str] | None,
 ) -> Estimate:
     before, after = statistic(old, truth), statistic(new, truth)
-    return Estimate(value=None if before is None or after is None else after - before, no_interval=why)
+    if before is None or after is None:
+        return Estimate(value=None)
+    if few := too_few_groups(groups):
+        return Estimate(value=after - before, no_interval=few)
+    if statistic is exact_match:
+        changes = [(b == label) - (a == label) for a, b, label in zip(old, new, truth, strict=True)]
+        found = paired_interval(changes, groups)
+    else:
+        found = difference_interval(statistic, old, new, truth, groups)
+    low, high = found or (None, None)
+    return Estimate(value=after - before, low=low, high=high)
 
 
 def _verdict(difference: Estimate, p: float | None) -> Literal["ahead", "behind", "tied"]:
-    if difference.no_interval:
-        return "tied"  # McNemar's test takes cases for independent, and those of a group are not
-    if difference.value is None or (p is not None and p >= _ALPHA):
+    if difference.low is None or difference.high is None or (p is not None and p >= _ALPHA):
         return "tied"
-    if difference.low is None or difference.high is None:
-        # No interval: every resample gave the same difference. Only McNemar's test can then tell.
-        return "tied" if p is None or difference.value == 0 else "ahead" if difference.value > 0 else "behind"
     return "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "tied"
 
 

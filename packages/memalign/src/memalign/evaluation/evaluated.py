@@ -15,10 +15,7 @@ from memalign.values import Value, value_text
 __all__ = ["Disagreement", "Evaluation", "ScoredCase", "clusters", "same_value", "too_few_groups"]
 
 FEWEST_GROUPS = 10
-"""Groups from which on a 95 % interval that resamples them holds the truth nine times in ten.
-
-Of five groups it does so eight times in ten, of two five or six times (simulated: groups of eight cases).
-"""
+"""Groups from which on there is an interval: fewer do not show how far the cases of one go together."""
 
 _TABLE_LABELS = 10  # more rows and columns than that are no table; to_dict has them all
 
@@ -54,7 +51,7 @@ class ScoredCase:
 
 
 def clusters(cases: Sequence[ScoredCase]) -> list[str] | None:
-    """The group of each case for a cluster bootstrap, a case without one standing alone; None when no case has one."""
+    """The group of each case where some have one, a case without one standing alone; None when no case has one."""
     if not any(case.group for case in cases):
         return None
     return [f"group {case.group}" if case.group else f"case {case.id}" for case in cases]
@@ -159,7 +156,7 @@ class Evaluation:
             lines.append(f"the judge abstained on {self.abstained} of the {self.n}: not sure enough of its verdict")
         groups = clusters([case for case in self.cases if case.value is not None])
         if groups is not None:
-            lines.append(too_few_groups(groups) or f"intervals resample {len(set(groups))} groups of cases")
+            lines.append(too_few_groups(groups) or f"intervals are those of {len(set(groups))} groups of cases")
         lines += ["", *_table([[name.replace("_", " "), *_figures(found)] for name, found in self.metrics.items()])]
         if self.people_shares and len(self.people_shares) <= _TABLE_LABELS:
             shares = [[name, f"{share:.0%}", f"{self.judge_shares[name]:.0%}"]

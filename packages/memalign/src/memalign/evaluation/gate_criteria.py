@@ -22,7 +22,7 @@ from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Evaluation
 from memalign.evaluation.evidence import MeasuredJudge, MissingEvidence
 from memalign.evaluation.unseen import labels_hash, unseen_rows
-from memalign.metrics import Estimate, paired_share_interval
+from memalign.metrics import Estimate
 from memalign.types import Feedback
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ def gate(
     offline: bool = False,
     concurrency: int | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
 ) -> GateResult:
     """Decide whether the judge passes; the synchronous form of `agate`."""
     return aio.run(
@@ -101,7 +100,6 @@ def gate(
             offline=offline,
             concurrency=concurrency,
             progress=progress,
-            seed=seed,
         )
     )
 
@@ -117,7 +115,6 @@ async def agate(
     offline: bool = False,
     concurrency: int | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
 ) -> GateResult:
     """Judge the labelled cases and decide whether the judge passes.
 
@@ -151,7 +148,7 @@ async def agate(
 
     async def measured(one: Judge) -> Evaluation:
         source = MeasuredJudge(one, labels=labels, folder=evidence, offline=offline)
-        found = await aevaluate(source, unseen, concurrency=concurrency, progress=progress, seed=seed)
+        found = await aevaluate(source, unseen, concurrency=concurrency, progress=progress)
         if found.unscored:
             first = next(case for case in found.cases if case.error)
             cases = f"{found.unscored} of {found.unscored + found.n} cases have no verdict"
@@ -163,13 +160,13 @@ async def agate(
     base = comparison = None
     if baseline is not None and not_worse_than is not None:
         base = await measured(baseline)
-        comparison = compare(base, evaluation, seed=seed)
-        criteria.append(_keeps_up(comparison, not_worse_than, grouped=any(case.group for case in evaluation.cases)))
+        comparison = compare(base, evaluation)
+        criteria.append(_keeps_up(comparison, not_worse_than))
     if locked:
         source = MeasuredJudge(
             judge, labels=labels, folder=None if evidence is None else Path(evidence) / "locked", offline=offline
         )
-        given = await aevaluate(source, locked, concurrency=concurrency, progress=progress, seed=seed)
+        given = await aevaluate(source, locked, concurrency=concurrency, progress=progress)
         criteria.append(_holds(given, judge.value_type))
     outcomes = {each.outcome for each in criteria}
     outcome: Outcome = (
@@ -212,12 +209,8 @@ def _reaches(evaluation: Evaluation, metric: str, least: float) -> Criterion:
     )
 
 
-def _keeps_up(comparison: Comparison, points: float, *, grouped: bool) -> Criterion:
+def _keeps_up(comparison: Comparison, points: float) -> Criterion:
     found = comparison.differences[comparison.metric]
-    if comparison.metric == "exact_match" and not grouped:
-        # The bootstrap is too sure of few cases that turned: it passed a worse judge ten times in a hundred.
-        low, high = paired_share_interval(len(comparison.broken), len(comparison.fixed), comparison.n)
-        found = Estimate(value=found.value, low=low, high=high)
     outcome = _outcome(found, -points / 100)
     return Criterion(
         demand=f"{comparison.metric.replace('_', ' ')} not worse than the baseline's by {points:g} points",

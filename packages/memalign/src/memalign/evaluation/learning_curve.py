@@ -34,7 +34,6 @@ async def learning_curve(
     examples: Mapping[str, Example],
     *,
     metric: str,
-    seed: int = 0,
 ) -> LearningCurve:
     """The `metric` of calibrators fitted on 5, 10, 20, … of the taught labels, on `cases` that nobody taught.
 
@@ -47,7 +46,7 @@ async def learning_curve(
     said = [(judgments[case.id].own_value, margins_of(judgments[case.id].findings)) for case in scored]
     known = await known_of(judge, [examples[case.id] for case in scored], said)
     labels, statistic = [case.label for case in scored], metrics_of(judge.value_type)[metric]
-    chance, points = random.Random(seed), list[CurvePoint]()
+    chance, points = random.Random(0), list[CurvePoint]()
     for count in _counts(len(taught)):
         drawn = [chance.sample(taught, count) for _ in range(_DRAWS)] if count < len(taught) else [taught]
         fitted = [made for part in drawn if (made := fit.of(part, measured=False)) is not None]

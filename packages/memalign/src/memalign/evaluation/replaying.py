@@ -85,10 +85,9 @@ def replay(
     *,
     concurrency: int | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
 ) -> Replay:
     """Judge the cases on both models; the synchronous form of `areplay`."""
-    return aio.run(areplay(judge, model, cases, concurrency=concurrency, progress=progress, seed=seed))
+    return aio.run(areplay(judge, model, cases, concurrency=concurrency, progress=progress))
 
 
 async def areplay(
@@ -98,7 +97,6 @@ async def areplay(
     *,
     concurrency: int | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
 ) -> Replay:
     """Judge every case with the judge as it is and on `model`, with the same memory.
 
@@ -147,9 +145,9 @@ async def areplay(
         hidden=hidden,
         same=Estimate(value=sum(same) / len(same), low=low, high=high),
         turned=turned,
-        before=measure(judge.value_type, old, seed=seed) if old else {},
-        after=measure(judge.value_type, new, seed=seed) if new else {},
-        comparison=compare(old, new, seed=seed) if old else None,
+        before=measure(judge.value_type, old) if old else {},
+        after=measure(judge.value_type, new) if new else {},
+        comparison=compare(old, new) if old else None,
         checks=_changed([(one, two) for _, one, two in both]),
         usage_before=sum((each.usage for each in before), Usage()),
         usage=sum((each.usage for each in after), Usage()),

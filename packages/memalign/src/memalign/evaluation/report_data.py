@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -22,11 +21,11 @@ from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.evaluated import Evaluation, ScoredCase
 from memalign.evaluation.evidence import MeasuredJudge
 from memalign.evaluation.feedback_review import agreement_of_people
+from memalign.evaluation.guideline_use import guideline_uses
 from memalign.evaluation.learning_curve import learning_curve
 from memalign.evaluation.prevalence import prevalence
 from memalign.evaluation.report_parts import (
     Calibration,
-    GuidelineUse,
     People,
     Report,
     ReportedCase,
@@ -36,9 +35,8 @@ from memalign.evaluation.report_parts import (
 )
 from memalign.evaluation.unseen import labels_hash, unseen_rows
 from memalign.io import read_judgments
-from memalign.judge.findings import LEAST
 from memalign.metrics import Estimate, wilson_interval
-from memalign.types import Feedback, Guideline, Judgment
+from memalign.types import Feedback, Judgment
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
@@ -60,7 +58,6 @@ def report(
     offline: bool = False,
     concurrency: int | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
 ) -> Report:
     """Gather the evidence; the synchronous form of `areport`."""
     return aio.run(
@@ -73,7 +70,6 @@ def report(
             offline=offline,
             concurrency=concurrency,
             progress=progress,
-            seed=seed,
         )
     )
 
@@ -88,7 +84,6 @@ async def areport(
     offline: bool = False,
     concurrency: int | None = None,
     progress: Progress | None = None,
-    seed: int = 0,
 ) -> Report:
     """Judge the labelled cases that the judge has not learned from, and gather what this shows.
 
@@ -105,7 +100,7 @@ async def areport(
 
     async def measured(one: Judge) -> tuple[Evaluation, dict[str, Judgment]]:
         source = MeasuredJudge(one, labels=labels, folder=evidence, offline=offline)
-        found = await aevaluate(source, rows, concurrency=concurrency, progress=progress, seed=seed)
+        found = await aevaluate(source, rows, concurrency=concurrency, progress=progress)
         return found, source.given
 
     evaluation, judgments = await measured(judge)
@@ -126,12 +121,12 @@ async def areport(
         headline=headline,
         taught=taught,
         evaluation=evaluation,
-        sides=_sides(judge, evaluation, others, without, seed=seed),
+        sides=_sides(judge, evaluation, others, without),
         people=_people(rows, judge.value_type),
         slices=_slices(evaluation, rows, judge.value_type),
         calibration=_calibration(evaluation, judgments),
-        curve=await learning_curve(judge, evaluation.cases, judgments, examples, metric=headline, seed=seed),
-        guidelines=_guidelines(judge, evaluation, judgments, zero_shot),
+        curve=await learning_curve(judge, evaluation.cases, judgments, examples, metric=headline),
+        guidelines=guideline_uses(judge, evaluation, judgments, zero_shot),
         shares=_shares(judge, evaluation, everyone),
         cases=_cases(evaluation, judgments, rows),
         more=_more(evaluation.metrics[headline], evaluation.n),
@@ -145,15 +140,13 @@ def _sides(
     evaluation: Evaluation,
     others: Mapping[str, Evaluation],
     without: Mapping[str, Sequence[ScoredCase]],
-    *,
-    seed: int,
 ) -> tuple[Side, ...]:
     """The judge, then the `others`, then the baselines `without` a judge."""
     sides = [Side(name=judge.name, metrics=evaluation.metrics)]
     measured = {name: (found.cases, found.metrics) for name, found in others.items()}
-    measured |= {name: (tuple(cases), measure(judge.value_type, cases, seed=seed)) for name, cases in without.items()}
+    measured |= {name: (tuple(cases), measure(judge.value_type, cases)) for name, cases in without.items()}
     for name, (cases, metrics) in measured.items():
-        found: Comparison = compare(cases, evaluation.cases, seed=seed)
+        found: Comparison = compare(cases, evaluation.cases)
         ahead = found.differences[found.metric]
         sides.append(Side(name=name, metrics=metrics, ahead=ahead, verdict=found.verdict, on=found.metric))
     return tuple(sides)
@@ -227,50 +220,6 @@ def _calibration(evaluation: Evaluation, judgments: Mapping[str, Judgment]) -> C
     )
     error = sum(abs(mean - share) * n for mean, share, n in rows) / len(told)
     return Calibration(bins=rows, error=error, n=len(told))
-
-
-def _guidelines(
-    judge: Judge, evaluation: Evaluation, judgments: Mapping[str, Judgment], zero_shot: Evaluation | None
-) -> tuple[GuidelineUse, ...]:
-    before = {case.id: case.correct for case in zero_shot.cases} if zero_shot is not None else {}
-    spoke: dict[str, Counter[str]] = {}
-    turned: dict[str, dict[str, list[str]]] = {}
-    for case in evaluation.cases:
-        if case.value is None:
-            continue
-        pulls: dict[str, float] = {}
-        for finding in judgments[case.id].findings:
-            if finding.guideline is None:
-                continue
-            counts = spoke.setdefault(finding.guideline, Counter())
-            if finding.answer in ("yes", "no"):
-                counts[finding.answer] += 1
-            pulls[finding.guideline] = pulls.get(finding.guideline, 0.0) + (finding.contribution or 0.0)
-        for guideline, pull in pulls.items():
-            if abs(pull) >= LEAST:  # a contribution is for the verdict, whichever that is
-                spoke[guideline]["right" if (pull > 0) == bool(case.correct) else "wrong"] += 1
-        was = before.get(case.id)
-        if pulls and was is not None and was != case.correct:
-            weightiest = max(pulls, key=lambda name: abs(pulls[name]))
-            if abs(pulls[weightiest]) >= LEAST:
-                kinds = turned.setdefault(weightiest, {})
-                kinds.setdefault("fixed" if case.correct else "broken", []).append(case.id)
-
-    def use(guideline: Guideline) -> GuidelineUse:
-        counts, cases = spoke.get(guideline.id, Counter()), turned.get(guideline.id, {})
-        return GuidelineUse(
-            id=guideline.id,
-            text=guideline.text,
-            taught_by=tuple(map(str, judge.memory.sources_of(guideline))),
-            yes=counts["yes"],
-            no=counts["no"],
-            right=counts["right"],
-            wrong=counts["wrong"],
-            fixed=tuple(cases.get("fixed", ())),
-            broken=tuple(cases.get("broken", ())),
-        )
-
-    return tuple(map(use, judge.memory.semantic))
 
 
 def _population(judge: Judge, path: str | Path | None) -> tuple[Value, ...]:

@@ -98,7 +98,8 @@ class GuidelineUse:
     """What one guideline did: on how many cases its checks spoke `yes` or `no`, and which way they pulled.
 
     `right` and `wrong` count cases where its contribution pulled towards the people's label, or away from it. `fixed`
-    and `broken` are cases that the judge without memory got wrong, or right, and where this guideline weighed most.
+    and `broken` are cases that the judge without memory got wrong, or right, and where this guideline weighed most. A
+    score of `float` is right when it is near the label.
     """
 
     id: str

@@ -265,7 +265,7 @@ class ProviderChatModel:
         target = self._target
         return Subject(
             model=target.plain_name,
-            base_url=target.base_url,
+            base_url=target.address,
             key_name=target.key_name,
             timeout=timeout or self._timeout,
         )

@@ -46,7 +46,7 @@ class ProviderEmbedding:
         self._dimensions = dimensions
         self._retry = retry or Retry()
         self._subject = Subject(
-            model=target.plain_name, base_url=target.base_url, key_name=target.key_name, timeout=timeout
+            model=target.plain_name, base_url=target.address, key_name=target.key_name, timeout=timeout
         )
         self._limiter = ConcurrencyLimiter(concurrency)
         self._clients = LoopClients(lambda: open_embedding(target))

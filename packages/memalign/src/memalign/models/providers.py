@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -78,7 +78,9 @@ _OPENAI = "https://api.openai.com/v1"
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One model of one provider: all that is needed to open it.
 
-    `base_url` is set for an OpenAI-compatible server, and for an Azure resource with its `api_version`. `addressed` says that the model's name holds the address, so that it is part of the name.
+    `base_url` is set for an OpenAI-compatible server, and for an Azure resource with its `api_version`. `addressed` says that
+    the model's name holds the address, so that it is part of the name. `key_variable` says where the key came from, if not
+    from the provider's own variable.
     """
 
     provider: str
@@ -87,11 +89,20 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     api_version: str | None = None
     addressed: bool = False
+    key_variable: str | None = None
 
     @property
     def name(self) -> str:
         """The resolved name, `openai:gpt-4.1-mini` or `openai:qwen3@http://localhost:8000/v1`."""
-        return f"{self.plain_name}@{self.base_url}" if self.addressed else self.plain_name
+        return f"{self.plain_name}@{self.address}" if self.addressed else self.plain_name
+
+    @property
+    def address(self) -> str | None:
+        """The address as it may be written down: without user, password and query."""
+        if self.base_url is None:
+            return None
+        parts = urlsplit(self.base_url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
     @property
     def plain_name(self) -> str:
@@ -106,6 +117,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key_name(self) -> str | None:
         """The environment variable that holds the key, where we know it."""
+        if self.key_variable is not None:
+            return self.key_variable
         if self.addressed and self.api_key is None:
             return None
         names = PROVIDERS.get(self.provider, ())
@@ -197,8 +210,7 @@ def target_of(name: str) -> Target:
     model, address = address_of(model) if provider == "openai" else (model, None)
     if address is not None:
         # A key goes where it is meant to go, and nowhere else.
-        meant_for = (_openai_server() or _OPENAI).rstrip("/")
-        key = key if address == meant_for else None
+        key = key if address in _servers_of_the_key() else None
         return Target(provider=provider, model=model, base_url=address, api_key=key, addressed=True)
     base_url = _openai_server() if provider == "openai" else None
     if names and key is None and base_url is None:
@@ -210,9 +222,16 @@ def target_of(name: str) -> Target:
     return Target(provider=provider, model=model, base_url=base_url, api_key=key)
 
 
+# The second is the name that MLflow, LiteLLM and LangChain read: who has set only that one means this server.
+_SERVERS = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+
+
 def _openai_server() -> str | None:
-    # The second is the name that MLflow, LiteLLM and LangChain read: who has set only that one means this server.
-    return os.environ.get("OPENAI_BASE_URL") or os.environ.get("OPENAI_API_BASE") or None
+    return next((url for each in _SERVERS if (url := os.environ.get(each))), None)
+
+
+def _servers_of_the_key() -> set[str]:
+    return {url.rstrip("/") for each in _SERVERS if (url := os.environ.get(each))} or {_OPENAI}
 
 
 def _known_upstream(provider: str) -> bool:

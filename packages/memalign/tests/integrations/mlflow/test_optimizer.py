@@ -130,7 +130,7 @@ def test_nothing_is_forgotten_and_no_model_asked_where_another_trace_has_a_wrong
     assert asked(endpoint) == before
 
 
-def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(endpoint):
+def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(endpoint, caplog):
     trace_id = traced(1)
     says(trace_id, False, "say: case 1 is unkind", by="ana@example.org")
     says(trace_id, False, by="ben")
@@ -140,6 +140,10 @@ def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(e
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
+    assert (
+        f"people differ on {trace_id}: ana@example.org gave false, ben gave false, eva gave true; false counts"
+        in caplog.text
+    )
 
 
 def test_people_whom_the_page_calls_user_are_all_kept(endpoint):

@@ -9,13 +9,14 @@ from mlflow.exceptions import MlflowException
 
 import memalign
 from memalign.integrations.mlflow import MemAlignOptimizer, get_scorer
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import Endpoint, bad_request
 from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OPENAI = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_API_KEY")
+DATABRICKS = ("DATABRICKS_HOST", "DATABRICKS_TOKEN", "MLFLOW_DEPLOYMENTS_TARGET")
 AZURE = ("AZURE_API_KEY", "AZURE_API_BASE", "AZURE_API_VERSION", "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY")
 NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed", "careful": True}
 CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
@@ -23,7 +24,7 @@ CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*OPENAI, *AZURE, "OPENAI_API_VERSION", "TOGETHER_API_KEY", "TOGETHERAI_API_KEY"):
+    for name in (*OPENAI, *AZURE, *DATABRICKS, "OPENAI_API_VERSION", "TOGETHER_API_KEY", "TOGETHERAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -77,6 +78,37 @@ def test_a_judge_that_moves_to_our_registry_keeps_its_server(here: Endpoint, mon
     before = asked(here)
     assert registry.load("tone")(**CASE).value is False
     assert asked(here) > before
+
+
+@pytest.mark.parametrize("way", ["base_url", "both variables", "gateway"])
+def test_nor_does_its_registry_send_words_elsewhere(here: Endpoint, elsewhere: Endpoint, monkeypatch, tmp_path, way):
+    monkeypatch.setenv("OPENAI_BASE_URL", elsewhere.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "theirs")
+    changes: dict[str, Any] = {}
+    if way == "base_url":
+        changes = {"base_url": here.base_url}
+    elif way == "gateway":
+        changes = {"model": "gateway:/small"}
+        monkeypatch.setenv("MLFLOW_GATEWAY_URI", here.base_url.removesuffix("/v1"))
+    else:
+        monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
+    aligned = tone_judge(**changes).align(fetched(lesson(1)), MemAlignOptimizer())
+    registry = memalign.Registry(f"sqlite:///{tmp_path / 'm.db'}")
+    registry.save(aligned.memalign_judge)
+    before = asked(here)
+    assert registry.load("tone")(**CASE).value is False
+    assert asked(here) > before
+    assert asked(elsewhere) == 0
+
+
+def test_a_password_in_an_address_is_not_written_down(here: Endpoint, tmp_path):
+    judge = tone_judge(base_url=here.base_url.replace("://", "://ana:hunter2@"))
+    aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
+    assert aligned(**CASE).value is False
+    assert "hunter2" not in str(aligned.memalign_judge.model_name)
+    registry = memalign.Registry(f"sqlite:///{tmp_path / 'm.db'}")
+    registry.save(aligned.memalign_judge)
+    assert b"hunter2" not in (tmp_path / "m.db").read_bytes()
 
 
 def test_a_base_url_with_the_path_of_the_call_is_kept(here: Endpoint, monkeypatch):
@@ -135,6 +167,46 @@ def test_a_model_of_databricks_is_refused_before_anything_is_sent(here: Endpoint
     ) as error:
         MemAlignOptimizer(**{setting: name}).align(tone_judge(), fetched(lesson(1)))
     assert error.value.error_code == "INVALID_PARAMETER_VALUE"
+    assert asked(here) == 0
+
+
+def test_models_of_databricks_are_asked_at_its_host(here: Endpoint, elsewhere: Endpoint, monkeypatch):
+    monkeypatch.setenv("DATABRICKS_HOST", here.base_url.removesuffix("/v1"))
+    monkeypatch.setenv("DATABRICKS_TOKEN", "theirs")
+    monkeypatch.setenv("OPENAI_API_BASE", elsewhere.base_url)
+    optimizer = MemAlignOptimizer(
+        reflection_lm="databricks:/system.ai.large", embedding_model="endpoints:/embed", embedding_dim=32, careful=True
+    )
+    aligned = tone_judge(model="databricks:/small").align(fetched(lesson(1)), optimizer)
+    assert aligned(**CASE).value is False
+    assert aligned.model == "databricks:/small"
+    aligned.register()
+    assert get_scorer(name="tone")(**CASE).value is False
+    assert asked(elsewhere) == 0
+    asked_for = {(path, body["model"]) for path, body in zip(here.paths, here.bodies, strict=True)}
+    assert asked_for == {
+        ("/serving-endpoints/chat/completions", "small"),
+        ("/ai-gateway/mlflow/v1/chat/completions", "system.ai.large"),
+        ("/serving-endpoints/embeddings", "embed"),
+    }
+    assert {headers["authorization"] for headers in here.headers} == {"Bearer theirs"}
+
+
+def test_a_refused_key_is_named_by_its_variable(here: Endpoint, monkeypatch):
+    monkeypatch.setenv("DATABRICKS_HOST", here.base_url.removesuffix("/v1").replace("://", "://ana:hunter2@"))
+    monkeypatch.setenv("DATABRICKS_TOKEN", "theirs")
+    here.answer = bad_request("Invalid access token", status=401)
+    with pytest.raises(MlflowException, match="Check DATABRICKS_TOKEN") as error:
+        tone_judge(model="databricks:/small").align(fetched(lesson(1)), MemAlignOptimizer())
+    assert "hunter2" not in str(error.value)
+
+
+def test_an_endpoint_of_another_deployments_server_is_refused(here: Endpoint, monkeypatch):
+    monkeypatch.setenv("DATABRICKS_HOST", here.base_url.removesuffix("/v1"))
+    monkeypatch.setenv("DATABRICKS_TOKEN", "theirs")
+    monkeypatch.setenv("MLFLOW_DEPLOYMENTS_TARGET", "http://127.0.0.1:9")
+    with pytest.raises(MlflowException, match="names a deployments server"):
+        MemAlignOptimizer().align(tone_judge(model="endpoints:/small"), fetched(lesson(1)))
     assert asked(here) == 0
 
 

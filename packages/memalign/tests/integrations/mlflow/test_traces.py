@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mlflow
 import pytest
-from mlflow.entities import AssessmentSource
+from mlflow.entities import AssessmentSource, Feedback
 
 from memalign.integrations.mlflow.trace_feedback import content_of, read_feedback
 from tests.support.mlflow_world import fetched, says, traced
@@ -88,6 +88,28 @@ def test_people_behind_one_placeholder_are_told_apart(placeholder):
         ("unknown", False, "cold"),
         *sorted([(f"unknown:{second}", True, "warm"), (f"unknown:{third}", True, "short")]),
     ]
+
+
+def test_assessments_that_were_never_stored_are_read():
+    trace = fetched(traced(1))[0]
+    trace.info.assessments = [
+        Feedback(name="tone", value=value, rationale=words, source=AssessmentSource(source_type="HUMAN", source_id=by))
+        for value, words, by in [
+            (False, "cold", "default"),
+            (True, "warm", "default"),
+            (True, "kind", "User"),
+            (False, "no", "ana"),
+            (True, "yes", "ana"),
+        ]
+    ]
+    found = read_feedback([trace], "tone", FIELDS)
+    assert {row.source: row.rationale for row in found.rows} == {
+        "ana": "yes",
+        "unknown": "cold",
+        "unknown:2": "warm",
+        "unknown:3": "kind",
+    }
+    assert "of ana's 2 assessments the latest counts" in found.notes[0]
 
 
 def test_a_placeholders_edit_replaces_what_it_said():

@@ -107,5 +107,6 @@ def _diff(before: memalign.Judge, result: AlignResult) -> str:
         f"{row.status} {row.key}: {row.state or 'left out'}{f', {row.reason}' if row.reason else ''}"
         for row in result.rows
     ]
+    lines += [f"note: {note}" for note in result.notes]
     lines += ["", f"memory {before.memory.hash} -> {result.judge.memory.hash}"]
     return "\n".join(lines) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from memalign.types import UNKNOWN_SOURCE
@@ -28,13 +29,15 @@ def by_source(said: Sequence[Any], there: Sequence[Any], where: str) -> tuple[di
     for name, several in named.items():
         *earlier, found[name] = several
         if earlier:
-            ids = ", ".join(each.assessment_id for each in earlier)
+            which = ", ".join(each.assessment_id or _moment(each) for each in earlier)
             verb = "does" if len(earlier) == 1 else "do"
-            notes.append(f"{where}: of {name}'s {len(several)} assessments the latest counts, and {ids} {verb} not")
-    known = {each.assessment_id: each for each in there if _is_nameless(each)}
-    for each in sorted(nameless, key=lambda one: _began(one, known)):
-        name = UNKNOWN_SOURCE if UNKNOWN_SOURCE not in found else f"{UNKNOWN_SOURCE}:{_began(each, known)[1]}"
-        found[name if name not in found else f"{UNKNOWN_SOURCE}:{each.assessment_id}"] = each  # two edits of one
+            notes.append(f"{where}: of {name}'s {len(several)} assessments the latest counts, and {which} {verb} not")
+    known = {each.assessment_id: each for each in there if each.assessment_id and _is_nameless(each)}
+    for number, each in enumerate(sorted(nameless, key=lambda one: _began(one, known)), 1):
+        # Two may be edits of one, and an assessment that was never stored has no id.
+        ids = (_began(each, known)[1], each.assessment_id, str(number))
+        names = [UNKNOWN_SOURCE, *(f"{UNKNOWN_SOURCE}:{one}" for one in ids if one)]
+        found[next(name for name in names if name not in found)] = each
     return found, notes
 
 
@@ -56,4 +59,8 @@ def _began(assessment: Any, known: dict[str, Any]) -> tuple[int, str]:
     """When somebody without a name first said what an assessment is an edit of, and the id of that."""
     while assessment.overrides in known:
         assessment = known[assessment.overrides]
-    return assessment.create_time_ms or 0, assessment.assessment_id
+    return assessment.create_time_ms or 0, assessment.assessment_id or ""
+
+
+def _moment(assessment: Any) -> str:
+    return f"the one of {datetime.fromtimestamp((assessment.create_time_ms or 0) / 1000, UTC):%Y-%m-%d %H:%M:%S}"

@@ -10,7 +10,7 @@ import memalign
 from memalign.integrations.mlflow.in_process_models import is_embedded
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
-from memalign.integrations.mlflow.model_routes import check_not_workspace, routed_chat
+from memalign.integrations.mlflow.model_routes import check_not_managed, routed_chat
 from memalign.models import ChatModel
 
 __all__ = ["base_of", "core_name", "core_of", "model_of", "runs_here"]
@@ -156,7 +156,7 @@ def model_of(base: Any) -> str | ChatModel:
     """The model of MLflow's judge, with its address, headers and inference parameters. Raises MlflowException."""
     name = str(base.model)
     provider = name.partition(":")[0]
-    check_not_workspace(name)
+    check_not_managed(name)
     settings: dict[str, Any] = {}
     for key, value in _inference(base).items():
         known = _THEIR_NAMES.get(key, key)

@@ -26,6 +26,7 @@ from memalign.integrations.mlflow.trace_feedback import TraceFeedback, checked_t
 from memalign.judge import Progress
 from memalign.judge.rehearsal import Rehearsal
 from memalign.types import Example, Feedback, FeedbackKey, Usage
+from memalign.values import value_text
 
 __all__ = ["estimate", "forget_traces", "learn"]
 
@@ -122,6 +123,17 @@ def _reported(before: memalign.Judge, result: AlignResult, settings: Settings, *
     if not result.changed:
         return result
     _logger.info("judge %s: %s", before.name, result)
+    for conflict in result.conflicts[:NAMED]:
+        said = ", ".join(f"{key.source} gave {value_text(value)}" for key, value in conflict.annotations.items())
+        counts = "no label counts" if conflict.label is None else f"{value_text(conflict.label)} counts"
+        _logger.warning(
+            "judge %s: people differ on %s: %s; %s (%s)",
+            before.name,
+            _few(conflict.ids),
+            said,
+            counts,
+            conflict.reason,
+        )
     if result.pending:
         waiting = "; ".join(f"{key}: {in_mlflows_words(why)}" for key, why in result.pending[:NAMED])
         _logger.warning(

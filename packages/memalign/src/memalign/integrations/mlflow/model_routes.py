@@ -8,31 +8,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
 from memalign.models.providers import Target, address_of, parse_name
 from memalign.models.resolve import configured
 
-__all__ = ["check_not_workspace", "routed_chat", "routed_embedding"]
+if TYPE_CHECKING:
+    from mlflow.exceptions import MlflowException
+
+__all__ = ["check_not_managed", "routed_chat", "routed_embedding"]
 
 _WORKSPACE = ("databricks", "endpoints", "typesafe")
+_DATABRICKS = ("DATABRICKS_HOST", "DATABRICKS_TOKEN")
 _AZURE = ("AZURE_API_KEY", "AZURE_API_BASE", "AZURE_API_VERSION")
 _CALL = "/chat/completions"
 
 
-def check_not_workspace(name: str, what: str = "model") -> None:
-    """Raise MlflowException (INVALID_PARAMETER_VALUE) for a model that only MLflow or Databricks can ask."""
-    if name.partition(":")[0] not in _WORKSPACE:
-        return
+def check_not_managed(name: str, what: str = "model") -> None:
+    """Raise MlflowException (INVALID_PARAMETER_VALUE) for a model without a name of its own, such as `databricks`."""
+    provider, _, model = name.partition(":")
+    if provider in _WORKSPACE and (provider == "typesafe" or not model.strip("/")):
+        raise _not_called(name, what)
+
+
+def _not_called(name: str, what: str, do: str = "") -> MlflowException:
     out = {
         "model": "give the judge its OpenAI-compatible address: make_judge(model='openai:/NAME', base_url=…)",
         "reflection_lm": "name it by its OpenAI-compatible address: reflection_lm='openai:/NAME@https://…'",
         "embedding_model": "name another, or none: the embedding model in this process needs no network",
     }
-    raise invalid(
-        f"{what} {name!r} runs in MLflow's or Databricks' own service, which memalign does not call; {out[what]}"
+    return invalid(
+        f"{what} {name!r} runs in MLflow's or Databricks' own service, which memalign does not call; {do}{out[what]}"
     )
 
 
@@ -49,44 +57,59 @@ def routed_chat(
     `base_url` is a judge's: MLflow posts to it as it is, so it may end with the path of the call. `what` is "model" for a
     judge's own and otherwise the setting that names it. Raises MlflowException where the route cannot be kept.
     """
-    check_not_workspace(name, what)
+    check_not_managed(name, what)
+    if base_url and name.partition(":")[0] in _WORKSPACE:
+        raise _not_called(name, what)
+    address = base_url.rstrip("/").removesuffix(_CALL) if base_url else None
     with translated():
-        target = None if base_url else _target(name, litellm=what != "model" or not _asked_by_mlflow(name))
-        if target is None and not (settings or base_url or headers):
+        target = _target(name, what, address)
+        if target is None and not (settings or address or headers):
             resolve(name)  # a wrong name or a missing key is known before anything is asked
             return name
-        address = base_url.rstrip("/").removesuffix(_CALL) if base_url else None
         return configured(target or name, base_url=address, headers=headers, settings=settings)
 
 
 def routed_embedding(name: str, dimensions: int | None = None) -> str | EmbeddingModel:
     """The embedding model `name` at MLflow's route, with vectors of that length; as `routed_chat`."""
-    check_not_workspace(name, "embedding_model")
+    check_not_managed(name, "embedding_model")
     with translated():
         local = name.partition(":")[0] in ("local", "wordllama")
-        target = None if local else _target(name, litellm=True)
+        target = None if local else _target(name, "embedding_model")
         if target is not None:
             return resolve_embedding(target, dimensions=dimensions)
     return name if dimensions is None else f"{name}@{dimensions}"
 
 
-def _target(name: str, *, litellm: bool) -> Target | None:
-    """Where MLflow's route is another than ours: the model with its address and key. Raises MlflowException."""
+def _target(name: str, what: str, address: str | None = None) -> Target | None:
+    """Where MLflow's route is another than ours: the model with its address and key. Raises MlflowException.
+
+    The address is part of the model's name: elsewhere than in MLflow, nobody would know the route by the name alone.
+    """
     provider, model = parse_name(name)
+    if provider == "openai":
+        return _openai(model, address)
+    if address is not None:
+        return None
+    if provider in _WORKSPACE:
+        return _databricks(name, model, what)
     if provider == "azure":
         return _azure(name, model)
-    if provider == "openai":
-        theirs, ours = os.environ.get("OPENAI_API_BASE"), os.environ.get("OPENAI_BASE_URL")
-        if not theirs or not ours or theirs == ours or address_of(model)[1] is not None:
-            return None
-        return Target(provider=provider, model=model, base_url=theirs, api_key=os.environ.get("OPENAI_API_KEY"))
     variable = f"{provider.upper()}_API_BASE"
-    if litellm and os.environ.get(variable):
+    if os.environ.get(variable) and (what != "model" or not _asked_by_mlflow(name)):
         raise invalid(
             f"{variable} names a server for {name!r}, and memalign does not read it; name the model by its "
             f"OpenAI-compatible address, openai:/{model}@https://…, or take the variable away"
         )
     return None
+
+
+def _openai(model: str, address: str | None) -> Target | None:
+    theirs, ours = os.environ.get("OPENAI_API_BASE"), os.environ.get("OPENAI_BASE_URL")
+    url = address or (theirs if ours and theirs != ours else None)
+    if not url or address_of(model)[1] is not None:
+        return None
+    key = os.environ.get("OPENAI_API_KEY")
+    return Target(provider="openai", model=model, base_url=url, api_key=key, addressed=True)
 
 
 def _azure(name: str, model: str) -> Target | None:
@@ -96,7 +119,29 @@ def _azure(name: str, model: str) -> Target | None:
     if missing := [variable for variable, value in found.items() if not value]:
         raise invalid(f"model {name!r} needs {' and '.join(missing)}, as MLflow's own judges do")
     key, base, version = found.values()
-    return Target(provider="azure", model=model, base_url=base, api_key=key, api_version=version)
+    return Target(
+        provider="azure", model=model, base_url=base, api_key=key, api_version=version, key_variable="AZURE_API_KEY"
+    )
+
+
+def _databricks(name: str, model: str, what: str) -> Target:
+    elsewhere = os.environ.get("MLFLOW_DEPLOYMENTS_TARGET", "databricks")
+    if what == "model" and name.startswith("endpoints") and not elsewhere.startswith("databricks"):
+        raise _not_called(name, what, "MLFLOW_DEPLOYMENTS_TARGET names a deployments server. ")
+    host, token = (os.environ.get(variable) for variable in _DATABRICKS)
+    if not host or not token:
+        raise _not_called(name, what, f"set {' and '.join(_DATABRICKS)}, or ")
+    host = host.rstrip("/") if "://" in host else f"https://{host.rstrip('/')}"
+    # Names of Unity Catalog, which have three parts, are served by its gateway.
+    path = "ai-gateway/mlflow/v1" if model.count(".") >= 2 else "serving-endpoints"
+    return Target(
+        provider="openai",
+        model=model,
+        base_url=f"{host}/{path}",
+        api_key=token,
+        addressed=True,
+        key_variable="DATABRICKS_TOKEN",
+    )
 
 
 def _asked_by_mlflow(name: str) -> bool:

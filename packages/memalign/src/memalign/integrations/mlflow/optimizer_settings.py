@@ -10,7 +10,7 @@ from typing import Any
 from memalign.align import MemAlign
 from memalign.integrations.mlflow.label_types import scale_of
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
-from memalign.integrations.mlflow.model_routes import check_not_workspace, routed_chat, routed_embedding
+from memalign.integrations.mlflow.model_routes import check_not_managed, routed_chat, routed_embedding
 from memalign.models import ChatModel, EmbeddingModel, resolve_embedding
 
 __all__ = ["Settings"]
@@ -50,7 +50,7 @@ class Settings:
             if model is not None and not isinstance(model, (str, protocol)):
                 raise invalid(f"{name} must be the name of a model, such as 'openai:/{such}', got {model!r}")
             if isinstance(model, str):
-                check_not_workspace(model, name)
+                check_not_managed(model, name)
         if self.value_type is not None:
             scale_of(None, self.value_type)
         self._optimizer(None, None)  # keys and addresses may follow until the first align

@@ -9,7 +9,8 @@ from sqlalchemy import delete, insert
 from memalign import Judge
 from memalign_server.people.roles import Person, Role
 from memalign_server.problems import Problem
-from memalign_server.server import Server
+from memalign_server.settings import Settings
+from memalign_server.store import Store
 from memalign_server.store.people_tables import team_judges
 
 __all__ = ["check_addresses", "forget_team", "keep_team", "team_for"]
@@ -27,26 +28,26 @@ def team_for(person: Person, asked: str | None) -> str:
     return mine[0]
 
 
-def keep_team(server: Server, judge: str, team: str) -> None:
+def keep_team(store: Store, judge: str, team: str) -> None:
     """Note whose a judge is."""
-    with server.store.write() as connection:
+    with store.write() as connection:
         connection.execute(delete(team_judges).where(team_judges.c.judge == judge))
         connection.execute(insert(team_judges).values(judge=judge, team=team))
 
 
-def forget_team(server: Server, judge: str) -> None:
+def forget_team(store: Store, judge: str) -> None:
     """A judge is gone."""
-    with server.store.write() as connection:
+    with store.write() as connection:
         connection.execute(delete(team_judges).where(team_judges.c.judge == judge))
 
 
-def check_addresses(server: Server, judge: Judge) -> None:
+def check_addresses(settings: Settings, judge: Judge) -> None:
     """Raise Problem 422 for a judge with models at addresses of its own, on a server that several people use.
 
     Requests go there with the server's keys, and headers may name variables of its environment. Whoever runs the server
     makes such judges, with `memalign create`.
     """
-    if server.settings.local:
+    if settings.local:
         return
     names = [judge.model_name, judge.embedding_model_name, judge.parameters.get("reflection_model")]
     facts = judge.parameters.get("models") or {}

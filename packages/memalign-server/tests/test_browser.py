@@ -1,0 +1,230 @@
+"""The pages in a real Chromium: keys, the loop from a verdict to what it changed, a lost line, colleagues, screen readers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from server_support import reviewing, world
+from test_review import turning
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PAGES = ("/", "/judges/tone/review", "/judges/tone/review?case=late", "/judges/tone/changed", "/judges/tone/memory",
+         "/judges/tone/trust", "/judges/tone/data", "/judges/tone/erase", "/judges/tone/settle")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        message = "no Chromium here: the pages are not tested in a browser; install the distribution's chromium"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextlib.contextmanager
+def served(folder: Path, port: int = 0) -> Iterator[str]:
+    """A server in a thread, over the registry of `folder`; its address."""
+    import uvicorn
+
+    listening = socket.create_server(("127.0.0.1", port))
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    app = world.server(folder, script=turning)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    try:
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    from fastapi.testclient import TestClient
+
+    world.registry(tmp_path, script=turning)
+    with TestClient(world.server(tmp_path, script=turning), base_url=world.ADDRESS) as client:
+        reviewing.put_in(client)
+    return tmp_path
+
+
+def opened(chromium: Browser, address: str, **options: Any) -> Page:
+    """A page of its own browser; what a script or the policy complains of fails the test."""
+    context = chromium.new_context(base_url=address, **options)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on("pageerror", lambda error: pytest.fail(f"a script failed: {error}"))
+    return page
+
+
+def answered(page: Page, key: str) -> None:
+    page.keyboard.press(key)
+    page.wait_for_selector("#card.done")
+
+
+def test_from_a_verdict_to_what_it_changed(chromium: Browser, folder: Path) -> None:
+    with served(folder) as address:
+        page = opened(chromium, address)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto("/judges/tone/review")
+        first = page.inner_text("#case-name")
+        assert "It answers the question." not in page.content()
+        answered(page, "n")
+        assert "You differ" in page.inner_text(".agreement")
+        page.keyboard.press("w")
+        page.keyboard.type("Show sympathy first.")
+        page.keyboard.press("Control+Enter")
+        page.wait_for_function("document.querySelector('#card.done textarea').value === 'Show sympathy first.'")
+        page.locator("main").focus()
+        page.wait_for_function("document.querySelector('template#ahead').content.querySelector('#card')")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#card:not(.done)")
+        assert page.inner_text("#case-name") != first
+        answered(page, "y")
+        assert "2 answered" in page.inner_text("#status")
+        assert "2 answers wait" in page.inner_text("#waiting")
+        page.reload()
+        assert "2 answered" in page.inner_text("#status")
+        page.keyboard.press("t")
+        page.wait_for_selector("text=You taught it this")
+        assert "A reply must show sympathy before facts" in page.inner_text("main")
+        assert page.locator(".tag.fixed").count() == 1
+        page.click(".turn-row:has(.tag.turned) button:has-text('Accept')")
+        page.wait_for_selector("text=Accepted by local")
+        assert {url for url in asked if not url.startswith(address)} == set()
+
+
+def test_a_lost_line_loses_no_answer(chromium: Browser, folder: Path) -> None:
+    with served(folder) as address:
+        page = opened(chromium, address)
+        page.goto("/judges/tone/review")
+        page.context.set_offline(True)
+        page.keyboard.press("n")
+        page.wait_for_selector("#line:not([hidden])")
+        assert page.locator("#card.done").count() == 0
+        page.context.set_offline(False)
+        page.wait_for_selector("#card.done")
+        page.wait_for_selector("#line", state="hidden")
+        page.reload()
+        assert "1 answered" in page.inner_text("#status")
+
+
+def test_an_answer_outlives_a_reload_while_the_server_is_down(chromium: Browser, folder: Path) -> None:
+    with served(folder) as address:
+        page = opened(chromium, address)
+        page.goto("/judges/tone/review")
+    page.keyboard.press("n")
+    page.wait_for_selector("#line:not([hidden])")
+    with served(folder, int(address.rpartition(":")[2])):
+        page.reload()
+        page.wait_for_function("localStorage.getItem('memalign-unsaved') === '{}'")
+        page.goto("/judges/tone/review")
+        assert "1 answered" in page.inner_text("#status")
+
+
+def test_focus_hides_all_but_the_case(chromium: Browser, folder: Path) -> None:
+    with served(folder) as address:
+        page = opened(chromium, address)
+        page.goto("/judges/tone/review")
+        page.keyboard.press("f")
+        assert page.locator("nav").is_hidden()
+        page.reload()
+        assert page.locator("nav").is_hidden()
+        page.keyboard.press("f")
+        assert page.locator("nav").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault(chromium: Browser, folder: Path, scheme: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    with served(folder) as address:
+        page = opened(chromium, address, color_scheme=scheme, viewport={"width": 390, "height": 800})
+        page.goto("/judges/tone/review?case=late")
+        answered(page, "n")
+        page.goto("/judges/tone/review")
+        page.keyboard.press("t")
+        page.wait_for_selector("h1:has-text('What changed')")
+        found: dict[str, list[str]] = {}
+        for path in PAGES:
+            page.goto(path)
+            faults = Axe().run(page).response["violations"]
+            found |= {f"{path} {each['id']}": [node["html"][:200] for node in each["nodes"][:3]] for each in faults}
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is too wide"
+        assert found == {}
+
+
+def test_an_invited_colleague_disagrees_and_both_settle(chromium: Browser, folder: Path, tmp_path: Path) -> None:
+    from memalign import Registry
+    from memalign_server.people.accounts import add_owner
+    from memalign_server.store import Store
+
+    url = f"sqlite:///{folder / 'memalign.db'}"
+    add_owner(Store(url), "olga", "four plain words here")
+    with served(folder) as address:
+        owner = opened(chromium, address)
+        owner.goto("/judges/tone/review")
+        owner.fill("input[name=name]", "olga")
+        owner.fill("input[name=password]", "four plain words here")
+        owner.click("main button")
+        owner.wait_for_selector("#card")
+        owner.goto("/teams/main")
+        owner.click("button:has-text('Make a link')")
+        link = owner.inner_text("[role=status] code")
+        expert = opened(chromium, address)
+        expert.goto(link)
+        expert.fill("input[name=name]", "ana")
+        expert.fill("input[name=password]", "other plain words here")
+        expert.click("main button")
+        expert.wait_for_selector("h1:has-text('Judges')")
+        for page, key, words in ((owner, "y", "Short is fine."), (expert, "n", "It is cold.")):
+            page.goto("/judges/tone/review?case=late")
+            page.fill("textarea[name=rationale]", words)
+            page.locator("main").focus()
+            assert "Short is fine." not in page.inner_text("main")
+            answered(page, key)
+        assert "Short is fine." in expert.inner_text(".reveal")
+        expert.goto("/judges/tone/settle")
+        assert {"Short is fine.", "It is cold."} <= set(expert.locator(".side .text").all_inner_texts())
+        expert.click("text=Change my answer")
+        expert.click("text=Change my verdict")
+        expert.click(".change button:has-text('Yes')")
+        expert.wait_for_selector(".mine:has-text('Yes')")
+        expert.goto("/judges/tone/settle")
+        assert "agree on every case" in expert.inner_text("main")
+        expert.goto("/judges/tone/review?case=late")
+        expert.keyboard.press("t")
+        expert.wait_for_selector("h1:has-text('What changed')")
+        assert expert.goto("/judges/tone/erase?key=late").status == 403  # type: ignore[union-attr]  # a page is there
+        owner.goto("/judges/tone/erase?key=late")
+        owner.click("text=Erase it for good")
+        owner.wait_for_selector("text=It is gone, from every version.")
+        with owner.expect_download() as download:
+            owner.click("text=Download the receipt")
+        receipt = tmp_path / "receipt.json"
+        download.value.save_as(receipt)
+    assert Registry(url, models=world.models()).verify(receipt).holds

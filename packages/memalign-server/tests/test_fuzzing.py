@@ -1,0 +1,67 @@
+"""Requests made from the API's own description: none may end in an error of ours, and no answer may differ from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+
+from server_support import world
+
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
+ENDLESS = ("/events",)
+"""Streams, which a fuzzer would wait for."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("fuzzing")
+    registry = world.registry(folder)
+    registry.align("tone", [{**row, "source": "ana"} for row in world.ROWS])
+    with world.listening(world.server(folder)) as address:
+        yield address
+
+
+def faults(address: str, examples: int) -> list[str]:
+    """What went wrong when every operation was tried so many times, half of them on a judge that is there."""
+    found: list[str] = []
+    schema = schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json")
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        if operation.path.endswith(ENDLESS):
+            continue
+
+        @hypothesis.given(case=operation.as_strategy(), real=hypothesis.strategies.booleans())
+        @hypothesis.settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(hypothesis.HealthCheck),
+        )
+        def one(case: Any, real: bool) -> None:
+            if real and "judge" in case.path_parameters:
+                case.path_parameters["judge"] = "tone"
+            if real and isinstance(case.body, dict) and "value_type" in case.body:
+                case.body |= {"value_type": "bool", "instructions": "Good? {{ outputs }}"}
+            case.call_and_validate(checks=CHECKS)
+
+        try:
+            one()
+        except (AssertionError, BaseExceptionGroup, httpx.HTTPError) as error:
+            found.append(f"{operation.method.upper()} {operation.path}: {error}")
+    return found
+
+
+def test_no_request_ends_in_an_error_of_ours(address: str) -> None:
+    assert faults(address, 4) == []
+
+
+@pytest.mark.slow
+def test_many_requests_end_in_no_error_of_ours(address: str) -> None:
+    assert faults(address, 100) == []

@@ -1,0 +1,192 @@
+"""Memory, Trust, In and out, and the languages of all pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import memalign_server
+from memalign_server.pages.languages import LANGUAGES, language, language_of
+from server_support import reviewing
+from server_support.reviewing import answer, post, put_in, wait
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+SOURCE = Path(memalign_server.__file__).parent
+SENTENCE = re.compile(r"""(?<![\w.])(?:_|say|language\.say)\(\s*(['"])((?:(?!\1).)*)\1""", re.DOTALL)
+COUNTED = re.compile(r"""n_\([^"']*?,\s*"([^"]*)",\s*"([^"]*)\"""", re.DOTALL)
+
+
+def sentences() -> set[str]:
+    """Every English sentence of the pages."""
+    found: set[str] = set()
+    for path in (*(SOURCE / "templates").glob("*.html"), *(SOURCE / "pages").glob("*.py")):
+        text = path.read_text("utf-8")
+        found |= {match[1] for match in SENTENCE.findall(text)}
+        found |= {each for match in COUNTED.findall(text) for each in match}
+    return found
+
+
+@pytest.mark.parametrize("code", [code for code in LANGUAGES if code != "en"])
+def test_every_sentence_has_its_translation(code: str) -> None:
+    table = json.loads((SOURCE / "pages" / "languages" / f"{code}.json").read_text("utf-8"))
+    assert len(sentences()) > 150
+    assert sentences() - set(table) == set()
+    for english, other in table.items():
+        assert set(re.findall(r"{\w+}", english)) == set(re.findall(r"{\w+}", other)), english
+
+
+def test_the_readers_language_and_marks(local: TestClient) -> None:
+    page = local.get("/", headers={"accept-language": "es-MX,es;q=0.9,en;q=0.5"}).text
+    assert '<html lang="es">' in page
+    assert "Jueces" in page
+    post(local, "/language", language="pt", back="/")
+    assert '<html lang="pt">' in local.get("/", headers={"accept-language": "es"}).text
+    assert language("pt").number(1234.5, 1) == "1.234,5"
+    assert language_of(None, "de, fr;q=0.9").code == "en"
+
+
+def test_language_leads_to_no_other_site(local: TestClient) -> None:
+    for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
+        assert post(local, "/language", language="pt", back=back).headers["location"] == "/"
+
+
+@pytest.fixture
+def taught(local: TestClient) -> TestClient:
+    put_in(local)
+    answer(local, "late", value="false", rationale="Show sympathy first.")
+    answer(local, "thanks", value="true")
+    post(local, "/judges/tone/teach")
+    wait(local)
+    return local
+
+
+def test_a_guideline_is_edited_pinned_and_retired(taught: TestClient) -> None:
+    post(taught, "/judges/tone/guidelines", guideline="G1", action="edit", text="Sympathy comes before facts.")
+    post(taught, "/judges/tone/guidelines", guideline="G1", action="pin")
+    page = taught.get("/judges/tone/memory").text
+    assert "Sympathy comes before facts." in page
+    assert "Words by local." in page
+    assert "pinned" in page
+    post(taught, "/judges/tone/guidelines", guideline="G1", action="retire")
+    assert "not in use" in taught.get("/judges/tone/memory").text
+    post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
+    assert "Never promise a date." in taught.get("/judges/tone/memory").text
+
+
+def test_cases_are_found_by_word(taught: TestClient) -> None:
+    page = taught.get("/judges/tone/memory?find=three weeks").text
+    assert "1 case found" in page
+    assert "holds the words" in page
+
+
+def test_withdrawn_feedback_is_not_taught_again(taught: TestClient) -> None:
+    post(taught, "/judges/tone/withdraw", key="late@local")
+    wait(taught)
+    page = taught.get("/judges/tone/memory").text
+    assert "A reply must show sympathy" not in page
+    assert "withdrawn" in page
+    assert "1 answered" in taught.get("/judges/tone/review").text
+    post(taught, "/judges/tone/teach")
+    wait(taught)
+    assert "Show sympathy first." not in taught.get("/judges/tone/memory").text
+
+
+def test_an_erased_case_is_gone_with_a_receipt(taught: TestClient, tmp_path: Path) -> None:
+    from memalign import Registry
+
+    assert "late@local" in taught.get("/judges/tone/erase?key=late").text
+    done = post(taught, "/judges/tone/erase", key="late").headers["location"]
+    wait(taught)
+    page = taught.get(done).text
+    assert "It is gone, from every version." in page
+    link = re.findall(r'href="(/judges/tone/receipts/\w+)"', page)[0]
+    receipt = tmp_path / "receipt.json"
+    receipt.write_bytes(taught.get(link).content)
+    assert Registry(f"sqlite:///{tmp_path / 'memalign.db'}").verify(receipt).holds
+    assert b"three weeks late" not in (tmp_path / "memalign.db").read_bytes()
+    assert b"Show sympathy first" not in (tmp_path / "memalign.db").read_bytes()
+    assert taught.get("/judges/tone/review", params={"case": "late"}).status_code == 422
+    assert "late" not in taught.get("/judges/tone/download/cases.jsonl").text
+
+
+def test_trust_shows_a_figure_from_blind_answers(local: TestClient) -> None:
+    cases = [{**reviewing.CASES[0], "id": f"c-{n}", "inputs": f"Order {n} is late."} for n in range(10)]
+    put_in(local, cases)
+    for n in range(10):
+        answer(local, f"c-{n}", value="true" if n < 8 else "false")
+    page = local.get("/judges/tone/trust").text
+    assert "80%" in page
+    assert "49% to 94%" in page
+    assert "2 cases: people No, judge Yes" in page
+    behind = local.get("/judges/tone/cases?people=false&judged=true").text
+    assert "c-8" in behind
+    assert "c-1 " not in behind
+
+
+def test_cases_do_not_tell_before_an_answer(taught: TestClient) -> None:
+    page = taught.get("/judges/tone/cases?case=twice").text
+    assert "Answer it first" in page
+    assert "It answers the question." not in page
+
+
+def test_history_goes_back(taught: TestClient) -> None:
+    assert "A reply must show sympathy" in taught.get("/judges/tone/history?a=1&b=2").text
+    post(taught, "/judges/tone/rollback", to="1")
+    assert "back to version 1" in taught.get("/judges/tone/trust").text
+    assert "Nothing yet." in taught.get("/judges/tone/memory").text
+
+
+@pytest.mark.parametrize("name", ["cases.csv", "cases.xlsx"])
+def test_tables_are_taken_in(local: TestClient, tmp_path: Path, name: str) -> None:
+    import polars as pl
+
+    table = pl.DataFrame(reviewing.CASES)
+    path = tmp_path / name
+    if name.endswith("csv"):
+        table.write_csv(path)
+    else:
+        from openpyxl import Workbook
+
+        book = Workbook()
+        for row in (table.columns, *table.rows()):
+            book.active.append(list(row))
+        book.save(path)
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', local.get("/").text)[0]
+    local.post("/judges/tone/data", files={"file": (name, path.read_bytes())}, data={"csrf": token, "what": "cases"})
+    wait(local)
+    assert "5 left" in local.get("/judges/tone/review").text
+
+
+def test_a_bad_file_says_what_is_wrong(local: TestClient) -> None:
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', local.get("/").text)[0]
+
+    def sent(name: str, body: bytes) -> Any:
+        form = {"csrf": token, "what": "cases"}
+        return local.post("/judges/tone/data", files={"file": (name, body)}, data=form, headers={"accept": "text/html"})
+
+    for name, body, why in (
+        ("cases.pdf", b"%PDF", "a file is .jsonl"),
+        ("cases.jsonl", b"", ""),
+        ("cases.jsonl", b'{"inputs": "no id"}\n{"id": 3', "2"),
+        ("../../cases.csv", b"a,b\n1,2\n", ""),
+    ):
+        answered = sent(name, body)
+        assert answered.status_code == 422, answered.text
+        assert why in answered.text
+        assert "Something is missing" in answered.text
+
+
+def test_given_feedback_is_learned(local: TestClient) -> None:
+    lines = "\n".join(json.dumps({**case, "value": True, "rationale": "Fine."}) for case in reviewing.CASES[:2])
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', local.get("/").text)[0]
+    form = {"csrf": token, "what": "feedback"}
+    local.post("/judges/tone/data", files={"file": ("f.jsonl", lines)}, data=form, follow_redirects=False)
+    wait(local)
+    assert "2 pieces of feedback" in local.get("/judges/tone/memory").text
+    assert '"source": "local"' in local.get("/judges/tone/download/feedback.jsonl").text.replace('":"', '": "')

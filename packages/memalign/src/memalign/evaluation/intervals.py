@@ -1,0 +1,186 @@
+"""Intervals that hold for ten cases too, and for cases that come in groups: by them a gate passes and stops.
+
+A percentile bootstrap is too sure of itself there. Drawn at the edge, ten groups of cases passed a judge in a quarter of
+the drawings, and not in one of forty (docs/decisions/0021-gate.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from memalign.errors import InputError
+from memalign.metrics import Statistic, ccc, kernel, mae, paired_share_interval, student_t, wilson_interval
+from memalign.metrics import cohen_kappa as kappa
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["agreement_interval", "difference_interval", "paired_interval", "share_interval"]
+
+Interval = tuple[float, float]
+Groups = Sequence[Hashable] | None
+"""The group of each case; None where each case stands alone."""
+
+_LEVEL = 0.95
+_FEWEST = 3  # cases or groups
+_MOST = 1000  # parts that are left out one after the other: of more cases several go together
+_ALL_TOGETHER = 2.0
+"""Groups that are added, in which all cases go together, to what the groups show of it: ten groups show little."""
+
+
+def share_interval(right: Sequence[bool], groups: Groups = None) -> Interval | None:
+    """The interval of the share of cases that are `right`: Wilson's, corrected for continuity, over as many cases as the groups are worth."""
+    if not right:
+        return None
+    effect, degrees = _design_effect([float(each) for each in right], groups)
+    return wilson_interval(sum(right) / effect, len(right) / effect, level=_LEVEL, corrected=True, degrees=degrees)
+
+
+def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval | None:
+    """The interval of the mean change: 1 for a case that only the second judge got right, -1 for the first only, else 0.
+
+    Bonett and Price's, over as many cases as the groups are worth.
+    """
+    if not changes:
+        return None
+    effect, degrees = _design_effect([float(each) for each in changes], groups)
+    worse, better, n = changes.count(-1), changes.count(1), len(changes)
+    return paired_share_interval(worse / effect, better / effect, n / effect, level=_LEVEL, degrees=degrees)
+
+
+def agreement_interval(
+    statistic: Statistic, values: Sequence[Any], truth: Sequence[Any], groups: Groups = None
+) -> Interval | None:
+    """The interval of a measure of agreement other than a share, by leaving out one case, or group, after the other.
+
+    Tukey's jackknife (1958) with Student's t. Of labels, four cases more (or groups) are counted in, one for each way in
+    which verdict and label can meet, as Agresti and Coull (1998) do for a share: so a judge that is always right has an
+    interval too. Coefficients of numbers are taken on Fisher's scale, and errors by their square root; those of a judge
+    that is always right as labels are. None for fewer than three cases or groups, and where one left out leaves no figure.
+    """
+    value, units = statistic(values, truth), _units(len(truth), groups)
+    if value is None or len(set(units)) < _FEWEST:
+        return None
+    measure, error = kernel(statistic), statistic is mae
+    least, most = (0.0, math.inf) if error else (-1.0, 1.0)
+    if _of_labels(statistic) or value == (0 if error else 1):
+        known = sorted({*values, *truth}) if not _of_labels(statistic) else _commonest(values, truth)
+        more = list(product((known[0], known[-1]), repeat=2))
+        middle, half = _spread(measure, *_with_more((values, truth), units, more))
+        return None if half is None else (max(least, min(value, middle - half)), min(most, max(value, middle + half)))
+    half = _spread(measure, (values, truth), units)[1]
+    if half is None:
+        return None
+    if error:
+        root, part = math.sqrt(value), half / (2 * math.sqrt(value))
+        return max(root - part, 0.0) ** 2, (root + part) ** 2
+    place, part = math.atanh(value), half / (1 - value * value)
+    return math.tanh(place - part), math.tanh(place + part)
+
+
+def difference_interval(
+    statistic: Statistic, first: Sequence[Any], second: Sequence[Any], truth: Sequence[Any], groups: Groups = None
+) -> Interval | None:
+    """The interval of `statistic(second, truth) - statistic(first, truth)` on the same cases, by the jackknife.
+
+    Where no case makes a difference two more are counted in, one that each judge alone gets right, as Bonett and Price
+    do. None where `agreement_interval` has none.
+    """
+    units = _units(len(truth), groups)
+    if len(set(units)) < _FEWEST:
+        return None
+    one = kernel(statistic)
+
+    def difference(weights: Floats, a: Sequence[Any], b: Sequence[Any], reference: Sequence[Any]) -> Floats:
+        found: Floats = one(weights, b, reference) - one(weights, a, reference)
+        return found
+
+    middle, half = _spread(difference, (first, second, truth), units)
+    if half is None and list(first) == list(second):
+        low, high = min(truth), max(truth)
+        more = [(low, high, low), (high, low, low)]
+        middle, half = _spread(difference, *_with_more((first, second, truth), units, more))
+    return None if half is None else (middle - half, middle + half)
+
+
+# -- groups --------------------------------------------------------------------------------------------------------
+
+
+def _design_effect(values: Sequence[float], groups: Groups) -> tuple[float, int | None]:
+    """How many cases tell as much as one that stands alone, and the degrees of freedom; 1 and None without groups.
+
+    The variance of the mean between groups, over that of cases that stand alone (Kish 1965), at least 1. Where all
+    values are the same the groups show nothing of it, and all cases of one are taken to go together.
+    """
+    if groups is None:
+        return 1.0, None
+    import numpy as np
+
+    codes = _codes(groups)
+    sizes, sums = np.bincount(codes), np.bincount(codes, np.array(values))
+    n, count = len(values), len(sizes)
+    if count < 2:
+        raise InputError("cases of one group have no interval")
+    most, spread = float((sizes**2).sum()) / n, float(np.var(values))
+    if spread == 0:
+        return most, count - 1
+    apart = sums - sizes * np.mean(values)
+    shown = max(1.0, count / (count - 1) * float((apart**2).sum()) / (n * spread))
+    return (count * shown + _ALL_TOGETHER * most) / (count + _ALL_TOGETHER), count - 1
+
+
+def _units(n: int, groups: Groups) -> list[int]:
+    """The part of each case that is left out with it."""
+    return [code % _MOST for code in (range(n) if groups is None else _codes(groups))]
+
+
+def _codes(groups: Sequence[Hashable]) -> list[int]:
+    known: dict[Hashable, int] = {}
+    return [known.setdefault(group, len(known)) for group in groups]
+
+
+# -- leaving out ---------------------------------------------------------------------------------------------------
+
+
+def _of_labels(statistic: Statistic) -> bool:
+    return statistic not in (ccc, mae) and not (isinstance(statistic, partial) and statistic.func is kappa)
+
+
+def _commonest(values: Sequence[Any], truth: Sequence[Any]) -> list[Any]:
+    return [label for label, _ in Counter([*truth, *values]).most_common(2)]
+
+
+def _with_more(
+    columns: Sequence[Sequence[Any]], units: Sequence[int], more: Sequence[tuple[Any, ...]]
+) -> tuple[list[list[Any]], list[int]]:
+    """The columns and the units with a part more for each row of `more`, each as large as the mean part."""
+    size, first = max(1, round(len(units) / len(set(units)))), max(units) + 1
+    added = [row for row in more for _ in range(size)]
+    parts = [first + number for number in range(len(more)) for _ in range(size)]
+    return [[*column, *(row[place] for row in added)] for place, column in enumerate(columns)], [*units, *parts]
+
+
+def _spread(measure: Any, columns: Sequence[Sequence[Any]], units: Sequence[int]) -> tuple[float, float | None]:
+    """The figure, and half of its interval; None where one part left out leaves no figure, or none changes it."""
+    import numpy as np
+
+    parts, known = np.array(units), np.unique(units)
+    value = float(measure(np.ones((1, len(parts))), *columns)[0])
+    step = max(1, 4_000_000 // len(parts))
+    left_out = [
+        measure((parts[None] != known[start : start + step, None]).astype(float), *columns)
+        for start in range(0, len(known), step)
+    ]
+    away = np.concatenate(left_out) - value
+    error = float(np.sqrt((len(known) - 1) / len(known) * (away**2).sum()))
+    if not np.isfinite(error) or error < 1e-12:
+        return value, None
+    return value, student_t(_LEVEL, len(known) - 1) * error

@@ -1,0 +1,167 @@
+"""How often a gate is wrong, over 500 simulated comparisons in which the truth is known.
+
+A judge at the very edge may pass, and may be stopped, in one of twenty at most: 25 of 500. More than 37 is more than
+chance gives in a hundred such tests. Cases of a group (a conversation, a source) go together: `alike` is the correlation of what
+decides them, before it is cut into right and wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from memalign.evaluation import ScoredCase, compare
+from memalign.evaluation.agreement import measure
+from memalign.evaluation.gate_criteria import _keeps_up, _outcome
+from memalign.metrics import paired_share_interval, student_t
+from memalign.values import ValueType
+
+Bits = NDArray[np.bool_]
+DRAWINGS, MOST = 500, 37
+YES_NO = ValueType.of(bool)
+
+
+class Drawn(NamedTuple):
+    """How many cases are drawn, how many go together as a group, and how much they are alike."""
+
+    cases: int
+    together: int = 1
+    alike: float = 0.0
+
+    def normal(self, chance: np.random.Generator) -> NDArray[np.float64]:
+        """One number a case, standard normal each, correlated within groups."""
+        groups = chance.normal(size=-(-self.cases // self.together)).repeat(self.together)[: self.cases]
+        found: NDArray[np.float64] = self.alike**0.5 * groups + (1 - self.alike) ** 0.5 * chance.normal(size=self.cases)
+        return found
+
+    def below(self, chance: np.random.Generator, share: float) -> Bits:
+        """True for about this share of the cases."""
+        found: Bits = self.normal(chance) < NormalDist().inv_cdf(share)
+        return found
+
+    def scored(self, labels: NDArray[np.generic], values: NDArray[np.generic]) -> list[ScoredCase]:
+        return [
+            ScoredCase(
+                id=str(n), label=label, value=value, group=str(n // self.together) if self.together > 1 else None
+            )
+            for n, (label, value) in enumerate(zip(labels.tolist(), values.tolist(), strict=True))
+        ]
+
+
+ALONE = [Drawn(10), Drawn(20), Drawn(60)]
+GROUPED = [Drawn(20, 2, 0.3), Drawn(40, 4, 0.8), Drawn(100, 10, 0.3), Drawn(80, 4, 0.8)]
+
+
+def rates(decide: Callable[[np.random.Generator], str], drawings: int = DRAWINGS) -> Counter[str]:
+    chance = np.random.default_rng(5)
+    return Counter(decide(chance) for _ in range(drawings))
+
+
+def at_edge(found: Counter[str]) -> None:
+    assert found["pass"] <= MOST
+    assert found["regression"] <= MOST
+
+
+# -- a minimum ---------------------------------------------------------------------------------------------------------
+
+
+def true_kappa(positive: float, wrong: float) -> float:
+    """Of a judge that is wrong about this share of the cases, whatever their label."""
+    said = positive * (1 - wrong) + (1 - positive) * wrong
+    by_chance = positive * said + (1 - positive) * (1 - said)
+    return 1 - wrong / (1 - by_chance)
+
+
+@pytest.mark.parametrize("drawn", ALONE + GROUPED, ids=str)
+@pytest.mark.parametrize(("positive", "wrong"), [(0.5, 0.2), (0.5, 0.4), (0.3, 0.1), (0.1, 0.15)])
+def test_kappa_at_the_edge(drawn: Drawn, positive: float, wrong: float) -> None:
+    def decide(chance: np.random.Generator) -> str:
+        labels = drawn.below(chance, positive)
+        values = labels ^ drawn.below(chance, wrong)
+        return _outcome(measure(YES_NO, drawn.scored(labels, values))["kappa"], true_kappa(positive, wrong))
+
+    at_edge(rates(decide))
+
+
+@pytest.mark.parametrize("drawn", ALONE + GROUPED, ids=str)
+@pytest.mark.parametrize("share", [0.7, 0.9])
+def test_exact_match_at_the_edge(drawn: Drawn, share: float) -> None:
+    def decide(chance: np.random.Generator) -> str:
+        labels = np.arange(drawn.cases) % 2 == 0
+        values = labels ^ ~drawn.below(chance, share)
+        return _outcome(measure(YES_NO, drawn.scored(labels, values))["exact_match"], share)
+
+    at_edge(rates(decide))
+
+
+@pytest.mark.parametrize("drawn", ALONE + GROUPED, ids=str)
+@pytest.mark.parametrize("follows", [0.5, 0.8])
+def test_scores_at_the_edge(drawn: Drawn, follows: float) -> None:
+    """Verdict and label have the same mean and spread, and so their CCC is their correlation."""
+
+    def decide(chance: np.random.Generator) -> str:
+        labels = drawn.normal(chance)
+        values = follows * labels + (1 - follows**2) ** 0.5 * drawn.normal(chance)
+        return _outcome(measure(ValueType.of("float:-9..9"), drawn.scored(labels, values))["ccc"], follows)
+
+    at_edge(rates(decide))
+
+
+# -- a baseline --------------------------------------------------------------------------------------------------------
+
+
+def against_baseline(drawn: Drawn, *, broken: float, fixed: float, points: float = 5) -> Counter[str]:
+    def decide(chance: np.random.Generator) -> str:
+        turned = drawn.normal(chance)
+        first = turned < NormalDist().inv_cdf(1 - fixed)
+        second = turned > NormalDist().inv_cdf(broken)
+        labels = np.ones(drawn.cases, dtype=bool)
+        found = compare(drawn.scored(labels, first), drawn.scored(labels, second))
+        return _keeps_up(found, points).outcome
+
+    return rates(decide)
+
+
+@pytest.mark.parametrize("drawn", [*ALONE, Drawn(200), *GROUPED, Drawn(200, 10, 0.8)], ids=str)
+@pytest.mark.parametrize(("broken", "fixed", "points"), [(0.10, 0.05, 5), (0.15, 0.05, 10)])
+def test_worse_by_what_is_allowed_and_no_more(drawn: Drawn, broken: float, fixed: float, points: float) -> None:
+    at_edge(against_baseline(drawn, broken=broken, fixed=fixed, points=points))
+
+
+@pytest.mark.parametrize("drawn", [Drawn(150), Drawn(200, 4, 0.3)], ids=str)
+def test_a_planted_regression_never_passes(drawn: Drawn) -> None:
+    found = against_baseline(drawn, broken=0.25, fixed=0.05)
+    assert found["pass"] == 0
+    assert found["regression"] > 0.8 * DRAWINGS
+
+
+@pytest.mark.parametrize("drawn", [Drawn(150), Drawn(200, 4, 0.3)], ids=str)
+def test_an_equal_judge_is_hardly_ever_stopped(drawn: Drawn) -> None:
+    assert against_baseline(drawn, broken=0.06, fixed=0.06)["regression"] <= 2
+
+
+def test_of_equal_judges_many_cases_let_most_pass() -> None:
+    assert against_baseline(Drawn(600), broken=0.06, fixed=0.06)["pass"] > 0.9 * DRAWINGS
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 100))
+def test_the_interval_of_a_difference_holds_it_and_mirrors(b: int, c: int, rest: int) -> None:
+    n = b + c + rest
+    low, high = paired_share_interval(b, c, n)
+    assert -1 <= low < high <= 1
+    assert low <= (c - b) / n <= high
+    mirrored = paired_share_interval(c, b, n)
+    assert mirrored == pytest.approx((-high, -low))
+
+
+@pytest.mark.parametrize(("degrees", "tabled"), [(3, 3.182), (5, 2.571), (9, 2.262), (30, 2.042), (None, 1.960)])
+def test_students_t_is_the_tabled_one(degrees: int | None, tabled: float) -> None:
+    assert student_t(0.95, degrees) == pytest.approx(tabled, abs=0.03)
