@@ -42,7 +42,6 @@ class PostgreSQL:
         bare = url.difference_update_query(["password"])
         self.shown = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
         self._busy_timeout = busy_timeout
-        self._password = str(url.password or url.query.get("password") or "")
         if not url.database and "service" not in url.query:
             raise ConfigurationError(
                 f"{self.shown} names no database; a registry's URL ends in one: postgresql+psycopg://user@host/database"
@@ -51,7 +50,7 @@ class PostgreSQL:
             import psycopg  # noqa: F401  # SQLAlchemy's driver
         except ImportError as error:
             raise ConfigurationError(
-                f"a registry on PostgreSQL needs psycopg ({error}); install it: pip install 'memalign[postgresql]'"
+                f"a registry on PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]', which memalign[postgresql] brings"
             ) from None
         self.engine: Engine = create_engine(
             url,
@@ -79,20 +78,21 @@ class PostgreSQL:
     def reading(self) -> Iterator[Connection]:
         """A transaction in which every statement sees the same state."""
         with self.engine.connect() as connection:
-            connection = connection.execution_options(  # noqa: PLW2901  # the same connection
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")  # noqa: PLW2901  # the same one
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def writing(self, lock: str) -> Iterator[Connection]:
-        """A transaction that, from its first statement on, no other with the same `lock` runs beside."""
+    def writing(self, locks: Collection[str]) -> Iterator[Connection]:
+        """A transaction that, from its first statement on, no other with one of the same `locks` runs beside."""
         with self.engine.connect() as connection, connection.begin():
             # By name, and no row's lock: who creates a judge has no row yet. Every later statement sees what the one who
             # had the lock before has committed.
             self._timeout(connection)
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _number("write", lock)})
+            for number in sorted(
+                _number("write", lock) for lock in locks
+            ):  # in one order, or two might wait for each other
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": number})
             yield connection
 
     def prepare_tables(self, connection: Connection) -> None:
@@ -184,8 +184,7 @@ class PostgreSQL:
 
     def explained(self, error: Exception) -> str:
         """What went wrong, in words that say what to do."""
-        said = explained(error, self.shown, self._busy_timeout)
-        return said.replace(self._password, "***") if self._password else said
+        return explained(error, self.shown, self._busy_timeout)
 
     def _timeout(self, connection: Connection) -> None:
         milliseconds = str(max(1, round(self._busy_timeout * 1000)))
