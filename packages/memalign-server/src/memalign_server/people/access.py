@@ -56,6 +56,8 @@ _API: Final[dict[str, Public | Role]] = {
     "export_judge": _VIEWER,
     "judge_one": _REVIEWER,
     "judge_many": _REVIEWER,
+    "thumb_case": _REVIEWER,
+    "teach_kept": _REVIEWER,
     "align_judge": _REVIEWER,
     "overwrite_feedback": _REVIEWER,
     "estimate_align": _REVIEWER,
@@ -129,5 +131,7 @@ _PAGES: Final[dict[str, Public | Role]] = {
 
 ACCESS: Final[dict[str, Public | Role]] = {**_PEOPLE, **_API, **_PAGES}
 
-UNLOGGED: Final[frozenset[str]] = frozenset(("choose_language", "save_answer", "undo_answer", "decide_turn"))
+UNLOGGED: Final[frozenset[str]] = frozenset(
+    ("choose_language", "save_answer", "undo_answer", "decide_turn", "judge_one", "thumb_case")
+)
 """Routes that change something and have no entry in the audit log: what one person answers, every minute, for themselves."""
