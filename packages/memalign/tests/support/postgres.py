@@ -69,6 +69,7 @@ class Server:
             "fsync": "off",
             "max_wal_size": "256MB",
             "shared_buffers": "32MB",
+            "max_prepared_transactions": 2,
             "autovacuum": "off",  # what an erase leaves is for the erase to wipe
         }
         given = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in settings.items())
