@@ -10,11 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 import memalign as ma
-from memalign.client import ServerRefused
+from memalign.client import ServerRefused, ServerUnreachable
 from memalign.client import operations as made
 from server_support import world
 from test_jobs import FEEDBACK, SOON
@@ -104,5 +103,5 @@ def test_a_lost_answer_is_asked_for_again_under_one_key() -> None:
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
-    with ma.Client("http://127.0.0.1:9") as client, pytest.raises(httpx2.ConnectError):
+    with ma.Client("http://127.0.0.1:9") as client, pytest.raises(ServerUnreachable, match="memalign serve"):
         client.show_me()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 from typing import Annotated
 
 import typer
@@ -80,6 +81,8 @@ def _add_owner(settings: Settings, name: str) -> int:
     from memalign_server.store import Store
 
     password = os.environ.get(PASSWORD_VARIABLE)
+    if password is None and not sys.stdin.isatty():
+        raise InputError(f"there is no terminal to ask for the password on: {PASSWORD_VARIABLE} may hold it")
     if password is None:
         try:
             password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -121,6 +124,7 @@ def _run(settings: Settings) -> int:
 
 def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises ConfigurationError."""
+    listening = None
     try:
         ((family, kind, _, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         listening = socket.socket(family, kind)
@@ -128,6 +132,8 @@ def _listening(host: str, port: int) -> socket.socket:
         listening.bind(place)
         listening.listen(2048)  # whoever reads the address below may connect: the first requests wait
     except OSError as error:
+        if listening is not None:
+            listening.close()
         raise ConfigurationError(
             f"cannot listen on {host} port {port}: {error.strerror}; --port 0 takes a free one"
         ) from None

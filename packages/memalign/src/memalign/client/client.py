@@ -12,7 +12,7 @@ import httpx2
 from memalign.client.operations import JobShown, Operations
 from memalign.errors import MemalignError
 
-__all__ = ["Client", "ServerRefused"]
+__all__ = ["Client", "ServerRefused", "ServerUnreachable"]
 
 Item = TypeVar("Item")
 
@@ -30,12 +30,16 @@ class ServerRefused(MemalignError):
         self.fields = dict(fields)
 
 
+class ServerUnreachable(MemalignError):
+    """No server answers at the address, or its answers are lost on the way, every time we tried."""
+
+
 class Client(Operations):
     """A client of `memalign serve` at `url`, with an API token where the server has accounts.
 
     Every operation of the server's API is a method. What it takes is keyword-only behind the names of the path, and
     what it gives is JSON, typed. A request that changes something has an idempotency key, so that it is sent again after a
-    lost connection and still done once. Raises ServerRefused, or httpx2's errors where the server cannot be reached.
+    lost connection and still done once. Raises ServerRefused and ServerUnreachable.
 
         with memalign.Client("http://127.0.0.1:8321") as client:
             job = client.align_judge("tone", feedback=[{"id": "t-1", "outputs": "No.", "value": False}])
@@ -44,6 +48,7 @@ class Client(Operations):
 
     def __init__(self, url: str = "http://127.0.0.1:8321", *, token: str | None = None, timeout: float = 60.0) -> None:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._url = url
         self._http = httpx2.Client(base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=timeout)
 
     def __enter__(self) -> Self:
@@ -89,9 +94,11 @@ class Client(Operations):
             left -= 1
             try:
                 answer = self._http.request(method, path, params=given, json=wanted, headers=headers)
-            except httpx2.TransportError:
+            except httpx2.TransportError as error:
                 if not left:
-                    raise
+                    raise ServerUnreachable(
+                        f"no server answers at {self._url} ({error}): start one by `memalign serve`, or name its address"
+                    ) from error
                 time.sleep(0.5)
                 continue
             if answer.is_success:

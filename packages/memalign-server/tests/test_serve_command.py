@@ -1,0 +1,61 @@
+"""`memalign serve`: what it refuses to start, and why."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from memalign_server.store import Store
+from memalign_server.store.people_tables import memberships
+from tests.cli.conftest import invoke
+
+
+def test_others_are_not_let_in_without_accounts(tmp_path: Path) -> None:
+    for options in (("--host", "0.0.0.0"), ("--public-url", "https://judges.example.org")):
+        refused = invoke("serve", *options)
+        assert refused.code == 2
+        assert "memalign serve --add-owner NAME" in refused.err
+
+
+def test_the_first_owner_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD", "four plain words here")
+    assert invoke("serve", "--add-owner", "ana").code == 0
+    again = invoke("serve", "--add-owner", "Ana")
+    assert (again.code, "taken" in again.err) == (2, True)
+    with Store("sqlite:///memalign.db").read() as connection:
+        assert [row.role for row in connection.execute(memberships.select())] == ["owner"]
+
+
+@pytest.mark.parametrize("password", ["short", "1234567890123", "aaaaaaaaaaaa", "ana was here today"])
+def test_an_easy_password_is_refused(password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD", password)
+    assert invoke("serve", "--add-owner", "ana").code == 2
+
+
+def test_nobody_is_asked_where_there_is_no_terminal(tmp_path: Path) -> None:
+    refused = invoke("serve", "--add-owner", "ana")
+    assert (refused.code, "MEMALIGN_OWNER_PASSWORD" in refused.err) == (2, True)
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = invoke("serve", "--port", str(port))
+    assert refused.code == 2
+    assert f"cannot listen on 127.0.0.1 port {port}" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--openid-issuer", "https://x"), "MEMALIGN_OPENID_CLIENT_SECRET"),
+        (("--public-url", "judges.example.org"), "https://"),
+        (("--registry", "mysql://x/y"), "mysql"),
+        (("--port", "99999"), "--port"),
+    ],
+)
+def test_wrong_options_say_what_is_wrong(options: tuple[str, str], said: str, tmp_path: Path) -> None:
+    refused = invoke("serve", *options)
+    assert (refused.code, said in refused.err) == (2, True)
