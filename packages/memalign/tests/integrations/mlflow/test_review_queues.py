@@ -96,6 +96,15 @@ def test_the_question_asks_for_the_judges_values(
     assert {name: getattr(asked, name) for name in shown} == shown
 
 
+@pytest.mark.parametrize(
+    ("traces", "why"), [("tr-1", "must be a list"), ([], "no traces"), (["tr-1"], "must be Trace")]
+)
+def test_what_are_no_traces_is_not_queued(endpoint: Endpoint, traces: object, why: str):
+    with pytest.raises(MlflowException, match=why):
+        queue_next(tone_judge(), traces, queue="none")
+    assert endpoint.requests == []
+
+
 def test_a_queue_that_is_not_there_is_named():
     with pytest.raises(MlflowException, match="nobody"):
         reviewed(tone_judge(), queue="nobody")
