@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import mlflow
 import pytest
@@ -99,7 +99,7 @@ def test_the_question_asks_for_the_judges_values(
 @pytest.mark.parametrize(
     ("traces", "why"), [("tr-1", "must be a list"), ([], "no traces"), (["tr-1"], "must be Trace")]
 )
-def test_what_are_no_traces_is_not_queued(endpoint: Endpoint, traces: object, why: str):
+def test_what_are_no_traces_is_not_queued(endpoint: Endpoint, traces: Any, why: str):
     with pytest.raises(MlflowException, match=why):
         queue_next(tone_judge(), traces, queue="none")
     assert endpoint.requests == []
