@@ -180,7 +180,7 @@ def _noted(server: Server, request: Request, person: Person, action: str) -> Non
             note(
                 connection,
                 who=person.name,
-                action=action,
+                action=action.removesuffix("_by_api"),
                 address=address_of(request),
                 team=request.state.team,
                 judge=request.path_params.get("judge"),

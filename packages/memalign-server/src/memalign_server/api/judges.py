@@ -20,7 +20,7 @@ from memalign_server.people.judge_teams import check_addresses, forget_team, kee
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here, Server
 
-__all__ = ["JudgeName", "Version", "latest", "router"]
+__all__ = ["JudgeName", "Version", "latest", "loaded", "router"]
 
 router = guarded_router(prefix="/judges", tags=["judges"])
 
@@ -31,6 +31,14 @@ Version = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="The defau
 def latest(server: Server, judge: str) -> int:
     """The number of a judge's latest version. Raises JudgeNotFound."""
     return server.registry.history(judge)[-1].number
+
+
+def loaded(server: Server, judge: str, version: int | None) -> tuple[Judge, int]:
+    """A version, or the latest, and its number; the latest is read from the registry once, not once a request."""
+    if version is not None:
+        return server.registry.load(judge, version), version
+    found = server.judges.latest(judge)
+    return found.judge, found.version
 
 
 def _shown(judge: Judge, version: int) -> shapes.JudgeShown:
@@ -72,8 +80,7 @@ def create_judge_by_api(given: shapes.JudgeGiven, server: Here, person: Asking) 
 @router.get("/{judge}")
 def show_judge(judge: JudgeName, server: Here, version: Version = None) -> shapes.JudgeShown:
     """A judge's settings, its guidelines with their sources, and what is pending."""
-    number = version or latest(server, judge)
-    return _shown(server.registry.load(judge, number), number)
+    return _shown(*loaded(server, judge, version))
 
 
 @router.patch("/{judge}")

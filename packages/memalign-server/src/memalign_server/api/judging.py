@@ -13,7 +13,7 @@ from memalign import Example, Judgment
 from memalign.values import Value
 from memalign_server.api import shapes
 from memalign_server.api.beginning import Beginning
-from memalign_server.api.judges import JudgeName, Version, latest
+from memalign_server.api.judges import JudgeName, Version, latest, loaded
 from memalign_server.problems import Problem
 from memalign_server.review.answers import Answer, review_of, save
 from memalign_server.review.cases import add_cases, case_of, store_judgments
@@ -72,7 +72,7 @@ async def judge_one(
 
     A case that is kept and has no `id` gets one made of its content; the judgment has it.
     """
-    chosen = await asyncio.to_thread(server.registry.load, judge, version)
+    chosen, _ = await asyncio.to_thread(loaded, server, judge, version)
     fields = {name: value for name, value in given.model_dump().items() if value is not None}
     example = Example(**{"id": "item"} | fields)
     if keep and given.id is None:
@@ -101,7 +101,7 @@ def thumb_case(
     source = given.source or person.name
     if source != person.name and not owner:
         raise Problem(403, f"a reviewer speaks as {person.name!r} alone; a thumb of {source!r} needs an owner")
-    kind = server.registry.load(judge).value_type
+    kind = loaded(server, judge, None)[0].value_type
     with server.store.write() as connection:
         kept = case_of(connection, judge, case)
         if kept is None or kept.judgment is None:

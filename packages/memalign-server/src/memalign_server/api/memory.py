@@ -10,7 +10,7 @@ from memalign import Guideline, Judge
 from memalign.align import edit_guideline, write_guideline
 from memalign.types import Check
 from memalign_server.api import shapes
-from memalign_server.api.judges import JudgeName, Version, latest
+from memalign_server.api.judges import JudgeName, Version, loaded
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here
@@ -30,14 +30,14 @@ def list_guidelines(
     """Guidelines of every status, by their numbers."""
     start = after(cursor) or "G0"
     number = int(start[1:]) if start[1:].isdigit() and len(start) < 12 else 0
-    found = [each for each in server.registry.load(judge, version).memory.guidelines if each.number > number]
+    found = [each for each in loaded(server, judge, version)[0].memory.guidelines if each.number > number]
     return cut(found, limit, lambda each: each.id)
 
 
 @router.get("/guidelines/{guideline}")
 def show_guideline(judge: JudgeName, guideline: GuidelineId, server: Here, version: Version = None) -> Guideline:
     """One guideline with its checks, and the feedback that it comes from."""
-    return server.registry.load(judge, version).memory.guideline(guideline)
+    return loaded(server, judge, version)[0].memory.guideline(guideline)
 
 
 @router.post("/guidelines", status_code=201)
@@ -113,8 +113,8 @@ def show_lineage(
 @router.get("/locks")
 def list_locks(judge: JudgeName, server: Here) -> shapes.LocksShown:
     """The cases that no later align may break."""
-    number = latest(server, judge)
-    return shapes.LocksShown(version=number, locks=list(server.registry.load(judge, number).memory.locks))
+    found, number = loaded(server, judge, None)
+    return shapes.LocksShown(version=number, locks=list(found.memory.locks))
 
 
 @router.put("/locks/{case}")
