@@ -220,8 +220,8 @@ def lock(arguments: list[str]) -> int:
         *("--python-version", "{}.{}".format(*OLDEST), "--generate-hashes", "--annotation-style", "line"),
         *("--no-header", "--no-emit-index-url", "--no-emit-find-links", *arguments),
     ]
-    # Whichever provider's key a newcomer has, the demo runs with it.
-    runtime = [str(core), "--extra", "anthropic", "--extra", "google"]
+    # Whichever provider's key a newcomer has, the demo runs with it; and a container may share a registry.
+    runtime = [str(core), "--extra", "anthropic", "--extra", "google", "--extra", "postgresql"]
     development = [*map(str, others), "--group", "pyproject.toml:dev", "--constraint", "requirements/runtime.txt"]
     for kind, extra in (("runtime", runtime), ("dev", [*runtime, *development])):
         say(f"locking {LOCKS[kind].relative_to(ROOT)}")

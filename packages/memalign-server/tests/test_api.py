@@ -16,7 +16,7 @@ API = "/api/v1/judges"
 
 
 @pytest.fixture
-def taught(local: world.Browser) -> Iterator[world.Browser]:
+def taught(local: world.Browser) -> world.Browser:
     ended(local, local.post(f"{API}/tone/align", json={"feedback": FEEDBACK}).json())
     return local
 
@@ -241,3 +241,46 @@ def test_a_key_of_somebody_else_is_another_key(shared: world.Shared) -> None:
         for name in ("owner", "reviewer")
     ]
     assert [each.json()["origin"] for each in names] == ["owner", "reviewer"]
+
+
+# -- applications: verdicts that are kept, and thumbs ----------------------------------------------------------------
+
+
+def kept(client: Any, **more: Any) -> str:
+    judged = client.post(f"{API}/tone/judge", params={"keep": True}, json={"inputs": "Hm?", "outputs": "No.", **more})
+    assert judged.status_code == 200, judged.text
+    return str(judged.json()["id"])
+
+
+def test_a_thumb_down_becomes_feedback_that_is_learned(local: world.Browser) -> None:
+    case = kept(local)
+    said = local.post(f"{API}/tone/cases/{case}/thumb", json={"up": False, "rationale": "Cold.", "source": "app-7"})
+    assert said.json() == {"case": case, "source": "app-7", "value": False, "rationale": "Cold."}
+    assert ended(local, local.post(f"{API}/tone/teach").json())["state"] == "done"
+    (learned,) = items(local, f"{API}/tone/ledger")
+    assert (learned["key"], learned["state"]) == (f"{case}@app-7", "learned")
+
+
+def test_a_second_thumb_replaces_the_first(local: world.Browser) -> None:
+    case = kept(local, id="a-1")
+    for up in (True, False, True):
+        said = local.post(f"{API}/tone/cases/{case}/thumb", json={"up": up})
+        assert (said.status_code, said.json()["value"]) == (200, up)
+
+
+def test_a_thumb_needs_a_verdict_that_is_kept(local: world.Browser) -> None:
+    local.post(f"{API}/tone/judge", json={"id": "a-1", "inputs": "Hm?", "outputs": "No."})
+    assert local.post(f"{API}/tone/cases/a-1/thumb", json={"up": True}).status_code == 404
+
+
+def test_an_id_is_kept_for_one_content(local: world.Browser) -> None:
+    kept(local, id="a-1")
+    other = {"id": "a-1", "inputs": "Hm?", "outputs": "Yes."}
+    assert local.post(f"{API}/tone/judge", params={"keep": True}, json=other).status_code == 409
+
+
+def test_a_reviewers_thumb_is_their_own(shared: world.Shared) -> None:
+    reviewer = shared.by_token("reviewer")
+    case = kept(reviewer)
+    assert reviewer.post(f"{API}/tone/cases/{case}/thumb", json={"up": True, "source": "owner"}).status_code == 403
+    assert reviewer.post(f"{API}/tone/cases/{case}/thumb", json={"up": True}).json()["source"] == "reviewer"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from sqlalchemy import update
 
@@ -184,7 +184,7 @@ class Process:
         assert self.running.stderr is not None
         line = self.running.stderr.readline()
         assert "memalign is at http://127.0.0.1:" in line, line
-        self.client = httpx.Client(base_url=line.split()[3].rstrip(","), timeout=SOON, trust_env=False)
+        self.client = httpx2.Client(base_url=line.split()[3].rstrip(","), timeout=SOON, trust_env=False)
 
     def kill(self) -> None:
         self.running.send_signal(signal.SIGKILL)

@@ -172,7 +172,8 @@ def test_a_bad_file_says_what_is_wrong(local: TestClient) -> None:
 
     for name, body, why in (
         ("cases.pdf", b"%PDF", "a file is .jsonl"),
-        ("cases.jsonl", b"", ""),
+        ("cases.jsonl", b"", "cases.jsonl"),
+        ("cases.jsonl", json.dumps({"id": "x" * 501, "inputs": "a"}).encode(), "give shorter ones"),
         ("cases.jsonl", b'{"inputs": "no id"}\n{"id": 3', "2"),
         ("../../cases.csv", b"a,b\n1,2\n", ""),
     ):

@@ -41,7 +41,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
     @asynccontextmanager
     async def working(_app: FastAPI) -> AsyncIterator[None]:
-        worker = Worker(jobs, registry, at_once=settings.jobs_at_once)
+        worker = Worker(jobs, registry, at_once=settings.jobs_at_once, private_webhooks=settings.private_webhooks)
         worker.start()
         try:
             yield

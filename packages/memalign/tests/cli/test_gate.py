@@ -57,9 +57,14 @@ def test_evidence_is_kept_and_needs_no_server(memalign: Run, tone: str, endpoint
     nothing = memalign(*demand, "--offline")
     assert nothing.code == 2
     assert "has no evidence on tone; measure it again without --offline" in nothing.err
-    assert memalign(*demand).code == 0
+    first = memalign(*demand)
+    assert first.code == 0
+    assert "50 calls" in first.out
     asked = len(endpoint.requests)
-    assert memalign(*demand, "--offline").code == 0
+    offline = memalign(*demand, "--offline")
+    assert offline.code == 0
+    assert "no model was asked" in offline.out
+    assert "no model was asked" in memalign(*demand).out
     assert len(endpoint.requests) == asked
     assert memalign("edit", tone, "--instructions", f"{INSTRUCTIONS} Well?").code == 0
     stale = memalign(*demand, "--offline")

@@ -244,6 +244,23 @@ class TestEvidence:
         with pytest.raises(MissingEvidence, match="the memory changed"):
             gate(taught, other, minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
 
+    def test_several_label_files_share_a_folder(self, tmp_path: Path) -> None:
+        judge, model = judge_that(never)
+        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        found = gate(judge, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path)
+        assert found.asked.calls == 20
+        for count in (60, 80):
+            kept = gate(judge, labelled(count), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+            assert (kept.evaluation.n, kept.asked.calls) == (count, 0)
+        assert len(model.requests) == 80
+
+    def test_what_is_missing_of_the_baseline_is_said_to_be_the_baselines(self, tmp_path: Path) -> None:
+        judge, _ = judge_that(never)
+        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        base = judge.replace(instructions="Kind? {{ outputs }}")
+        with pytest.raises(MissingEvidence, match=r"of the baseline: the evidence on tone .* the instructions changed"):
+            gate(judge, labelled(60), baseline=base, not_worse_than=5, evidence=tmp_path, offline=True)
+
     def test_a_failed_call_is_asked_for_again(self, tmp_path: Path) -> None:
         judge, model = judge_that(never)
 

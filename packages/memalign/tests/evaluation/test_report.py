@@ -334,6 +334,10 @@ class TestPage:
         assert "<script>" not in text
         assert "&lt;script&gt;" in text
 
+    def test_it_prints_dark_on_white(self, found: Report) -> None:
+        styles = re.findall(r"@media ([^{]*prefers-color-scheme: dark[^{]*)", as_html(found))
+        assert styles == ["screen and (prefers-color-scheme: dark) "]
+
     def test_markdown_and_json_say_the_same(self, found: Report) -> None:
         assert "It gives the people's label to 90%" in as_markdown(found)
         assert "It gives the people&#39;s label to 90%" in as_html(found)

@@ -126,6 +126,16 @@ def test_offline_lives_from_recorded_verdicts(suite: Run, endpoint: Endpoint) ->
     assert len(endpoint.requests) == asked
 
 
+def test_a_bundle_needs_no_registry(suite: Run, tmp_path: Path) -> None:
+    Registry(f"sqlite:///{tmp_path / 'memalign.db'}").export("tone", tmp_path / "tone.json")
+    (tmp_path / "memalign.db").unlink()
+    (tmp_path / "test_replies.py").write_text(TESTS.replace('"tone"', '"tone.json"'), "utf-8")
+    ran = suite()
+    assert "1 failed, 3 passed" in ran.out, ran.out
+    (tmp_path / "tone.json").write_text("{}", "utf-8")
+    assert "tone.json is not a judge's bundle" in suite().out
+
+
 @pytest.mark.parametrize(
     ("test", "message"),
     [

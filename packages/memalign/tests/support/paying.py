@@ -70,8 +70,9 @@ def judge(**changes: Any) -> Judge:
     return Judge(**settings | changes)
 
 
-def create(path: Path, **changes: Any) -> Registry:
-    registry = Registry(f"sqlite:///{path}")
+def create(path: Path | str, **changes: Any) -> Registry:
+    """A registry in a file, or at a URL, with a judge that has learned nothing."""
+    registry = Registry(path if isinstance(path, str) else f"sqlite:///{path}")
     registry.create(judge(**changes))
     return registry
 

@@ -69,6 +69,7 @@ class Server:
             "fsync": "off",
             "max_wal_size": "256MB",
             "shared_buffers": "32MB",
+            "max_prepared_transactions": 2,
             "autovacuum": "off",  # what an erase leaves is for the erase to wipe
         }
         given = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in settings.items())
@@ -109,7 +110,7 @@ class Server:
 
     def execute(self, database: str, statement: Any, values: Any = ()) -> list[Any]:
         with self.connect(database) as connection:
-            found = connection.execute(statement, values)
+            found = connection.execute(statement, values or None)  # without values a % is a %
             return found.fetchall() if found.description else []
 
     def url(self, database: str, *, user: str = "postgres", password: str = PASSWORD) -> str:
@@ -132,7 +133,7 @@ class Server:
         query = (
             "SELECT pg_relation_filepath(c.oid) FROM pg_class c LEFT JOIN pg_class t ON t.reltoastrelid = c.oid LEFT JOIN "
             "pg_index i ON i.indexrelid = c.oid LEFT JOIN pg_class o ON o.oid = i.indrelid WHERE (c.relkind IN ('r', 't', "
-            "'i') AND (c.relname LIKE 'memalign%%' OR t.relname LIKE 'memalign%%' OR o.relname LIKE 'memalign%%')) "
+            "'i') AND (c.relname LIKE 'memalign%' OR t.relname LIKE 'memalign%' OR o.relname LIKE 'memalign%')) "
             "OR c.relname = 'pg_statistic'"
         )
         paths = [self.data / path for (path,) in self.execute(database, query) if path]

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from memalign_server.api import jobs, judges, judging, learning, measuring, memory, people
+from memalign_server.api import jobs, judges, judging, learning, measuring, memory, people, webhooks
 from memalign_server.routing import guarded_router
 
 __all__ = ["PREFIX", "ROUTERS"]
@@ -32,5 +32,6 @@ ROUTERS: list[APIRouter] = [
     memory.router,
     jobs.router,
     people.router,
+    webhooks.router,
 ]
 """In the order of the description."""

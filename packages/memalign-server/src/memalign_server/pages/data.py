@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+import unicodedata
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +15,8 @@ from fastapi import File, Form, Request, UploadFile
 from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from sqlalchemy import func, select
 
-from memalign.errors import InputError
-from memalign.io import Examples, check_feedback
+from memalign.errors import InputError, InvalidRows
+from memalign.io import Examples, Given, check_feedback
 from memalign.types import as_json, json_line
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
@@ -66,17 +69,14 @@ def upload(
     suffix = Path(file.filename).suffix.lower()
     if suffix not in _SUFFIXES:
         raise InputError(f"{file.filename}: a file is {', '.join(_SUFFIXES)}, not {suffix or 'without a suffix'}")
-    with tempfile.TemporaryDirectory(prefix="memalign-") as folder:
-        # The person's own name of the file never becomes a path.
-        path = Path(folder) / f"upload{suffix}"
-        path.write_bytes(file.file.read())
+    with _kept(file, suffix) as given:
         if what == "feedback":
-            rows = check_feedback(path, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
-            given = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
-            given = _spoken_by(person, server, judge, given)
-            job = server.jobs.start("align", judge, {"feedback": given, "skip_invalid": True}, asked_by=person.name)
+            rows = check_feedback(given, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
+            said = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
+            said = _spoken_by(person, server, judge, said)
+            job = server.jobs.start("align", judge, {"feedback": said, "skip_invalid": True}, asked_by=person.name)
             return RedirectResponse(link(judge, "changed", job=job.id), 303)
-        examples = list(Examples.of(path, columns=loaded.judge.columns))
+        examples = list(Examples.of(given, columns=loaded.judge.columns))
     with server.store.write() as connection:
         added = add_cases(connection, judge, examples)
     if not added.added:
@@ -110,6 +110,30 @@ def _spoken_by(person: Person, server: Server, judge: str, rows: list[dict[str, 
     if others and not owner:
         raise InputError(f"you speak as {person.name!r} alone; feedback of {others[0]!r} needs an owner of the team")
     return named
+
+
+@contextmanager
+def _kept(file: UploadFile, suffix: str) -> Iterator[Given]:
+    """An upload as rows, in a file for as long as it is read; errors call it by the person's own name for it.
+
+    That name never becomes a path.
+    """
+    shown = _shown(file.filename or "")
+    with tempfile.TemporaryDirectory(prefix="memalign-") as folder:
+        path = Path(folder) / f"upload{suffix}"
+        path.write_bytes(file.file.read())
+        try:
+            yield replace(Given.of(path), name=shown)
+        except InvalidRows:
+            raise
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), shown)) from None
+
+
+def _shown(name: str) -> str:
+    """What errors call the person's file: its last part, without characters that nobody sees."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    return "".join(each for each in last if unicodedata.category(each)[0] != "C")[:100] or "the file"
 
 
 def _row(content: dict[str, Any], said: Any) -> dict[str, Any]:

@@ -7,13 +7,25 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI
 from starlette.staticfiles import StaticFiles
 
-from memalign_server.pages import changed, data, forgetting, home, memory, people, review, signing_in, trust
+from memalign_server.pages import (
+    changed,
+    data,
+    forgetting,
+    home,
+    memory,
+    openid_pages,
+    people,
+    review,
+    signing_in,
+    trust,
+)
 from memalign_server.pages.errors import install_error_pages
 
 __all__ = ["ROUTERS", "install_pages"]
 
 ROUTERS: list[APIRouter] = [
     signing_in.router,
+    openid_pages.router,
     people.router,
     home.router,
     review.router,

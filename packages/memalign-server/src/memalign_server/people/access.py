@@ -30,6 +30,8 @@ _PEOPLE: Final[dict[str, Public | Role]] = {
     "sign_out": Public.ANYONE,
     "join_page": Public.ANYONE,
     "join": Public.ANYONE,
+    "openid_start": Public.ANYONE,
+    "openid_callback": Public.ANYONE,
     "account_page": Public.SIGNED_IN,
     "change_password": Public.SIGNED_IN,
     "make_token_page": Public.SIGNED_IN,
@@ -54,6 +56,8 @@ _API: Final[dict[str, Public | Role]] = {
     "export_judge": _VIEWER,
     "judge_one": _REVIEWER,
     "judge_many": _REVIEWER,
+    "thumb_case": _REVIEWER,
+    "teach_kept": _REVIEWER,
     "align_judge": _REVIEWER,
     "overwrite_feedback": _REVIEWER,
     "estimate_align": _REVIEWER,
@@ -89,6 +93,10 @@ _API: Final[dict[str, Public | Role]] = {
     "invite_to_team": _OWNER,
     "withdraw_invitation": _OWNER,
     "show_audit": _OWNER,
+    "list_webhooks": _OWNER,
+    "add_webhook": _OWNER,
+    "remove_webhook": _OWNER,
+    "list_deliveries": _OWNER,
 }
 
 _PAGES: Final[dict[str, Public | Role]] = {
@@ -123,5 +131,7 @@ _PAGES: Final[dict[str, Public | Role]] = {
 
 ACCESS: Final[dict[str, Public | Role]] = {**_PEOPLE, **_API, **_PAGES}
 
-UNLOGGED: Final[frozenset[str]] = frozenset(("choose_language", "save_answer", "undo_answer", "decide_turn"))
+UNLOGGED: Final[frozenset[str]] = frozenset(
+    ("choose_language", "save_answer", "undo_answer", "decide_turn", "judge_one", "thumb_case")
+)
 """Routes that change something and have no entry in the audit log: what one person answers, every minute, for themselves."""

@@ -160,7 +160,7 @@ def review(row: Row[Any]) -> Review:
 
 
 def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]:
-    words = answer.rationale.strip() or None
+    words = answer.rationale.replace("\x00", "").strip() or None
     if words is not None and len(words) > LONGEST:
         raise InputError(f"your words have {len(words):,} characters; keep them under {LONGEST:,}")
     if answer.state != "answered":

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
 
+from memalign.errors import InputError
 from memalign.types import Example, Judgment, as_json
 from memalign.values import value_text
 from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
@@ -18,6 +19,7 @@ from memalign_server.store.review_tables import fired, queue, reviews
 __all__ = ["Added", "Progress", "QueuedCase", "add_cases", "case_of", "next_cases", "progress_of", "store_judgments"]
 
 VERDICT_LENGTH = 200
+LONGEST_ID = 500
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 
 
@@ -57,8 +59,10 @@ class Progress:
 
 
 def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> Added:
-    """Put cases in the queue of a judge, unjudged; content that is there already stays as it is."""
+    """Put cases in the queue of a judge, unjudged; content that is there already stays as it is. Raises InputError."""
     given = list({each.id: each for each in examples}.values())
+    if long := next((each.id for each in given if len(each.id) > LONGEST_ID), None):
+        raise InputError(f"id {long[:60]!r}… has {len(long)} characters; give shorter ones, {LONGEST_ID} at most")
     ids = _present(connection, judge, queue.c.case_id, [each.id for each in given])
     contents = _present(connection, judge, queue.c.content_hash, [each.content_hash for each in given])
     rank, reasons = usefulness(None, likeness=None)

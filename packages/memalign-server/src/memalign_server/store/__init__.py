@@ -1,5 +1,6 @@
 """The server's own tables, in the registry's database."""
 
+from memalign.registry.schema import without_statistics
 from memalign_server.store import people_tables, review_tables, work_tables
 from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata
 from memalign_server.store.store import FIRST_TEAM, Store
@@ -18,3 +19,6 @@ __all__ = [
     "review_tables",
     "work_tables",
 ]
+
+_WORDS = (TEXT, TEXT_ROW, MODEL_TEXT, CASE_ID)
+without_statistics(*(column for table in metadata.sorted_tables for column in table.columns if column.info in _WORDS))

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from memalign.errors import MemalignError, RegistryError
 from memalign.registry import Registry
+from memalign_server.work.delivering import deliver_due
 from memalign_server.work.jobs import Job, Jobs
 from memalign_server.work.kinds import KINDS, Kind, Work
 
@@ -36,8 +37,17 @@ _log = logging.getLogger("memalign_server")
 class Worker:
     """Does up to `at_once` jobs at a time, until it is stopped; it then gives back what it had begun."""
 
-    def __init__(self, jobs: Jobs, registry: Registry, *, at_once: int, kinds: Mapping[str, Kind] = KINDS) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        registry: Registry,
+        *,
+        at_once: int,
+        kinds: Mapping[str, Kind] = KINDS,
+        private_webhooks: bool = False,
+    ) -> None:
         self._jobs, self._registry, self._at_once, self._kinds = jobs, registry, at_once, kinds
+        self._private_webhooks = private_webhooks
         self.name = f"{socket.gethostname()[:30]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
@@ -69,6 +79,7 @@ class Worker:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         running: set[asyncio.Task[None]] = set()
+        delivering = asyncio.create_task(self._deliver())
         looked = 0.0
         while not self._stopping:
             if time.monotonic() - looked > _LOST:
@@ -84,9 +95,18 @@ class Worker:
                 await asyncio.wait_for(self._wake.wait(), _LOOK)
             except TimeoutError:
                 continue
-        for task in running:
+        for task in (*running, delivering):
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*running, delivering, return_exceptions=True)
+
+    async def _deliver(self) -> None:
+        """Tell webhooks what there is to tell, as long as the server runs."""
+        while True:
+            try:
+                await deliver_due(self._jobs.store, private=self._private_webhooks)
+            except RegistryError as error:
+                _log.warning("%s", error)
+            await asyncio.sleep(_LOOK)
 
     async def _do(self, job: Job) -> None:
         told = ["", 0, 0]

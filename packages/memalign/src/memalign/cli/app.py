@@ -24,6 +24,7 @@ from memalign.cli import (
     judging,
     labelling,
     measuring,
+    registry_copying,
     replaying_models,
     reporting,
     reviewing,
@@ -149,7 +150,12 @@ class Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The overview: a line a command, in groups."""
         others = [name for name in self.list_commands(ctx) if name not in self.commands]
-        for group, names in {**_GROUPS, "Models": ["models"], "Other packages": others}.items():
+        for group, names in {
+            **_GROUPS,
+            "Models": ["models"],
+            "Registry": ["registry"],
+            "Other packages": others,
+        }.items():
             with formatter.section(group):
                 summaries = {name: self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH) for name in names}
                 formatter.write_dl([(name.ljust(_NAME_WIDTH), text) for name, text in summaries.items()])
@@ -211,3 +217,4 @@ for _commands in _GROUPS.values():
     for _name, (_function, _example) in _commands.items():
         app.command(_name, epilog=f"Example: {_example}")(with_session(_function, asks_models=_name in _VERBOSE))
 app.add_typer(embedded.app, name="models")
+app.add_typer(registry_copying.app, name="registry")

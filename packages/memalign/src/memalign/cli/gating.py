@@ -128,8 +128,7 @@ def _drawn(found: GateResult, name: str, number: int, other: int | None) -> list
     taught = f"; {counted(found.taught, 'more case')} in memory left out" if found.taught else ""
     head = f"{name} version {number}{against}, {counted(found.evaluation.n, 'unseen case')}{taught}"
     rows = [(each.outcome, each.demand, each.why) for each in found.criteria]
-    usage = found.evaluation.usage if found.base is None else found.evaluation.usage + found.base.usage
     parts: list[Any] = [head, table(("outcome", "demand", "found"), rows)]
     if found.comparison is not None and found.comparison.broken:
         parts.append(f"broken: {', '.join(found.comparison.broken)}")
-    return [*parts, f"{found.outcome}; {usage_text(usage)}"]
+    return [*parts, f"{found.outcome}; {usage_text(found.asked) if found.asked.calls else 'no model was asked'}"]

@@ -2,7 +2,7 @@
 
 A folder holds a judgment file for each judge that was measured, and `evidence.json`, which says what each is bound to:
 the judge's fingerprint (model, instructions, settings, memory), memalign's prompts and the labelled cases. What was
-measured with anything else is stale, and counts for nothing.
+measured with anything else is stale, and counts for nothing. Several sets of labelled cases may share a folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memalign.errors import InputError
 from memalign.io import read_judgments
 from memalign.io.atomic import atomic_write
 from memalign.prompts import prompts_hash
-from memalign.types import Example, Judgment
+from memalign.types import Example, Judgment, Usage
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
@@ -74,7 +74,7 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the judgments are evidence on `now`, under whatever name."""
         return (self.file, self.labels) == (now.file, now.labels)
 
-    def changed(self, now: Binding) -> str:
+    def changed(self, now: Binding) -> list[str]:
         """What differs from `now`, in words."""
         names = {
             "model": "the model",
@@ -83,10 +83,8 @@ class Binding(msgspec.Struct, frozen=True, kw_only=True):
             "prompts": "memalign's prompts",
             "labels": "the labelled cases",
         }
-        return (
-            ", ".join(said for name, said in names.items() if getattr(self, name) != getattr(now, name))
-            or "the settings"
-        )
+        found = [said for name, said in names.items() if getattr(self, name) != getattr(now, name)]
+        return found or ["the settings"]
 
 
 def _hash(text: str) -> str:
@@ -107,6 +105,8 @@ class MeasuredJudge:
         self._binding = Binding.of(judge, labels)
         self.given: dict[str, Judgment] = {}
         """The judgments that it gave, by id."""
+        self.asked = Usage()
+        """What asking came to; judgments that were kept cost nothing."""
 
     @property
     def name(self) -> str:
@@ -151,7 +151,13 @@ class MeasuredJudge:
                 raise InputError(f"{self._folder} cannot be made: {error.strerror}") from None
             out = self._folder / self._binding.file
         judge = self._judge if self._folder is None else self._judge.replace(name=_NAME)
-        judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress)
+
+        def made(_: str, judgment: Judgment) -> None:
+            self.asked += judgment.usage
+
+        judgments = await judge.ajudge_many(
+            examples, concurrency=concurrency, out=out, progress=progress, on_judgment=made
+        )
         if self._folder is not None:
             self._note()
         return judgments
@@ -163,7 +169,8 @@ class MeasuredJudge:
             mine = [each for each in measured if each.judge == self.name]
             if not mine:
                 raise MissingEvidence(f"{self._folder} has no evidence on {self.name}; {_REMEDY}")
-            why = min((each.changed(self._binding) for each in mine), key=len)
+            least: list[str] = min((each.changed(self._binding) for each in mine), key=len)
+            why = ", ".join(least)
             raise MissingEvidence(f"the evidence on {self.name} in {self._folder} is stale: {why} changed; {_REMEDY}")
         file = read_judgments(self._folder / self._binding.file)
         found: list[Judgment] = []
@@ -184,9 +191,7 @@ class MeasuredJudge:
         measured = _bindings(self._folder)
         if any(each.holds(self._binding) for each in measured):
             return
-        # One binding a judgment file: with other labels the same judgments are evidence for those.
-        kept = [each for each in measured if each.file != self._binding.file]
-        ordered = sorted([*kept, self._binding], key=lambda each: (each.judge, each.file))
+        ordered = sorted([*measured, self._binding], key=lambda each: (each.judge, each.file, each.labels))
         with atomic_write(self._folder / _INDEX) as file:
             file.write(msgspec.json.format(msgspec.json.encode(ordered), indent=2) + b"\n")
 

@@ -23,7 +23,7 @@ from memalign.evaluation.evaluated import Evaluation
 from memalign.evaluation.evidence import MeasuredJudge, MissingEvidence
 from memalign.evaluation.unseen import labels_hash, unseen_rows
 from memalign.metrics import Estimate
-from memalign.types import Feedback
+from memalign.types import Feedback, Usage
 
 if TYPE_CHECKING:
     from memalign.judge import Judge
@@ -53,7 +53,8 @@ class GateResult:
     """What a gate decided: "regression" when one criterion fails, else "inconclusive" when one is, else "pass".
 
     `evaluation` is the judge's on the n cases that are in neither judge's memory; `taught` cases of the labelled file
-    are, and were left out. `base` and `comparison` are there where the judge is compared with a baseline.
+    are, and were left out. `base` and `comparison` are there where the judge is compared with a baseline. `asked` is what
+    was asked for this time; judgments that were kept cost nothing.
     """
 
     judge: str
@@ -63,6 +64,7 @@ class GateResult:
     evaluation: Evaluation
     base: Evaluation | None = None
     comparison: Comparison | None = None
+    asked: Usage = Usage()
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
@@ -146,26 +148,33 @@ async def agate(
     unseen, taught = unseen_rows(labelled, judge, *([] if baseline is None else [baseline]))
     labels = labels_hash(judge, unseen)
 
+    sources: list[MeasuredJudge] = []
+
     async def measured(one: Judge) -> Evaluation:
         source = MeasuredJudge(one, labels=labels, folder=evidence, offline=offline)
+        sources.append(source)
         found = await aevaluate(source, unseen, concurrency=concurrency, progress=progress)
         if found.unscored:
             first = next(case for case in found.cases if case.error)
             cases = f"{found.unscored} of {found.unscored + found.n} cases have no verdict"
-            raise MissingEvidence(f"{cases}; the first, {first.id}: {first.error}. Run it again")
+            raise MissingEvidence(f"{cases}; the first, {first.id}: {_sentence(first.error)} Run it again")
         return found
 
     evaluation = await measured(judge)
     criteria = [_reaches(evaluation, metric, least) for metric, least in (minimum or {}).items()]
     base = comparison = None
     if baseline is not None and not_worse_than is not None:
-        base = await measured(baseline)
+        try:
+            base = await measured(baseline)
+        except MissingEvidence as error:
+            raise MissingEvidence(f"of the baseline: {error}") from None
         comparison = compare(base, evaluation)
         criteria.append(_keeps_up(comparison, not_worse_than))
     if locked:
         source = MeasuredJudge(
             judge, labels=labels, folder=None if evidence is None else Path(evidence) / "locked", offline=offline
         )
+        sources.append(source)
         given = await aevaluate(source, locked, concurrency=concurrency, progress=progress)
         criteria.append(_holds(given, judge.value_type))
     outcomes = {each.outcome for each in criteria}
@@ -180,6 +189,7 @@ async def agate(
         evaluation=evaluation,
         base=base,
         comparison=comparison,
+        asked=sum((source.asked for source in sources), Usage()),
     )
 
 
@@ -224,13 +234,17 @@ def _keeps_up(comparison: Comparison, points: float) -> Criterion:
 def _holds(evaluation: Evaluation, value_type: ValueType) -> Criterion:
     if evaluation.unscored:
         first = next(case for case in evaluation.cases if case.error)
-        raise MissingEvidence(f"locked case {first.id} has no verdict: {first.error}. Run it again")
+        raise MissingEvidence(f"locked case {first.id} has no verdict: {_sentence(first.error)} Run it again")
     pairs = [(case.id, case.value, case.label) for case in evaluation.cases]
     # As an align holds them: of `float` a score near the label keeps it.
     broken = [name for name, value, label in pairs if value is None or not value_type.agree(value, label)]
     total = len(evaluation.cases)
     why = f"{', '.join(broken)} broken" if broken else f"{total} of {total} have the experts' label"
     return Criterion(demand="locked cases hold", outcome="regression" if broken else "pass", why=why)
+
+
+def _sentence(error: str | None) -> str:
+    return f"{(error or '').rstrip('. ')}."
 
 
 def _outcome(found: Estimate, threshold: float, *, less_is_better: bool = False) -> Outcome:

@@ -22,6 +22,7 @@ from memalign.evaluation.evaluated import Evaluation, ScoredCase
 from memalign.evaluation.evidence import MeasuredJudge
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.guideline_use import guideline_uses
+from memalign.evaluation.intervals import share_interval
 from memalign.evaluation.learning_curve import learning_curve
 from memalign.evaluation.prevalence import prevalence
 from memalign.evaluation.report_parts import (
@@ -35,7 +36,7 @@ from memalign.evaluation.report_parts import (
 )
 from memalign.evaluation.unseen import labels_hash, unseen_rows
 from memalign.io import read_judgments
-from memalign.metrics import Estimate, wilson_interval
+from memalign.metrics import Estimate
 from memalign.types import Feedback, Judgment
 from memalign.values import Value, ValueType, value_text
 
@@ -161,7 +162,7 @@ def _people(rows: Sequence[Feedback], value_type: ValueType) -> People | None:
     if not several:
         return None
     pairs = [value_type.agree(one, other) for labels in several for one, other in combinations(labels, 2)]
-    low, high = wilson_interval(sum(pairs), len(pairs)) or (None, None)
+    low, high = share_interval(pairs) or (None, None)
     return People(
         cases=len(several),
         pairs=len(pairs),
@@ -198,9 +199,9 @@ def _slices(evaluation: Evaluation, rows: Sequence[Feedback], value_type: ValueT
 def _right(cases: Sequence[ScoredCase], value_type: ValueType) -> Estimate:
     if value_type.kind == "float":
         return measure(value_type, cases)["mae"]
-    right = sum(bool(case.correct) for case in cases)
-    low, high = wilson_interval(right, len(cases)) or (None, None)
-    return Estimate(value=right / len(cases), low=low, high=high)
+    right = [bool(case.correct) for case in cases]
+    low, high = share_interval(right) or (None, None)
+    return Estimate(value=statistics.fmean(right), low=low, high=high)
 
 
 def _calibration(evaluation: Evaluation, judgments: Mapping[str, Judgment]) -> Calibration | None:

@@ -126,13 +126,15 @@ def assert_judged(request: pytest.FixtureRequest, memalign_judge: Callable[..., 
 def _load(config: pytest.Config, name: str, version: int | None) -> Judge:
     import os
 
-    from memalign.registry import Registry
+    from memalign.errors import InputError
+    from memalign.registry import Registry, load_bundle
 
     bundle = Path(config.rootpath, name)
     if bundle.suffix == ".json":
-        registry = Registry("sqlite:///:memory:")
-        registry.import_bundle(bundle, name="judge")
-        return registry.load("judge")
+        try:
+            return load_bundle(bundle)
+        except InputError as error:
+            raise pytest.UsageError(str(error)) from None
     url = config.getini("memalign_registry") or os.environ.get("MEMALIGN_REGISTRY") or "memalign.db"
     file = url.removeprefix("sqlite:///")
     if url == file and "://" in url:

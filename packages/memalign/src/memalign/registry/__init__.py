@@ -6,9 +6,11 @@ from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, 
 from memalign.registry.lineage import Lineage, Step
 from memalign.registry.receipt import Receipt, RedactedVersion, Signature
 from memalign.registry.registry import Registry, Saved
+from memalign.registry.registry_copy import CopiedJudge
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 __all__ = [
+    "CopiedJudge",
     "FeedbackChange",
     "GuidelineChange",
     "JudgeSummary",

@@ -58,8 +58,8 @@ class Backend(Protocol):
         """A transaction in which every statement sees the same state."""
         ...
 
-    def writing(self, lock: str) -> AbstractContextManager[Connection]:
-        """A transaction that, from its first statement on, no other with the same `lock` runs beside."""
+    def writing(self, locks: Collection[str]) -> AbstractContextManager[Connection]:
+        """A transaction that, from its first statement on, no other with one of the same `locks` runs beside."""
         ...
 
     def prepare_tables(self, connection: Connection) -> None:
@@ -79,7 +79,7 @@ class Backend(Protocol):
         ...
 
     def compact(self) -> str:
-        """Rewrite our tables, other packages' too, without what was deleted; returns what was rewritten, in words."""
+        """Rewrite our tables, other packages' too, without what was deleted; returns what, in words for a receipt."""
         ...
 
     def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:

@@ -24,7 +24,7 @@ from memalign.registry.receipt import Receipt, Signature
 from memalign.registry.schema import judges, rows, versions
 from memalign.types import FeedbackKey, canonical_json
 
-__all__ = ["Verification", "read_receipt", "sign", "verify"]
+__all__ = ["Verification", "read_receipt", "sign", "state_of", "verify"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Verification:
 
 def sign(connection: Connection, secret: str, receipt: Receipt) -> Receipt:
     """The receipt with its signature over the registry's state as it is now."""
-    unsigned = Signature(at=datetime.now(UTC).isoformat(), state=_state(connection, receipt.judge), mac="")
+    unsigned = Signature(at=datetime.now(UTC).isoformat(), state=state_of(connection, receipt.judge), mac="")
     blank = replace(receipt, signature=unsigned)
     return replace(receipt, signature=replace(unsigned, mac=_mac(secret, blank.to_dict())))
 
@@ -98,7 +98,7 @@ def verify(
         return Verification(judge=name, genuine=False, unchanged=False, versions=0, back=())
     found = connection.execute(select(judges.c.id).where(judges.c.name == name)).scalar()
     hashes = ErasedHashes(connection, secret, found)
-    unchanged = hmac.compare_digest(str(signature["state"]), _state(connection, name))
+    unchanged = hmac.compare_digest(str(signature["state"]), state_of(connection, name))
     every = [*memories()] if found is not None else []
     # By key too: who takes feedback back lets the registry forget its hashes.
     erased = set(receipt["keys"])
@@ -120,7 +120,7 @@ def _mac(secret: str, receipt: Mapping[str, Any]) -> str:
     return hmac.new(bytes.fromhex(secret), f"receipt\0{canonical_json(receipt)}".encode(), hashlib.sha256).hexdigest()
 
 
-def _state(connection: Connection, name: str) -> str:
+def state_of(connection: Connection, name: str) -> str:
     """SHA-256 (hex) over all rows and versions of the judge."""
     judge = connection.execute(select(judges.c.id).where(judges.c.name == name)).scalar()
     state = hashlib.sha256()

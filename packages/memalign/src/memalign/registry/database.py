@@ -70,12 +70,13 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, lock: str = "") -> Iterator[Connection]:
+    def write(self, *locks: str) -> Iterator[Connection]:
         """A transaction that is committed whole or not at all.
 
-        From its first statement on no other one with the same `lock` runs beside it; SQLite has one lock for all.
+        From its first statement on no other one runs beside it that has one of its `locks`, names of your own, or none
+        as this one. SQLite has one lock for all.
         """
-        with self._errors(), self._backend.writing(lock) as connection:
+        with self._errors(), self._backend.writing(locks or ("",)) as connection:
             yield connection
 
     def check_writable(self) -> None:
@@ -92,7 +93,7 @@ class Database:
             self._backend.check_erasable()
 
     def compact(self) -> str:
-        """Rewrite our tables, other packages' too, without what was deleted; returns what was rewritten, in words."""
+        """Rewrite our tables, other packages' too, without what was deleted; returns what, in words for a receipt."""
         with self._errors():
             return self._backend.compact()
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
@@ -30,7 +29,25 @@ __all__ = ["PostgreSQL"]
 
 _CONNECT_TIMEOUT = 10  # seconds; the URL's own `connect_timeout` counts before it
 _POOL, _MORE = 5, 10  # connections that are kept, and those beyond them while many work at once
-_VACUUMS = 0.25  # seconds between two tries
+_LOOK = 0.1  # seconds between two looks at who still reads
+
+_READERS = """
+SELECT who FROM (
+    SELECT backend_xmin AS seen, 'process ' || pid || coalesce(' of ' || nullif(application_name, ''), '')
+           || coalesce(', since ' || xact_start::timestamp(0), '') AS who
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+    UNION ALL
+    SELECT backend_xid, 'process ' || pid
+    FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND (datname = current_database() OR datname IS NULL)
+    UNION ALL
+    SELECT transaction, 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE database = current_database()
+    UNION ALL
+    SELECT xmin, 'replication slot ' || slot_name FROM pg_replication_slots
+) AS readers
+WHERE seen IS NOT NULL AND age(seen) > age(CAST(:now AS xid8)::xid)
+ORDER BY age(seen) DESC LIMIT 1
+"""
+"""Whoever reads, or writes, since before the transaction number `now`: the oldest one."""
 
 
 class PostgreSQL:
@@ -42,7 +59,6 @@ class PostgreSQL:
         bare = url.difference_update_query(["password"])
         self.shown = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
         self._busy_timeout = busy_timeout
-        self._password = str(url.password or url.query.get("password") or "")
         if not url.database and "service" not in url.query:
             raise ConfigurationError(
                 f"{self.shown} names no database; a registry's URL ends in one: postgresql+psycopg://user@host/database"
@@ -51,7 +67,7 @@ class PostgreSQL:
             import psycopg  # noqa: F401  # SQLAlchemy's driver
         except ImportError as error:
             raise ConfigurationError(
-                f"a registry on PostgreSQL needs psycopg ({error}); install it: pip install 'memalign[postgresql]'"
+                f"a registry on PostgreSQL needs psycopg ({error}): pip install 'psycopg[binary]', which memalign[postgresql] brings"
             ) from None
         self.engine: Engine = create_engine(
             url,
@@ -79,20 +95,21 @@ class PostgreSQL:
     def reading(self) -> Iterator[Connection]:
         """A transaction in which every statement sees the same state."""
         with self.engine.connect() as connection:
-            connection = connection.execution_options(  # noqa: PLW2901  # the same connection
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
+            connection = connection.execution_options(isolation_level="REPEATABLE READ")  # noqa: PLW2901  # the same one
             with connection.begin():
                 yield connection
 
     @contextmanager
-    def writing(self, lock: str) -> Iterator[Connection]:
-        """A transaction that, from its first statement on, no other with the same `lock` runs beside."""
+    def writing(self, locks: Collection[str]) -> Iterator[Connection]:
+        """A transaction that, from its first statement on, no other with one of the same `locks` runs beside."""
         with self.engine.connect() as connection, connection.begin():
             # By name, and no row's lock: who creates a judge has no row yet. Every later statement sees what the one who
             # had the lock before has committed.
             self._timeout(connection)
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _number("write", lock)})
+            for number in sorted(
+                _number("write", lock) for lock in locks
+            ):  # in one order, or two might wait for each other
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": number})
             yield connection
 
     def prepare_tables(self, connection: Connection) -> None:
@@ -135,24 +152,29 @@ class PostgreSQL:
             )
 
     def compact(self) -> str:
-        """VACUUM FULL of our tables, again until no deleted row is kept for a transaction that could still see it."""
-        until = time.monotonic() + self._busy_timeout
+        """VACUUM FULL of our tables, once nobody can see what was deleted: until then it would be kept."""
         query = (
             "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() "
             "AND starts_with(tablename, 'memalign_') ORDER BY 1"
         )
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            self._wait_for_readers(connection)
             tables = connection.exec_driver_sql(query).scalars().all()
             with _session_timeout(connection, self._busy_timeout):
-                while left := _vacuumed(connection, tables):
-                    if time.monotonic() > until:
-                        raise RegistryError(
-                            f"{left} deleted rows are kept on the server for a transaction that began before "
-                            f"({_oldest_reader(connection)}); end it"
-                        )
-                    time.sleep(_VACUUMS)
+                connection.exec_driver_sql(f"VACUUM (FULL) {', '.join(tables)}")
                 connection.exec_driver_sql(f"ANALYZE {', '.join(tables)}")  # statistics quote what is there
-        return f"{', '.join(tables)}, by VACUUM FULL, which left no deleted row"
+        return f"{len(tables)} tables, by VACUUM FULL, when no transaction could see deleted rows any more"
+
+    def _wait_for_readers(self, connection: Connection) -> None:
+        """Until every transaction of before has ended, also those on standbys that ask for rows to be kept."""
+        until = time.monotonic() + self._busy_timeout
+        now = connection.exec_driver_sql("SELECT pg_current_xact_id()::text").scalar_one()
+        while reader := connection.execute(text(_READERS), {"now": now}).scalar():
+            if time.monotonic() > until:
+                raise RegistryError(
+                    f"the server keeps deleted rows for a transaction that began before: {reader}; end it"
+                )
+            time.sleep(_LOOK)
 
     def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:  # noqa: ARG002
         """Search the planner's statistics, which may quote columns: files of the server are out of sight from here."""
@@ -184,8 +206,7 @@ class PostgreSQL:
 
     def explained(self, error: Exception) -> str:
         """What went wrong, in words that say what to do."""
-        said = explained(error, self.shown, self._busy_timeout)
-        return said.replace(self._password, "***") if self._password else said
+        return explained(error, self.shown, self._busy_timeout)
 
     def _timeout(self, connection: Connection) -> None:
         milliseconds = str(max(1, round(self._busy_timeout * 1000)))
@@ -246,35 +267,3 @@ def _session_timeout(connection: Connection, seconds: float) -> Iterator[None]:
     )
     yield
     connection.exec_driver_sql("RESET lock_timeout")
-
-
-def _vacuumed(connection: Connection, tables: Sequence[str]) -> int:
-    """Rewrite tables, and how many deleted rows had to be kept. Raises RegistryError where the server does not say."""
-    told: list[str] = []
-    raw: Any = connection.connection.driver_connection
-
-    def hear(notice: Any) -> None:
-        if notice.message_detail:
-            told.append(str(notice.message_detail))
-
-    raw.add_notice_handler(hear)
-    try:
-        connection.exec_driver_sql(f"VACUUM (FULL, VERBOSE) {', '.join(tables)}")
-    finally:
-        raw.remove_notice_handler(hear)
-    # In any language of the server the number of such rows comes first.
-    kept = [int(number[0]) for detail in told if (number := re.search(r"\d+", detail))]
-    if len(kept) != len(tables):
-        raise RegistryError(f"the server did not say what VACUUM FULL left of {', '.join(tables)}; please report this")
-    return sum(kept)
-
-
-def _oldest_reader(connection: Connection) -> str:
-    query = text(
-        "SELECT pid, coalesce(nullif(application_name, ''), 'a program'), xact_start FROM pg_stat_activity "
-        "WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid() ORDER BY age(backend_xmin) DESC LIMIT 1"
-    )
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        return "a prepared transaction or a replication slot: see pg_prepared_xacts and pg_replication_slots"
-    return f"process {row[0]} of {row[1]}, since {row[2]:%Y-%m-%d %H:%M:%S}" if row[2] else f"process {row[0]}"

@@ -28,6 +28,7 @@ from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
 from memalign.registry.learn_and_commit import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
 from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
+from memalign.registry.registry_copy import CopiedJudge, copy_judges
 from memalign.registry.search import matching
 from memalign.registry.verify import verified
 from memalign.registry.versions import JudgeSummary, VersionInfo
@@ -397,6 +398,15 @@ class Registry:
             allow_erased=allow_erased,
             erased_anywhere=True,
         )
+
+    def copy_to(
+        self, target: Registry, names: Collection[str] = (), *, overwrite: bool = False
+    ) -> tuple[CopiedJudge, ...]:
+        """Copy judges (none named: all) with all versions to another registry, all or nothing; see `copy_judges`.
+
+        Erased feedback stays erased there. Raises JudgeNotFound, and JudgeExists unless it may `overwrite`.
+        """
+        return copy_judges(self._database, target._database, names, overwrite=overwrite)
 
     # -- transactions --------------------------------------------------------------------------------------------
 

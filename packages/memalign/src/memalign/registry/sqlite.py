@@ -66,7 +66,7 @@ class SQLite:
             yield connection
 
     @contextmanager
-    def writing(self, lock: str) -> Iterator[Connection]:  # noqa: ARG002  # the file has one writer
+    def writing(self, locks: Collection[str]) -> Iterator[Connection]:  # noqa: ARG002  # the file has one writer
         """A transaction that is alone in writing."""
         with self.engine.connect() as connection:
             connection = connection.execution_options(**{_WRITE: True})  # noqa: PLW2901  # the same connection
@@ -97,7 +97,10 @@ class SQLite:
         """Nothing: who may write may vacuum."""
 
     def compact(self) -> str:
-        """Rewrite the file without its free pages, and empty a write-ahead log where somebody switched one on."""
+        """Rewrite the file without its free pages, and empty a write-ahead log where somebody switched one on.
+
+        Returns nothing in words: the search of the file says more.
+        """
         raw = self.engine.raw_connection()
         try:
             cursor = raw.cursor()
@@ -107,7 +110,7 @@ class SQLite:
             cursor.close()
         finally:
             raw.close()
-        return "the file"
+        return ""
 
     def search(self, connection: Connection, residue: Residue, live: Iterable[bytes]) -> tuple[str, list[str]]:
         """Search the bytes of the file and of a journal or log beside it, inside a transaction: nobody writes then."""

@@ -51,7 +51,9 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
             f"the erasure of {len(erasure.receipt.keys)} pieces of feedback is committed, but traces are left: "
             f"{', '.join([*found, *elsewhere][:10])}; please report this, and keep the registry away from others"
         )
-    said = f"{searched} rows of all versions, decoded, and {beside}: no trace found; rewritten: {compacted}"
+    said = f"{searched} rows of all versions, decoded, and {beside}: no trace found"
+    if compacted:
+        said += f"; rewritten: {compacted}"
     if erasure.others:
         said += f"; {erasure.others} rows of other packages' tables were taken out or blanked"
     return replace(erasure.receipt, searched=said, unreachable=database.unreachable)

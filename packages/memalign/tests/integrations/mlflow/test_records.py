@@ -319,6 +319,27 @@ def test_alignments_are_runs_where_that_is_asked_for(endpoint, experiment):
     assert run.data.params["judge"] == "tone"
     text = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/diff.txt")
     assert "+ G1  case 1 is unkind" in text
+    page = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/report.html")
+    assert page.startswith("<!doctype html>")
+    assert "case 1 is unkind" in page
+    assert "- **G1** case 1 is unkind" in run.data.tags["mlflow.note.content"]
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_runs_page_escapes_what_people_wrote(experiment):
+    trace_id = lesson("<script>alert(1)</script>")
+    tone_judge().align(fetched(trace_id), MemAlignOptimizer(log_run=True))
+    (run,) = mlflow.search_runs([experiment], output_format="list")
+    page = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/memalign/report.html")
+    for shown in (page, run.data.tags["mlflow.note.content"]):
+        assert "<script" not in shown
+
+
+def test_a_verdict_names_its_guidelines_words_and_traces(aligned):
+    said = aligned(inputs={"question": "question 1"}, outputs="answer 1").metadata["memalign.guidelines"]
+    (first,) = (each for each in said if "case 1" in each)
+    assert first.startswith("G")
+    assert any(trace_id in first for trace_id in aligned._episodic_trace_ids)
 
 
 def test_the_memory_of_an_old_record_has_the_addresses_of_its_people(endpoint):

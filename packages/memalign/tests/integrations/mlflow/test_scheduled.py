@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import mlflow
 import pytest
-from mlflow.genai.scorers import ScorerSamplingConfig
+from mlflow.genai.scorers import ScorerSamplingConfig, ToolCallEfficiency
 
 from memalign.integrations.mlflow import MemAlignOptimizer
 from tests.support.entry_points import installed_entry_points
 from tests.support.gateway import gateway_model
 from tests.support.mlflow_server import tracking_server
-from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import Mind, fetched, following, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,9 +41,9 @@ def verdict(trace_id: str, name: str) -> Any:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for each in mlflow.get_trace(trace_id).info.assessments:
-            if each.name == name and each.source.source_type == "LLM_JUDGE":
+            if each.name == name and each.source.source_type != "HUMAN":
                 return each
-        time.sleep(2)
+        time.sleep(5)
     raise AssertionError(f"{name} said nothing of {trace_id}")
 
 
@@ -56,11 +56,16 @@ def test_scheduled_judges_judge_new_traces_with_their_memory(endpoint: Endpoint)
     tone = optimizer.align(tone_judge(model=house), fetched(case))
     service = tone_judge(name="service", model=house, instructions="Kind service? {{ conversation }}")
     sessions = optimizer.align(service, fetched(turn))
+    calls = ToolCallEfficiency(model=house)
+    says(case, "no", "say: case 1 is unkind", name=calls.name)
+    endpoint.answer = Mind(following, other={"result": "no", "rationale": "twice"}).answer
+    tools = optimizer.align(calls, fetched(case))
     new, later = traced(1), traced(3, session="s-2")
-    for judge in (tone, sessions):
+    for judge in (tone, sessions, tools):
         judge.register().start(sampling_config=ScorerSamplingConfig(sample_rate=1.0))
     said = verdict(new, "tone")
     assert said.error is None
     assert said.feedback.value is False
     assert case in str(said.metadata["retrieved_example_trace_ids"])  # the whole memory, not the guidelines alone
     assert verdict(later, "service").feedback.value is False
+    assert verdict(new, calls.name).feedback.value == "no"

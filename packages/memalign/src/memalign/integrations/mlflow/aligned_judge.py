@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import mlflow
@@ -17,11 +16,13 @@ from memalign.integrations.mlflow import trace_feedback as reading
 from memalign.integrations.mlflow.base_judges import core_name, runs_here
 from memalign.integrations.mlflow.label_types import Scale, annotation_of
 from memalign.integrations.mlflow.learning import forget_traces, learn
+from memalign.integrations.mlflow.memory_shown import Episode, LearnedGuideline
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.registered import core_of_bundle, fetched, kept, record_of
 from memalign.integrations.mlflow.trace_judging import ask_mlflow, with_guidelines
-from memalign.judge.findings import finding_text, reason
+from memalign.integrations.mlflow.verdict_origin import memory_used, told_reason
+from memalign.judge.findings import finding_text
 from memalign.judge.open_model import open_model
 from memalign.models.providers import parse_name
 from memalign.prompts import tool_call_text
@@ -34,38 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Episode", "LearnedGuideline", "MemAlignJudge", "as_scorer"]
 
 _loading = threading.RLock()
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearnedGuideline:
-    """A guideline as MLflow knows it: its text, and the traces whose feedback it states."""
-
-    guideline_text: str
-    source_trace_ids: tuple[str, ...] = ()
-    id: str = ""
-
-    def model_dump(self) -> dict[str, Any]:
-        """As MLflow stores it."""
-        return {"guideline_text": self.guideline_text, "source_trace_ids": list(self.source_trace_ids)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Episode:
-    """What one person said of one trace, with the fields that the judge reads."""
-
-    trace_id: str
-    source: str
-    result: Any = None
-    rationale: str | None = None
-    inputs: Any = None
-    outputs: Any = None
-    expectations: Any = None
-    conversation: Any = None
-    trace: Any = None
-
-    @property
-    def _trace_id(self) -> str:
-        return self.trace_id
 
 
 class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to mypy
@@ -258,17 +227,21 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return Feedback(
             name=self.name,
             value=self._scale.label(judgment.value),
-            rationale=reason(judgment),
+            rationale=told_reason(judgment, self._semantic_memory),
             source=AssessmentSource(source_type="LLM_JUDGE", source_id=self.model),
             trace_id=None if trace is None else trace.info.trace_id,
-            metadata=metadata | _memory_used(judgment.guideline_ids, judgment.example_ids),
+            metadata=metadata | memory_used(self._semantic_memory, judgment.guideline_ids, judgment.example_ids),
         )
 
     def _looked(self, core: memalign.Judge, there: dict[str, Any], asked: dict[str, Any]) -> Feedback:
         with mlflow.tracing.context(enabled=False):
             feedback, guidelines, cases = ask_mlflow(core, self._base_judge, there, asked)
         metadata = dict(feedback.metadata or {}) | {"guideline": self._base_judge.instructions}
-        feedback.metadata = metadata | {"memalign.memory_hash": core.memory.hash} | _memory_used(guidelines, cases)
+        feedback.metadata = (
+            metadata
+            | {"memalign.memory_hash": core.memory.hash}
+            | memory_used(self._semantic_memory, guidelines, cases)
+        )
         return feedback
 
     # -- learning and forgetting -----------------------------------------------------------------------------------
@@ -377,11 +350,6 @@ def _unpickled(
     """A judge from `pickle`: with its memory where it was there, and without the report that made it."""
     core = None if document is None else core_of_bundle(document, base, scale, settings)
     return MemAlignJudge(base=base, scale=scale, settings=settings, core=core, record=record)
-
-
-def _memory_used(guidelines: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:
-    used = {"retrieved_example_trace_ids": list(cases), "memalign.guideline_ids": list(guidelines)}
-    return {name: ids for name, ids in used.items() if ids}
 
 
 def _traces_of(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import memalign
@@ -10,12 +11,20 @@ from memalign.integrations.mlflow.optimizer_settings import Settings
 
 __all__ = ["log_alignment"]
 
+NOTE = "mlflow.note.content"
+"""The tag that the page of a run shows as its description."""
+LONGEST_NOTE = 5_000
+
+STYLE = "<style>td:not(:first-child) {overflow-wrap: anywhere} td:nth-child(2) {min-width: 18em}</style>"
+"""Ids of traces are long, and a guideline's words need the room."""
+
 
 def log_alignment(before: memalign.Judge, result: AlignResult, settings: Settings) -> str:
     """Log one alignment or unalignment; the id of its run.
 
-    Parameters are the judge's and the optimizer's settings, metrics what became of the feedback and what it cost; artifacts
-    are the report (`memalign/report.json`) and what changed from the old memory to the new (`memalign/diff.txt`).
+    Parameters are the judge's and the optimizer's settings, metrics what became of the feedback and what it cost. The run's
+    description names the guidelines in force. Artifacts are the report (`memalign/report.html` for people, `report.json` for
+    programs) and what changed from the old memory to the new (`memalign/diff.txt`).
     """
     import mlflow
     from mlflow.tracking import MlflowClient
@@ -24,7 +33,7 @@ def log_alignment(before: memalign.Judge, result: AlignResult, settings: Setting
     judge, memory = result.judge, result.judge.memory
     client = MlflowClient()
     active = mlflow.active_run()
-    tags = {"memalign.judge": judge.name, "memalign.memory_hash": memory.hash}
+    tags = {"memalign.judge": judge.name, "memalign.memory_hash": memory.hash, NOTE: _description(result)}
     if active is not None:
         tags["mlflow.parentRunId"] = active.info.run_id
     experiment = active.info.experiment_id if active is not None else _get_experiment_id()
@@ -41,9 +50,28 @@ def log_alignment(before: memalign.Judge, result: AlignResult, settings: Setting
     for name, number in _metrics(result).items():
         client.log_metric(run_id, name, number)
     client.log_dict(run_id, result.to_dict(), "memalign/report.json")
+    client.log_text(run_id, _page(result), "memalign/report.html")
     client.log_text(run_id, _diff(before, result), "memalign/diff.txt")
     client.set_terminated(run_id)
     return run_id
+
+
+def _description(result: AlignResult) -> str:
+    """Markdown, as the page of a run shows it."""
+    lines = [html.escape(str(result), quote=False), "", "Guidelines in force:", ""]
+    lines += [f"- **{each.id}** {html.escape(each.text, quote=False)}" for each in result.judge.memory.semantic]
+    text = "\n".join(lines)
+    return text if len(text) <= LONGEST_NOTE else f"{text[:LONGEST_NOTE]}…"
+
+
+def _page(result: AlignResult) -> str:
+    """The report as one page: what changed, and the whole memory after it."""
+    cards = f"{result._repr_html_()}<br>{result.judge.memory._repr_html_()}"  # the cards of a notebook
+    title = html.escape(f"{result.judge.name}: alignment")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>{STYLE}</head>'
+        f'<body style="font-family:system-ui,sans-serif;font-size:14px;margin:1em">{cards}</body></html>'
+    )
 
 
 def _metrics(result: AlignResult) -> dict[str, float]:

@@ -129,7 +129,6 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
 
     Raises MlflowException where the artifact is gone or was changed.
     """
-    import mlflow
     from mlflow.exceptions import MlflowException
 
     own = record.get(OURS) or {}
@@ -141,7 +140,7 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
         "what the record itself has: its guidelines, and today's feedback on its traces"
     )
     try:
-        document = mlflow.artifacts.load_dict(where)
+        document = _document(str(own["run_id"]), str(own.get("artifact")))
     except (MlflowException, OSError) as error:
         raise MlflowException(f"{lost} ({error})") from error
     if document.get("checksum") != own.get("checksum"):
@@ -150,6 +149,29 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
         return core_of_bundle(document, base, scale, settings)
     except MemalignError as error:
         raise invalid(f"{lost} ({error})") from error
+
+
+def _document(run_id: str, artifact: str) -> dict[str, Any]:
+    """The content of a run's artifact.
+
+    A worker of a tracking server, as of scheduled scorers, works on the server's database. What the server keeps for others
+    (`mlflow-artifacts:`) it reaches at the server's own address, which MLflow gives it for the gateway.
+    """
+    import mlflow
+    from mlflow.environment_variables import MLFLOW_GATEWAY_URI
+    from mlflow.utils.uri import is_http_uri
+
+    server = MLFLOW_GATEWAY_URI.get()
+    if server and not is_http_uri(mlflow.get_tracking_uri()):
+        root = str(mlflow.MlflowClient().get_run(run_id).info.artifact_uri)
+        if root.startswith("mlflow-artifacts:"):
+            with tempfile.TemporaryDirectory() as folder:
+                uri = f"{root}/{artifact}"
+                path = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder, tracking_uri=server)
+                kept: dict[str, Any] = json.loads(Path(path).read_text("utf-8"))
+                return kept
+    read: dict[str, Any] = mlflow.artifacts.load_dict(f"runs:/{run_id}/{artifact}")
+    return read
 
 
 def core_of_bundle(document: Mapping[str, Any], base: Any, scale: Scale, settings: Settings) -> memalign.Judge:

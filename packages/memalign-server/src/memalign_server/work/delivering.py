@@ -1,0 +1,104 @@
+"""Sending webhooks: signed as Standard Webhooks says, to public addresses alone unless others are allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import socket
+import time
+from urllib.parse import urlsplit
+
+import httpx2
+
+from memalign.errors import InputError
+from memalign_server.store import Store
+from memalign_server.work.webhooks import Due, claim_due, settle
+
+__all__ = ["check_url", "deliver_due", "signature"]
+
+_PATIENCE = 10.0  # seconds
+
+
+def check_url(url: str, *, private: bool) -> None:
+    """Raise InputError for a URL that no webhook may have. Its name is looked up again at every delivery."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.password:
+        raise InputError(f"a webhook's URL looks like https://example.org/hook, without a password; not {url[:200]!r}")
+    if parts.scheme == "http" and not private:
+        raise InputError("a webhook's URL starts with https://; http:// is for private networks (--private-webhooks)")
+    _addresses(parts.hostname, _port(url), private=private)
+
+
+def signature(secret: str, delivery: str, timestamp: str, body: str) -> str:
+    """The value of the header `webhook-signature` (standardwebhooks.com, version 1)."""
+    key = secret.removeprefix("whsec_").encode()
+    mac = hmac.new(key, f"{delivery}.{timestamp}.{body}".encode(), hashlib.sha256)
+    return f"v1,{base64.b64encode(mac.digest()).decode()}"
+
+
+async def deliver_due(store: Store, *, private: bool) -> int:
+    """Make the deliveries whose time has come; how many."""
+    due = await asyncio.to_thread(claim_due, store)
+    if due:
+        async with httpx2.AsyncClient(timeout=_PATIENCE, follow_redirects=False, trust_env=False) as client:
+            await asyncio.gather(*(_deliver(store, client, each, private=private) for each in due))
+    return len(due)
+
+
+async def _deliver(store: Store, client: httpx2.AsyncClient, due: Due, *, private: bool) -> None:
+    try:
+        answer = await _sent(client, due, private=private)
+        said, delivered = f"{answer.status_code} {answer.reason_phrase}", answer.is_success
+    except (httpx2.HTTPError, InputError, OSError) as error:
+        said, delivered = f"{type(error).__name__}: {error}", False
+    await asyncio.to_thread(settle, store, due, said, delivered=delivered)
+
+
+async def _sent(client: httpx2.AsyncClient, due: Due, *, private: bool) -> httpx2.Response:
+    """Sent to the very address that was checked: a name may mean another one a moment later."""
+    parts = urlsplit(due.url)
+    name = parts.hostname or ""
+    (address, *_) = await asyncio.to_thread(_addresses, name, _port(due.url), private=private)
+    shown = f"[{address}]" if ":" in address else address
+    timestamp = str(int(time.time()))
+    headers = {
+        "host": parts.netloc,
+        "content-type": "application/json",
+        "user-agent": "memalign",
+        "webhook-id": due.id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": signature(due.secret, due.id, timestamp, due.body),
+    }
+    url = parts._replace(netloc=f"{shown}:{_port(due.url)}").geturl()
+    request = client.build_request("POST", url, content=due.body, headers=headers, extensions={"sni_hostname": name})
+    answer = await client.send(request, stream=True)  # of the answer the status is all that counts
+    await answer.aclose()
+    return answer
+
+
+def _port(url: str) -> int:
+    parts = urlsplit(url)
+    try:
+        return parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        raise InputError(f"{url[:200]!r} has no port that there is") from None
+
+
+def _addresses(name: str, port: int, *, private: bool) -> list[str]:
+    """The addresses of a name. Raises InputError where one of them is not public, or there is none."""
+    try:
+        found = [str(place[0]) for *_, place in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        raise InputError(f"no address is known of {name!r}") from None
+    for each in found:
+        address = ipaddress.ip_address(each.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        if not private and (not mapped.is_global or mapped.is_multicast):
+            raise InputError(
+                f"{name} is at {each}, an address of a private network; whoever runs the server can allow those "
+                "with --private-webhooks"
+            )
+    return found

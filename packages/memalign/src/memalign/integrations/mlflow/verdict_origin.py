@@ -1,0 +1,51 @@
+"""Where a verdict comes from, for MLflow's pages: these show a rationale, and of the metadata nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memalign.integrations.mlflow.memory_shown import LearnedGuideline
+from memalign.judge.findings import finding_text, reason
+from memalign.types import Judgment
+
+__all__ = ["memory_used", "told_reason"]
+
+NAMED = 3
+"""Of a guideline's traces, and of a prompt's guidelines in a rationale, how many are named."""
+FINDINGS = 5
+SHORT = 11
+"""Characters of a trace's id in a rationale, beside which a page has little room; the metadata has the whole."""
+
+
+def memory_used(guidelines: Sequence[LearnedGuideline], ids: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:
+    """The metadata of a verdict: the traces and guidelines in its prompt, these with their words and their traces."""
+    used = {
+        "retrieved_example_trace_ids": list(cases),
+        "memalign.guideline_ids": list(ids),
+        "memalign.guidelines": _words(guidelines, ids),
+    }
+    return {name: value for name, value in used.items() if value}
+
+
+def told_reason(judgment: Judgment, guidelines: Sequence[LearnedGuideline]) -> str | None:
+    """The reason of a verdict, and below it the checks that speak; where none does, the guidelines it was made with."""
+    said = reason(judgment)
+    if judgment.decided_by != "model":
+        return said  # the checks are the reason
+    answered = [finding_text(each) for each in judgment.findings if each.answer in ("yes", "no")]
+    lines, most = (answered, FINDINGS) if answered else (_words(guidelines, judgment.guideline_ids, SHORT), NAMED)
+    if not lines:
+        return said
+    left = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    title = "Checks:" if answered else "Guidelines:"
+    return "\n".join([*([said, ""] if said else []), title, *(f"- {each}" for each in [*lines[:most], *left])])
+
+
+def _words(guidelines: Sequence[LearnedGuideline], ids: Sequence[str], length: int | None = None) -> list[str]:
+    told = {each.id: each for each in guidelines}
+    return [
+        f"{name} {each.guideline_text} ({', '.join(one[:length] for one in each.source_trace_ids[:NAMED]) or 'written by a person'})"
+        for name in ids
+        if (each := told.get(name))
+    ]

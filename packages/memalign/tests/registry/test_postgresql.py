@@ -1,0 +1,435 @@
+"""What is true of registries on a PostgreSQL server alone: the rest of this folder runs on both databases."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import delete, text
+
+from memalign import Registry
+from memalign.errors import ConfigurationError, InputError, JudgeNotFound, MemalignError, RegistryError, RegistryTooNew
+from memalign.registry import schema
+from memalign.registry.database import Database
+from tests.support.old_registry import FOLDER, recorded
+from tests.support.places import OnPostgreSQL, place_of
+from tests.support.postgres import AVAILABLE, PASSWORD, Server, shared
+from tests.support.registry import all_versions, case, judge, memory_of
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="no PostgreSQL here")
+
+OLD = ("memalign_meta", "memalign_judges", "memalign_versions", "memalign_rows", "memalign_erasures")
+OLD_NAMES = {"latest": "head"}
+SECRET = "Maria Oliveira of Lisbon lost nine hundred euros when her card was charged twice in May"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[OnPostgreSQL]:
+    with place_of("postgresql", tmp_path) as place:
+        assert isinstance(place, OnPostgreSQL)
+        yield place
+
+
+@pytest.fixture
+def empty(place: OnPostgreSQL) -> Iterator[OnPostgreSQL]:
+    """A database without any table."""
+    other = place.another()
+    yield other
+    other.close()
+    place.server.drop(other.name)
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"password": "wrong"}, "the user or the password is wrong"),
+        ({"user": "nobody"}, "the user or the password is wrong"),
+        ({"password": ""}, "a password is needed: in the URL, in PGPASSWORD or in ~/.pgpass"),
+        ({"database": "nowhere"}, "has no database of that name; create it first, such as by `createdb nowhere`"),
+        ({"port": "free"}, "no server answers there; check host and port"),
+    ],
+)
+def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[str, str], says: str) -> None:
+    given = {"user": "postgres", "password": PASSWORD, "port": str(place.server.port), "database": place.name} | wrong
+    port = str(free_port()) if given["port"] == "free" else given["port"]
+    password = given["password"].replace("/", "%2F")
+    with pytest.raises(RegistryError, match=says) as caught:
+        Registry(f"postgresql+psycopg://{given['user']}:{password}@127.0.0.1:{port}/{given['database']}")
+    assert f"{given['user']}@127.0.0.1:{port}/{given['database']}" in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (
+            "postgresql+psycopg2://ana@host/db",
+            r"registries on postgresql\+psycopg2 are not supported; use .*psycopg://",
+        ),
+        ("postgresql+psycopg://ana@host", "names no database; a registry's URL ends in one"),
+        ("postgresql://ana:pw@host:port/db", "is not a registry's URL"),
+    ],
+)
+def test_a_url_that_cannot_be_one_says_how(url: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says) as caught:
+        Registry(url)
+    assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_the_shorter_schemes_are_the_same_database(place: OnPostgreSQL, scheme: str) -> None:
+    place.registry().create(judge())
+    assert Registry(place.url.replace("postgresql+psycopg", scheme)).load("helpfulness") == judge()
+
+
+def test_no_message_shows_the_password(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    assert PASSWORD not in repr(registry)
+    assert "s3cret" not in repr(registry)
+    in_query = Registry(f"postgresql://postgres@127.0.0.1:{place.server.port}/{place.name}?password=s3cret%2Fword")
+    assert "s3cret" not in repr(in_query)
+    place.execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
+    with pytest.raises(RegistryTooNew, match=r"its schema is version 7") as caught:
+        place.registry()
+    assert "s3cret" not in str(caught.value)
+
+
+def test_without_the_driver_the_extra_is_named(place: OnPostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = builtins.__import__
+
+    def missing(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.startswith("psycopg"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return found(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(
+        ConfigurationError, match=r"pip install 'psycopg\[binary\]', which memalign\[postgresql\] brings"
+    ):
+        Registry(place.url)
+
+
+# -- opening -----------------------------------------------------------------------------------------------------------
+
+
+def test_reading_makes_no_registry(empty: OnPostgreSQL) -> None:
+    with pytest.raises(JudgeNotFound, match="there is no registry at postgresql"):
+        empty.registry(create=False)
+    assert empty.execute("SELECT count(*) FROM pg_tables WHERE tablename LIKE 'memalign%'") == [(0,)]
+
+
+def test_a_database_of_another_encoding_is_refused(place: OnPostgreSQL) -> None:
+    place.server.execute(
+        "postgres", "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    )
+    with pytest.raises(RegistryError, match=r"has the encoding LATIN1, .* CREATE DATABASE memalign ENCODING 'UTF8'"):
+        Registry(place.server.url("latin"))
+    place.server.drop("latin")
+
+
+def test_several_processes_may_make_it_at_once(empty: OnPostgreSQL) -> None:
+    ready, problems = threading.Barrier(4), list[Exception]()
+
+    def make() -> None:
+        ready.wait()
+        try:
+            Registry(empty.url)
+        except MemalignError as error:
+            problems.append(error)
+
+    makers = [threading.Thread(target=make) for _ in range(4)]
+    for maker in makers:
+        maker.start()
+    for maker in makers:
+        maker.join()
+    assert problems == []
+    assert empty.registry().list() == ()
+
+
+def test_an_older_registry_is_brought_to_todays_form(empty: OnPostgreSQL) -> None:
+    """Its tables are those of a file that memalign 0.1 wrote."""
+    with closing(sqlite3.connect(FOLDER / "registry-v1.db")) as file:
+        file.row_factory = sqlite3.Row
+        found = {
+            name: file.execute(f"SELECT * FROM {name}").fetchall() for name in schema.metadata.tables if name in OLD
+        }
+    database = Database(empty.url, busy_timeout=5.0)
+    with database.write() as connection:
+        connection.execute(delete(schema.meta))
+        for table in schema.metadata.sorted_tables:
+            names = {column.name: OLD_NAMES.get(column.name, column.name) for column in table.columns}
+            rows = [{name: row[old] for name, old in names.items()} for row in found.get(table.name, ())]
+            if rows:
+                values = [row | {"redacted": bool(row["redacted"])} if "redacted" in row else row for row in rows]
+                connection.execute(table.insert(), values)
+        connection.execute(text("ALTER TABLE memalign_judges RENAME COLUMN latest TO head"))
+    database.engine.dispose()
+    registry = empty.registry()
+    assert [each.latest for each in registry.list()] == [1, 6, 6, 5, 26]
+    assert registry.load("tone").memory.hash == recorded()["facts"]["tone"]["26"]["memory_hash"]
+    assert empty.execute("SELECT value FROM memalign_meta WHERE name = 'schema_version'") == [("2",)]
+
+
+# -- rights ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def person(place: OnPostgreSQL, *rights: str) -> Iterator[str]:
+    """The URL of somebody with these rights only."""
+    place.execute("CREATE ROLE ana LOGIN PASSWORD 'pw'")
+    for right in rights:
+        place.execute(right)
+    try:
+        yield place.server.url(place.name, user="ana", password="pw")
+    finally:
+        place.execute("DROP OWNED BY ana")
+        place.execute("DROP ROLE ana")
+
+
+def test_who_may_not_make_tables_is_told(empty: OnPostgreSQL) -> None:
+    with person(empty) as url, pytest.raises(RegistryError, match=r"permission denied for schema public.*GRANT"):
+        Registry(url)
+
+
+def test_who_may_only_read_reads_and_pays_for_nothing(place: OnPostgreSQL) -> None:
+    place.registry().create(judge())
+    with person(place, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO ana") as url:
+        registry = Registry(url)
+        assert registry.load("helpfulness") == judge()
+        with pytest.raises(RegistryError, match=r"may not do this .*; nothing was changed"):
+            registry._database.check_writable()
+
+
+def test_only_the_owner_erases(place: OnPostgreSQL) -> None:
+    place.registry().create(judge(memory_of(case("t-1", "ana"))))
+    with person(place, "GRANT ALL ON ALL TABLES IN SCHEMA public TO ana") as url:
+        registry = Registry(url)
+        with pytest.raises(RegistryError, match=r"erase as 'postgres', or let the owner GRANT .* Nothing was changed"):
+            registry.erase("helpfulness", ["t-1"])
+        assert [info.action for info in registry.history("helpfulness")] == ["create"]
+
+
+def test_a_server_that_only_reads_is_named(place: OnPostgreSQL) -> None:
+    place.execute(f"ALTER DATABASE {place.name} SET default_transaction_read_only = on")
+    with pytest.raises(RegistryError, match="can only be read: the server or the session is read-only"):
+        place.registry().create(judge())
+
+
+# -- erasing -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
+    registry = place.registry(busy_timeout=0.5)
+    registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+    with place.server.connect(place.name) as reader:
+        reader.execute("SET application_name = 'a dashboard'")
+        reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        reader.execute("SELECT count(*) FROM pg_class")
+        with pytest.raises(
+            RegistryError, match=r"is committed, but what .* process \d+ of a dashboard, since \d+.*; end it"
+        ):
+            registry.erase("helpfulness", ["t-1"], rederive=False)
+        registry.save(judge(model="openai:gpt-5"))
+        reader.execute("ROLLBACK")
+    assert SECRET.encode() in place.bytes()
+    registry.compact()
+    assert SECRET.encode() not in place.bytes()
+
+
+def test_so_is_a_prepared_transaction(own: Server) -> None:
+    name = own.create()
+    registry = Registry(own.url(name), busy_timeout=0.5)
+    registry.create(judge(memory_of(case("t-1", "ana"))))
+    with own.connect(name) as other:
+        other.execute("CREATE TABLE somebody_elses (note text)")
+        other.execute("BEGIN")
+        other.execute("INSERT INTO somebody_elses VALUES ('x')")
+        other.execute("PREPARE TRANSACTION 'left open'")
+    with pytest.raises(RegistryError, match="prepared transaction left open; end it"):
+        registry.erase("helpfulness", ["t-1"], rederive=False)
+
+
+def test_an_erasure_ends_among_many_who_work(place: OnPostgreSQL) -> None:
+    """Others delete and read all the time, so that some deleted row is always kept for somebody."""
+    registry = place.registry(busy_timeout=20.0)
+    registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+    done = threading.Event()
+
+    def work() -> None:
+        with place.server.connect(place.name) as busy:
+            while not done.is_set():
+                busy.execute("UPDATE memalign_meta SET value = value")
+                busy.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+                busy.execute("SELECT count(*), pg_sleep(0.05) FROM memalign_rows")
+                busy.execute("COMMIT")
+
+    others = [threading.Thread(target=work) for _ in range(3)]
+    for other in others:
+        other.start()
+    try:
+        receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
+    finally:
+        done.set()
+        for other in others:
+            other.join()
+    assert "when no transaction could see deleted rows any more" in receipt.searched
+    assert SECRET.encode() not in place.bytes()
+
+
+def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    registry.create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(40)))), note=SECRET)
+    place.execute("ANALYZE")
+    quoted = place.execute(
+        "SELECT concat(most_common_vals::text, histogram_bounds::text) FROM pg_stats WHERE tablename LIKE 'memalign%'"
+    )
+    assert quoted
+    assert not any("t-1" in words or SECRET in words for (words,) in quoted)
+
+
+def test_statistics_that_quote_the_erased_are_a_trace(place: OnPostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = place.registry()
+    said = case("t-1", "ana", says=SECRET)
+    registry.create(judge(memory_of(said, case("t-2", "ana"))))
+    place.execute("CREATE TABLE memalign_extra (words text)")
+    place.execute("INSERT INTO memalign_extra SELECT ? FROM generate_series(1, 50)", SECRET)
+    monkeypatch.setattr("memalign.registry.erase.other_tables", lambda _: ())
+    monkeypatch.setattr("memalign.registry.verify.other_tables", lambda _: ())
+    with pytest.raises(RegistryError, match=r"traces are left: statistics of memalign_extra\.words"):
+        registry.erase("helpfulness", ["t-1"], rederive=False)
+
+
+def test_the_receipt_says_what_a_server_keeps(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "ana"))))
+    receipt = ""
+    for dry_run in (True, False):
+        receipt = str(registry.erase("helpfulness", ["t-1"], rederive=False, dry_run=dry_run))
+        for place_named in (
+            "write-ahead log (run CHECKPOINT",
+            "backups and snapshots (delete",
+            "replicas (",
+            "server's logs",
+        ):
+            assert place_named in receipt
+    assert "tables, by VACUUM FULL, when no transaction could see" in receipt
+
+
+# -- what a column cannot hold -----------------------------------------------------------------------------------------
+
+
+def test_an_id_that_is_too_long_is_named(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    name = os.urandom(3000).hex()
+    with pytest.raises((RegistryError, InputError), match="too long for PostgreSQL, which takes about 2,600 bytes"):
+        registry.create(judge(memory_of(case(name, "ana"))))
+    assert registry.list() == ()
+
+
+def test_the_character_zero_is_named(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    with pytest.raises(RegistryError, match="the character 0, which PostgreSQL cannot keep"):
+        registry.create(judge(), note="a\0b")
+    registry.create(judge(memory_of(case("t-1", "ana", says="zero \0 in words"))))
+    assert "\0" in str(registry.load("helpfulness").memory.cases[0].annotations[0].rationale)
+
+
+# -- servers that go ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own() -> Iterator[Server]:
+    """A server that a test may stop."""
+    server = Server()
+    yield server
+    server.remove()
+
+
+def test_a_server_that_was_restarted_is_found_again(own: Server) -> None:
+    registry = Registry(own.url(own.create()))
+    registry.create(judge())
+    own.stop()
+    with pytest.raises(RegistryError, match="no server answers there") as caught:
+        registry.load("helpfulness")
+    assert PASSWORD not in str(caught.value)
+    own.start()
+    assert registry.load("helpfulness") == judge()
+    own.stop(kill=True)
+    own.start()
+    assert registry.save(judge(model="openai:gpt-5")) == 2
+
+
+def test_a_connection_that_breaks_in_a_commit_says_so(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    registry.create(judge())
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+
+    def broken() -> None:
+        with registry._database.write() as connection:
+            place.server.execute("postgres", cut, [place.name])
+            connection.execute(text("SELECT 1"))
+
+    with pytest.raises(RegistryError, match=r"was lost .*; what was committed is kept, and nothing else"):
+        broken()
+    assert registry.save(judge(model="openai:gpt-5")) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
+def test_a_forked_child_has_connections_of_its_own(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    registry.create(judge())
+    child = os.fork()
+    if child == 0:
+        try:
+            fine = all(registry.load("helpfulness") == judge() for _ in range(20))
+        finally:
+            os._exit(not fine)
+    for _ in range(20):
+        assert registry.load("helpfulness") == judge()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_judges_do_not_wait_for_one_another(place: OnPostgreSQL) -> None:
+    registry = place.registry(busy_timeout=0.3)
+    registry.create(judge(name="tone"))
+    with registry._database.write("helpfulness"):
+        registry.save(judge(name="tone", model="openai:gpt-5"))
+        with pytest.raises(RegistryError, match=r"another process has been writing for more than 0\.3 s"):
+            registry.create(judge())
+    assert all_versions(registry, "tone").keys() == {1, 2}
+
+
+def test_a_server_says_when_it_has_no_connection_left(place: OnPostgreSQL) -> None:
+    place.execute("CREATE ROLE few LOGIN PASSWORD 'pw' CONNECTION LIMIT 0")
+    try:
+        with pytest.raises(RegistryError, match=r"cannot open the registry .*: .*too many connections for role"):
+            Registry(place.server.url(place.name, user="few", password="pw"))
+    finally:
+        place.execute("DROP ROLE few")
+
+
+def test_the_shared_server_is_a_real_one() -> None:
+    with psycopg.connect(shared().url("postgres").replace("+psycopg", "")) as connection:
+        version = connection.execute("SHOW server_version").fetchone()
+    assert version is not None
+    assert int(str(version[0]).split(".")[0]) >= 16
