@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
@@ -49,7 +50,15 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
             await asyncio.to_thread(worker.stop)
 
     # The pages of the description load scripts from another host; the description itself is at /api/v1/openapi.json.
-    app = FastAPI(title=settings.title, version="1", docs_url=None, redoc_url=None, openapi_url=None, lifespan=working)
+    app = FastAPI(
+        title=settings.title,
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=working,
+        generate_unique_id_function=_operation,
+    )
     app.state.server = Server(
         settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store), similar=Similar()
     )
@@ -64,6 +73,11 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     secure = (settings.public_url or "").startswith("https://")
     app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=secure, largest_body=_LARGEST_BODY)
     return app
+
+
+def _operation(route: APIRoute) -> str:
+    """What an operation is called in the description, and in clients made from it."""
+    return route.name.removesuffix("_by_api")
 
 
 def all_routers() -> list[APIRouter]:

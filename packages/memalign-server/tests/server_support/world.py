@@ -135,7 +135,16 @@ class Shared:
 
 def people(folder: Path) -> Path:
     """A registry with two judges, and accounts; made once, for hashing passwords takes its time on purpose."""
-    store = Store(registry(folder, judges=("tone", "other")).url)
+    populate(f"sqlite:///{folder / 'memalign.db'}")
+    return folder / "memalign.db"
+
+
+def populate(url: str) -> None:
+    """Two judges, of two teams, and people of each role."""
+    there = opened(url)
+    for name in ("tone", "other"):
+        there.create(judge(name))
+    store = Store(there.url)
     made = {"owner": accounts.add_owner(store, "owner", Shared.passwords["owner"])}
     hashes = {name: hashed(password) for name, password in Shared.passwords.items()}
     with store.write() as connection:
@@ -145,7 +154,6 @@ def people(folder: Path) -> Path:
             accounts.set_role(connection, made[role.word], FIRST_TEAM, role)
         others = directory.add_team(connection, "others", made["stranger"])
         connection.execute(insert(team_judges).values(judge="other", team=others))
-    return folder / "memalign.db"
 
 
 @contextmanager

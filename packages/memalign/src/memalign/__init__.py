@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
+    from memalign.client import Client
     from memalign.errors import MemalignError
     from memalign.evaluation import (
         Comparison,
@@ -46,6 +47,7 @@ __all__ = [
     "AlignResult",
     "ChatModel",
     "Check",
+    "Client",
     "Comparison",
     "EmbeddingModel",
     "Evaluation",
@@ -77,6 +79,7 @@ __all__ = [
 
 _HOME = {
     "align": ("AlignResult", "MemAlign"),
+    "client": ("Client",),
     "errors": ("MemalignError",),
     "evaluation": (
         "Comparison",

@@ -16,7 +16,7 @@ from tests.cli.conftest import Run
 HEAVY = ("pydantic_ai", "numpy", "sqlalchemy", "wordllama", "xllamacpp", "openai", "jinja2", "msgspec", "rich")
 
 ROOT: Any = get_command(app)
-GROUPS = {"models": {"list", "pull"}, "registry": {"copy"}}
+GROUPS = {"models": {"list", "pull"}, "registry": {"compact", "copy"}}
 COMMANDS = [name for name in ROOT.commands if name not in GROUPS]
 PUBLIC = {
     *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "overwrite", "unalign", "erase"),

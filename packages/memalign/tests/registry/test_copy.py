@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from memalign import Registry
+from memalign.cli.app import app
 from memalign.errors import InputError, InvalidRows, JudgeExists, JudgeNotFound, RegistryError
 from tests.support.places import KINDS, OnSQLite, Place, place_of
 from tests.support.registry import all_versions, case, judge, memory_of, models, optimizer, row
@@ -114,3 +116,24 @@ def test_the_order_of_words_is_the_same_everywhere(source: Registry, tmp_path: P
     source.create(judge(memory_of(*(case(name, "ana") for name in names)), name="order"))
     with place_of("postgresql", tmp_path) as place:
         source.copy_to(place.registry())  # which compares both states
+
+
+def test_by_the_command_line(source: Registry, place: Place, tmp_path: Path) -> None:
+    def run(*words: str) -> tuple[int, str]:
+        ended = CliRunner().invoke(app, list(words), prog_name="memalign")
+        return ended.exit_code, ended.stdout
+
+    code, said = run("registry", "copy", source.url, place.url)
+    assert code == 0
+    assert said.splitlines() == [
+        "copied helpfulness: 3 versions, 22 rows, 1 erased feedback remembered",
+        "copied tone: 1 version, 21 rows, 0 erased feedback remembered",
+    ]
+    assert run("registry", "copy", source.url, place.url)[0] == 2
+    code, told = run("registry", "copy", source.url, place.url, "tone", "--overwrite", "--json")
+    assert code == 0
+    assert [(each["name"], each["replaced"]) for each in json.loads(told)["copied"]] == [("tone", True)]
+    assert run("verify", str(tmp_path / "receipt.json"), "--registry", place.url)[0] == 0
+    code, told = run("registry", "compact", "--registry", place.url)
+    assert code == 0
+    assert told.startswith("rewritten: ")

@@ -222,6 +222,8 @@ def test_stopped_anywhere_in_learning_or_forgetting_the_last_committed_version_i
                 again = left.align(killing.NAME).judge
                 assert again.memory.hash == after[max(after)].memory.hash
                 if name == "erase":
+                    if not copy.overwrites:
+                        left.compact()  # what whoever was stopped had still to do
                     assert "word777" not in words_in(copy.bytes().decode("latin-1"))
             for one in found.values():
                 check_memory(one)

@@ -23,6 +23,8 @@ class Place(Protocol):
     url: str
     stride: int
     """Of a test that stops at one statement after the other, every how manieth is stopped at."""
+    overwrites: bool
+    """Whether deleted bytes are overwritten before a commit, and not only after it."""
 
     def registry(self, **options: Any) -> Registry:
         """The registry there, opened anew."""
@@ -55,6 +57,7 @@ class Place(Protocol):
 
 class OnSQLite:
     stride = 1
+    overwrites = True
 
     def __init__(self, path: Path) -> None:
         self.path, self.url = path, f"sqlite:///{path}"
@@ -92,6 +95,7 @@ class OnSQLite:
 
 class OnPostgreSQL:
     stride = 3  # a copy takes ten times as long
+    overwrites = False
     _made: str = ""
 
     def __init__(self, server: postgres.Server, name: str) -> None:

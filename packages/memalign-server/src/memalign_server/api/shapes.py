@@ -198,7 +198,7 @@ class LocksShown(BaseModel):
 class AlignAsked(_Shape):
     """Feedback to learn: rows of an example's fields with `value`, `rationale` and `source`. None: what is pending.
 
-    A row without a source is yours. `dry_run` asks no model and says what it would take.
+    A row without a source is yours.
     """
 
     feedback: Rows = Field(default_factory=list)

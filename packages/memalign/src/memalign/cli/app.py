@@ -24,7 +24,7 @@ from memalign.cli import (
     judging,
     labelling,
     measuring,
-    registry_copying,
+    registries,
     replaying_models,
     reporting,
     reviewing,
@@ -217,4 +217,4 @@ for _commands in _GROUPS.values():
     for _name, (_function, _example) in _commands.items():
         app.command(_name, epilog=f"Example: {_example}")(with_session(_function, asks_models=_name in _VERBOSE))
 app.add_typer(embedded.app, name="models")
-app.add_typer(registry_copying.app, name="registry")
+app.add_typer(registries.app, name="registry")

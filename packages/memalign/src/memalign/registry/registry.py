@@ -356,9 +356,9 @@ class Registry:
         with self._reading(name) as (connection, judge, latest):
             return matching(connection, judge, latest, text)
 
-    def compact(self) -> None:
-        """Rewrite the database without what was deleted; `erase` does it by itself."""
-        self._database.compact()
+    def compact(self) -> str:
+        """Rewrite the database without what was deleted; `erase` does it by itself. Returns what, in words."""
+        return self._database.compact()
 
     def _rederived(self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None) -> Receipt:
         try:

@@ -24,8 +24,8 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
         compacted = database.compact()
     except RegistryError as error:
         raise RegistryError(
-            f"the feedback is erased and that is committed, but what it left could not be wiped: {error}. Call "
-            "compact() when no other process uses the registry"
+            f"the feedback is erased and that is committed, but what it left could not be wiped: {error}. Then run "
+            "`memalign registry compact` (compact() in Python)"
         ) from error
     residue, codec = erasure.residue, Codec()
     found, live, searched = [], [], 0

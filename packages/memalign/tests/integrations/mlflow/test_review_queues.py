@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import mlflow
 import pytest
@@ -94,6 +94,15 @@ def test_the_question_asks_for_the_judges_values(
     queue_next(tone_judge(feedback_value_type=kind, instructions=words), fetched(traced(1)), queue="values")
     (asked,) = (each.input for each in label_schemas.list_label_schemas() if each.name == "tone")
     assert {name: getattr(asked, name) for name in shown} == shown
+
+
+@pytest.mark.parametrize(
+    ("traces", "why"), [("tr-1", "must be a list"), ([], "no traces"), (["tr-1"], "must be Trace")]
+)
+def test_what_are_no_traces_is_not_queued(endpoint: Endpoint, traces: Any, why: str):
+    with pytest.raises(MlflowException, match=why):
+        queue_next(tone_judge(), traces, queue="none")
+    assert endpoint.requests == []
 
 
 def test_a_queue_that_is_not_there_is_named():

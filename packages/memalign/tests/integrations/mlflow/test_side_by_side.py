@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 def test_one_evaluation_compares_plain_and_aligned(endpoint: Endpoint, mind: Mind, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
-    monkeypatch.setenv("OPENAI_API_BASE", endpoint.base_url)
     mind.other = {"result": True, "rationale": "MLflow's own judge finds all kind"}
     aligned = tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
-    plain = tone_judge(name="tone_before")
+    plain = tone_judge(name="tone_before", base_url=endpoint.base_url)
     rows = [
         {
             "inputs": {"question": f"question {n}"},

@@ -28,7 +28,7 @@ from memalign.judge.rehearsal import Rehearsal
 from memalign.types import Example, Feedback, FeedbackKey, Usage
 from memalign.values import value_text
 
-__all__ = ["estimate", "forget_traces", "learn"]
+__all__ = ["estimate", "forget_traces", "learn", "require_traces"]
 
 _logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def estimate(core: memalign.Judge, traces: list[Any], settings: Settings, *, bas
 
 def _found(core: memalign.Judge, traces: list[Any], base: Any) -> tuple[TraceFeedback, list[FeedbackKey]]:
     """The feedback in `traces`, and what memory has that they no longer say. Raises MlflowException where there is neither."""
-    _check(traces)
+    require_traces(traces)
     found = read_feedback(traces, base.name, core.fields, base=base, memory=core.memory)
     gone = _taken_back(core, found)
     if not found.rows and not gone:
@@ -196,7 +196,8 @@ def _is_one(traces: Any) -> bool:
     return isinstance(traces, str | bytes | Trace) or not isinstance(traces, Iterable) or hasattr(traces, "columns")
 
 
-def _check(traces: Any) -> None:
+def require_traces(traces: Any) -> None:
+    """Raise MlflowException (INVALID_PARAMETER_VALUE) for anything but a list of traces."""
     from mlflow.entities import Trace
 
     if _is_one(traces):

@@ -13,10 +13,11 @@ from typing import Any
 from memalign.evaluation import NextCases, next_cases
 from memalign.integrations.mlflow.adoption import aligned_from
 from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
+from memalign.integrations.mlflow.learning import require_traces
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.sessions import SESSION, Session, sessions_of
-from memalign.integrations.mlflow.trace_feedback import checked_traces, content_of, content_of_session
+from memalign.integrations.mlflow.trace_feedback import content_of, content_of_session
 from memalign.judge import Progress
 from memalign.types import Example
 
@@ -30,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 def queue_next(
     judge: Any,
-    traces: Iterable[Any],
+    traces: list[Any],
     *,
     queue: str,
     n: int = 5,
@@ -53,6 +54,7 @@ def queue_next(
     from mlflow.tracking.fluent import _get_experiment_id
 
     _queues()
+    require_traces(traces)
     experiment_id = experiment_id or _get_experiment_id()
     aligned = aligned_from(judge, Settings())
     core = aligned.memalign_judge
@@ -144,7 +146,7 @@ def _items(queue: Any, status: str | None = None) -> Iterator[Any]:
 
 def _examples(judge: MemAlignJudge, traces: Iterable[Any]) -> Iterator[Example]:
     core = judge.memalign_judge
-    unique = {trace.info.trace_id: trace for trace in checked_traces(traces)}.values()
+    unique = {trace.info.trace_id: trace for trace in traces}.values()
     whole = "conversation" in core.fields
     alone = [Session(case_id=trace.info.trace_id, traces=[trace]) for trace in unique]
     for session in sessions_of(unique, core.memory) if whole else alone:

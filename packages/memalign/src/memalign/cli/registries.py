@@ -1,4 +1,4 @@
-"""The registry as a whole: copying judges from one to another."""
+"""The registry as a whole: copying judges to another one, and wiping what deleted rows left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from memalign.cli.common import DONE, JsonOutput, Session, UnusedRegistryUrl
+from memalign.cli.common import DONE, JsonOutput, Session, UnusedRegistryUrl, with_session
 from memalign.cli.output import counted
 
 Url = "a file's path, sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
@@ -41,5 +41,17 @@ def copy(
     return DONE
 
 
+def compact(session: Session) -> int:
+    """Wipe what deleted rows left, when an erase was stopped.
+
+    An erase does it by itself. Run it where an erase was killed or says that it could not. It rewrites the registry's file,
+    or its tables on PostgreSQL, and waits for others who still read.
+    """
+    rewritten = session.registry().compact()
+    session.give({"compacted": True}, f"rewritten: {rewritten or 'the file'}")
+    return DONE
+
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The registry as a whole.")
 app.command("copy", epilog="Example: memalign registry copy memalign.db postgresql+psycopg://ana@db/memalign")(copy)
+app.command("compact", epilog="Example: memalign registry compact")(with_session(compact))

@@ -1,0 +1,880 @@
+"""What a server's API can do, made from its description by packages/memalign-server/make_client.py."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict, cast
+from urllib.parse import quote
+
+__all__ = [
+    "CheckGiven",
+    "DeliveryShown",
+    "InvitationShown",
+    "JobShown",
+    "JudgeShown",
+    "JudgeSummary",
+    "LedgerShown",
+    "LocksShown",
+    "Me",
+    "MemberShown",
+    "Operations",
+    "PageOfDictStrAny",
+    "PageOfGuideline",
+    "PageOfJobShown",
+    "PageOfJudgeSummary",
+    "PageOfLedgerShown",
+    "PageOfVersionShown",
+    "PendingShown",
+    "Saved",
+    "TeamShown",
+    "ThumbShown",
+    "TokenShown",
+    "VersionShown",
+    "WebhookShown",
+]
+
+
+class CheckGiven(TypedDict):
+    """A yes/no question about an item, what answer speaks for a label, and for which."""
+
+    question: str
+    answer: NotRequired[Literal["yes", "no"]]
+    value: NotRequired[Any]
+
+
+class DeliveryShown(TypedDict):
+    """What a webhook was told, or is still to be told: `state` is waiting, delivered or failed."""
+
+    id: str
+    event: str
+    judge: str
+    state: str
+    tries: int
+    answer: str | None
+    created_at: str
+
+
+class InvitationShown(TypedDict):
+    """An invitation. `link` is there once: in the answer that made it."""
+
+    id: str
+    role: Literal["viewer", "reviewer", "owner"]
+    expires_at: str
+    link: str | None
+
+
+class JobShown(TypedDict):
+    """Long work: how far it is, and what it gave.
+
+    `state` is queued, running, done, failed or cancelled. `done` of `total` steps of `phase` are finished.
+    """
+
+    id: str
+    kind: str
+    judge: str
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    asked_by: str
+    phase: str
+    done: int
+    total: int
+    result: Any
+    problem: str | None
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+
+
+class JudgeShown(TypedDict):
+    """A judge's settings and what its memory holds."""
+
+    name: str
+    version: int
+    instructions: str
+    value_type: str
+    model: str | None
+    embedding_model: str | None
+    retrieval_k: int | None
+    parameters: dict[str, Any]
+    columns: dict[str, Any]
+    policy: list[str]
+    authority: list[str]
+    locks: list[str]
+    memory_hash: str
+    cases: int
+    feedback: int
+    guidelines: list[dict[str, Any]]
+    pending: list[PendingShown]
+    stale_pre_alignment: list[str]
+
+
+class JudgeSummary(TypedDict):
+    """One judge, in its latest version."""
+
+    name: str
+    team: str
+    versions: int
+    latest: int
+    value_type: str
+    model: str | None
+    cases: int
+    feedback: int
+    guidelines: int
+    pending: int
+    updated_at: str
+
+
+class LedgerShown(TypedDict):
+    """Where one piece of feedback ended."""
+
+    key: str
+    state: str
+    reason: str
+    guideline_ids: list[str]
+
+
+class LocksShown(TypedDict):
+    """The ids of the cases that no later align may break."""
+
+    version: int
+    locks: list[str]
+
+
+class Me(TypedDict):
+    """Who asks: the name is the source of your feedback. `by` is open, session or token."""
+
+    name: str
+    by: str
+    teams: list[TeamShown]
+
+
+class MemberShown(TypedDict):
+    """Somebody in a team."""
+
+    user: str
+    name: str
+    role: Literal["viewer", "reviewer", "owner"]
+
+
+class PageOfDictStrAny(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[dict[str, Any]]
+    next: str | None
+
+
+class PageOfGuideline(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[dict[str, Any]]
+    next: str | None
+
+
+class PageOfJobShown(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[JobShown]
+    next: str | None
+
+
+class PageOfJudgeSummary(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[JudgeSummary]
+    next: str | None
+
+
+class PageOfLedgerShown(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[LedgerShown]
+    next: str | None
+
+
+class PageOfVersionShown(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[VersionShown]
+    next: str | None
+
+
+class PendingShown(TypedDict):
+    """Feedback whose lesson waits."""
+
+    key: str
+    reason: str
+
+
+class Saved(TypedDict):
+    """What a change made: the version now, and the one that it was made from; the same where nothing changed."""
+
+    judge: str
+    version: int
+    parent: int
+
+
+class TeamShown(TypedDict):
+    """One of your teams, and your role in it."""
+
+    id: str
+    name: str
+    role: Literal["viewer", "reviewer", "owner"]
+
+
+class ThumbShown(TypedDict):
+    """The feedback that a thumb made; the judge learns it at the next `teach`."""
+
+    case: str
+    source: str
+    value: bool | int | float | str | None
+    rationale: str | None
+
+
+class TokenShown(TypedDict):
+    """One token. `secret` is there once: in the answer that made it."""
+
+    id: str
+    name: str
+    role: Literal["viewer", "reviewer", "owner"]
+    created_at: str
+    expires_at: str | None
+    used_at: str | None
+    secret: str | None
+
+
+class VersionShown(TypedDict):
+    """One version of a judge."""
+
+    number: int
+    parent: int | None
+    action: str
+    created_at: str
+    summary: str
+    note: str | None
+    redacted: bool
+    memory_hash: str
+    cases: int
+    feedback: int
+    guidelines: int
+    pending: int
+
+
+class WebhookShown(TypedDict):
+    """One webhook. `secret` is there once: in the answer that made it."""
+
+    id: str
+    url: str
+    events: list[str]
+    created_at: str
+    secret: str | None
+
+
+def _part(text: object) -> str:
+    return quote(str(text), safe="")
+
+
+class Operations(ABC):
+    """Every operation of the API; a lower layer sends the requests."""
+
+    @abstractmethod
+    def _ask(self, method: str, path: str, *, query: Mapping[str, Any], body: Mapping[str, Any] | None) -> Any: ...
+
+    def list_judges(self, *, limit: int | None = None, cursor: str | None = None) -> PageOfJudgeSummary:
+        """The judges of your teams, by name."""
+        return cast(
+            "PageOfJudgeSummary", self._ask("GET", "/judges", query={"limit": limit, "cursor": cursor}, body=None)
+        )
+
+    def create_judge(
+        self,
+        *,
+        name: str,
+        instructions: str,
+        value_type: str,
+        model: str | None = None,
+        embedding_model: str | None = None,
+        retrieval_k: int | None = None,
+        parameters: dict[str, Any] | None = None,
+        columns: dict[str, Any] | None = None,
+        team: str | None = None,
+    ) -> JudgeShown:
+        """Define a judge and keep it as version 1. No model is called."""
+        return cast(
+            "JudgeShown",
+            self._ask(
+                "POST",
+                "/judges",
+                query={},
+                body={
+                    "name": name,
+                    "instructions": instructions,
+                    "value_type": value_type,
+                    "model": model,
+                    "embedding_model": embedding_model,
+                    "retrieval_k": retrieval_k,
+                    "parameters": parameters,
+                    "columns": columns,
+                    "team": team,
+                },
+            ),
+        )
+
+    def show_judge(self, judge: str, *, version: int | None = None) -> JudgeShown:
+        """A judge's settings, its guidelines with their sources, and what is pending."""
+        return cast("JudgeShown", self._ask("GET", f"/judges/{_part(judge)}", query={"version": version}, body=None))
+
+    def edit_judge(
+        self,
+        judge: str,
+        *,
+        instructions: str | None = None,
+        model: str | None = None,
+        embedding_model: str | None = None,
+        retrieval_k: int | None = None,
+        parameters: dict[str, Any] | None = None,
+        columns: dict[str, Any] | None = None,
+        authority: list[str] | None = None,
+        policy: list[Literal["authority", "majority", "recency"]] | None = None,
+    ) -> JudgeShown:
+        """Change settings: a new version with the same memory."""
+        return cast(
+            "JudgeShown",
+            self._ask(
+                "PATCH",
+                f"/judges/{_part(judge)}",
+                query={},
+                body={
+                    "instructions": instructions,
+                    "model": model,
+                    "embedding_model": embedding_model,
+                    "retrieval_k": retrieval_k,
+                    "parameters": parameters,
+                    "columns": columns,
+                    "authority": authority,
+                    "policy": policy,
+                },
+            ),
+        )
+
+    def delete_judge(self, judge: str) -> JudgeSummary:
+        """Delete a judge with all its versions, for good; what went."""
+        return cast("JudgeSummary", self._ask("DELETE", f"/judges/{_part(judge)}", query={}, body=None))
+
+    def list_versions(self, judge: str, *, limit: int | None = None, cursor: str | None = None) -> PageOfVersionShown:
+        """Every version, the newest first."""
+        return cast(
+            "PageOfVersionShown",
+            self._ask("GET", f"/judges/{_part(judge)}/versions", query={"limit": limit, "cursor": cursor}, body=None),
+        )
+
+    def diff_versions(self, judge: str, *, one: int, other: int) -> dict[str, Any]:
+        """What changed from version `one` to version `other`: settings, guidelines, feedback."""
+        return cast(
+            "dict[str, Any]",
+            self._ask("GET", f"/judges/{_part(judge)}/diff", query={"one": one, "other": other}, body=None),
+        )
+
+    def rollback_judge(self, judge: str, *, to: int) -> Saved:
+        """Make the content of version `to` the next version; never brings back what was erased."""
+        return cast("Saved", self._ask("POST", f"/judges/{_part(judge)}/rollback", query={"to": to}, body=None))
+
+    def export_judge(self, judge: str, *, version: int | None = None) -> dict[str, Any]:
+        """A version as one frozen JSON document. It holds the texts of the cases."""
+        return cast(
+            "dict[str, Any]", self._ask("GET", f"/judges/{_part(judge)}/bundle", query={"version": version}, body=None)
+        )
+
+    def import_judge(
+        self,
+        *,
+        bundle: dict[str, Any],
+        name: str | None = None,
+        team: str | None = None,
+        allow_erased: bool | None = None,
+    ) -> Saved:
+        """Keep an exported judge as version 1. A name that is there is a conflict; give another `name`."""
+        return cast(
+            "Saved",
+            self._ask(
+                "POST",
+                "/judges/import",
+                query={},
+                body={"bundle": bundle, "name": name, "team": team, "allow_erased": allow_erased},
+            ),
+        )
+
+    def judge_one(
+        self,
+        judge: str,
+        *,
+        version: int | None = None,
+        keep: bool | None = None,
+        id: str | None = None,
+        inputs: Any = None,
+        outputs: Any = None,
+        expectations: Any = None,
+        conversation: Any = None,
+        trace: Any = None,
+        meta: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Judge one case now. A model that fails is a problem with its reason.
+
+        A case that is kept and has no `id` gets one made of its content; the judgment has it.
+        """
+        return cast(
+            "dict[str, Any]",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/judge",
+                query={"version": version, "keep": keep},
+                body={
+                    "id": id,
+                    "inputs": inputs,
+                    "outputs": outputs,
+                    "expectations": expectations,
+                    "conversation": conversation,
+                    "trace": trace,
+                    "meta": meta,
+                },
+            ),
+        )
+
+    def thumb_case(
+        self,
+        judge: str,
+        case: str,
+        *,
+        up: bool,
+        value: bool | int | float | str | None = None,
+        rationale: str | None = None,
+        source: str | None = None,
+    ) -> ThumbShown:
+        """Agree with a kept verdict, or not; a second thumb of the same source replaces the first."""
+        return cast(
+            "ThumbShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/cases/{_part(case)}/thumb",
+                query={},
+                body={"up": up, "value": value, "rationale": rationale, "source": source},
+            ),
+        )
+
+    def teach_kept(self, judge: str) -> JobShown:
+        """Let the judge learn what people said on the pages and by thumbs, and has not learned yet."""
+        return cast("JobShown", self._ask("POST", f"/judges/{_part(judge)}/teach", query={}, body=None))
+
+    def judge_many(
+        self,
+        judge: str,
+        *,
+        examples: list[dict[str, Any]],
+        version: int | None = None,
+        concurrency: int | None = None,
+        max_cost: float | None = None,
+    ) -> JobShown:
+        """Judge many cases as a job; its result has `judgments`, in the order of the cases."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/judgments",
+                query={},
+                body={"examples": examples, "version": version, "concurrency": concurrency, "max_cost": max_cost},
+            ),
+        )
+
+    def align_judge(
+        self,
+        judge: str,
+        *,
+        feedback: list[dict[str, Any]] | None = None,
+        skip_invalid: bool | None = None,
+        allow_erased: bool | None = None,
+        careful: bool | None = None,
+        reflection_model: str | None = None,
+        max_cost: float | None = None,
+    ) -> JobShown:
+        """Learn from experts' feedback: a new version. A row of a known id and source replaces the earlier one."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/align",
+                query={},
+                body={
+                    "feedback": feedback,
+                    "skip_invalid": skip_invalid,
+                    "allow_erased": allow_erased,
+                    "careful": careful,
+                    "reflection_model": reflection_model,
+                    "max_cost": max_cost,
+                },
+            ),
+        )
+
+    def overwrite_feedback(
+        self,
+        judge: str,
+        *,
+        feedback: list[dict[str, Any]] | None = None,
+        skip_invalid: bool | None = None,
+        allow_erased: bool | None = None,
+        careful: bool | None = None,
+        reflection_model: str | None = None,
+        max_cost: float | None = None,
+    ) -> JobShown:
+        """Replace feedback that the judge has learned: an align that refuses unknown feedback."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/overwrite",
+                query={},
+                body={
+                    "feedback": feedback,
+                    "skip_invalid": skip_invalid,
+                    "allow_erased": allow_erased,
+                    "careful": careful,
+                    "reflection_model": reflection_model,
+                    "max_cost": max_cost,
+                },
+            ),
+        )
+
+    def estimate_align(
+        self,
+        judge: str,
+        *,
+        feedback: list[dict[str, Any]] | None = None,
+        skip_invalid: bool | None = None,
+        allow_erased: bool | None = None,
+        careful: bool | None = None,
+        reflection_model: str | None = None,
+        max_cost: float | None = None,
+    ) -> dict[str, Any]:
+        """About how many calls, tokens and dollars an align would take. No model is asked."""
+        return cast(
+            "dict[str, Any]",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/estimate",
+                query={},
+                body={
+                    "feedback": feedback,
+                    "skip_invalid": skip_invalid,
+                    "allow_erased": allow_erased,
+                    "careful": careful,
+                    "reflection_model": reflection_model,
+                    "max_cost": max_cost,
+                },
+            ),
+        )
+
+    def unalign_judge(self, judge: str, *, keys: list[str] | None = None, source: str | None = None) -> JobShown:
+        """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
+        return cast(
+            "JobShown",
+            self._ask("POST", f"/judges/{_part(judge)}/unalign", query={}, body={"keys": keys, "source": source}),
+        )
+
+    def erase(
+        self, judge: str, *, keys: list[str] | None = None, source: str | None = None, matching: str | None = None
+    ) -> JobShown:
+        """Take feedback out of every version, for good; the job's result is the signed receipt."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/erase",
+                query={},
+                body={"keys": keys, "source": source, "matching": matching},
+            ),
+        )
+
+    def preview_erase(
+        self, judge: str, *, keys: list[str] | None = None, source: str | None = None, matching: str | None = None
+    ) -> dict[str, Any]:
+        """What an erasure would take out. Nothing is changed."""
+        return cast(
+            "dict[str, Any]",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/erase/preview",
+                query={},
+                body={"keys": keys, "source": source, "matching": matching},
+            ),
+        )
+
+    def evaluate_judge(
+        self, judge: str, *, labelled: list[dict[str, Any]], version: int | None = None, max_cost: float | None = None
+    ) -> JobShown:
+        """Measure how far the judge agrees with people's labels, with 95 % intervals."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/evaluate",
+                query={},
+                body={"labelled": labelled, "version": version, "max_cost": max_cost},
+            ),
+        )
+
+    def gate_judge(
+        self,
+        judge: str,
+        *,
+        labelled: list[dict[str, Any]],
+        version: int | None = None,
+        minimum: dict[str, Any] | None = None,
+        not_worse_than: float | None = None,
+        baseline: int | None = None,
+    ) -> JobShown:
+        """Decide whether a judge is good enough; the result's `outcome` is pass, regression or inconclusive."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/gate",
+                query={},
+                body={
+                    "labelled": labelled,
+                    "version": version,
+                    "minimum": minimum,
+                    "not_worse_than": not_worse_than,
+                    "baseline": baseline,
+                },
+            ),
+        )
+
+    def report_judge(self, judge: str, *, labelled: list[dict[str, Any]], version: int | None = None) -> JobShown:
+        """Gather the evidence on cases that the judge has not learned from: data, a page, and text."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST", f"/judges/{_part(judge)}/report", query={}, body={"labelled": labelled, "version": version}
+            ),
+        )
+
+    def next_cases(
+        self,
+        judge: str,
+        *,
+        cases: list[dict[str, Any]],
+        n: int | None = None,
+        version: int | None = None,
+        max_cost: float | None = None,
+    ) -> JobShown:
+        """Name the cases that experts should label next, and why."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/next",
+                query={},
+                body={"cases": cases, "n": n, "version": version, "max_cost": max_cost},
+            ),
+        )
+
+    def list_guidelines(
+        self, judge: str, *, version: int | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> PageOfGuideline:
+        """Guidelines of every status, by their numbers."""
+        return cast(
+            "PageOfGuideline",
+            self._ask(
+                "GET",
+                f"/judges/{_part(judge)}/guidelines",
+                query={"version": version, "limit": limit, "cursor": cursor},
+                body=None,
+            ),
+        )
+
+    def add_guideline(
+        self, judge: str, *, text: str, pinned: bool | None = None, checks: list[CheckGiven] | None = None
+    ) -> dict[str, Any]:
+        """Write a guideline in your own words."""
+        return cast(
+            "dict[str, Any]",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/guidelines",
+                query={},
+                body={"text": text, "pinned": pinned, "checks": checks},
+            ),
+        )
+
+    def show_guideline(self, judge: str, guideline: str, *, version: int | None = None) -> dict[str, Any]:
+        """One guideline with its checks, and the feedback that it comes from."""
+        return cast(
+            "dict[str, Any]",
+            self._ask(
+                "GET", f"/judges/{_part(judge)}/guidelines/{_part(guideline)}", query={"version": version}, body=None
+            ),
+        )
+
+    def edit_guideline(
+        self,
+        judge: str,
+        guideline: str,
+        *,
+        text: str | None = None,
+        pinned: bool | None = None,
+        retired: bool | None = None,
+        checks: list[CheckGiven] | None = None,
+    ) -> dict[str, Any]:
+        """Give a guideline another text or other checks, pin it, retire it, or bring it back."""
+        return cast(
+            "dict[str, Any]",
+            self._ask(
+                "PATCH",
+                f"/judges/{_part(judge)}/guidelines/{_part(guideline)}",
+                query={},
+                body={"text": text, "pinned": pinned, "retired": retired, "checks": checks},
+            ),
+        )
+
+    def show_ledger(
+        self,
+        judge: str,
+        *,
+        version: int | None = None,
+        state: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> PageOfLedgerShown:
+        """Where every piece of feedback ended, by its key."""
+        return cast(
+            "PageOfLedgerShown",
+            self._ask(
+                "GET",
+                f"/judges/{_part(judge)}/ledger",
+                query={"version": version, "state": state, "limit": limit, "cursor": cursor},
+                body=None,
+            ),
+        )
+
+    def show_lineage(self, judge: str, *, key: str, version: int | None = None) -> dict[str, Any]:
+        """What became of one piece of feedback through all versions: what the judge learned from it."""
+        return cast(
+            "dict[str, Any]",
+            self._ask("GET", f"/judges/{_part(judge)}/lineage", query={"key": key, "version": version}, body=None),
+        )
+
+    def list_locks(self, judge: str) -> LocksShown:
+        """The cases that no later align may break."""
+        return cast("LocksShown", self._ask("GET", f"/judges/{_part(judge)}/locks", query={}, body=None))
+
+    def lock_case(self, judge: str, case: str) -> LocksShown:
+        """Lock a case: later aligns judge it again, and leave out what makes the judge wrong there."""
+        return cast("LocksShown", self._ask("PUT", f"/judges/{_part(judge)}/locks/{_part(case)}", query={}, body=None))
+
+    def unlock_case(self, judge: str, case: str) -> LocksShown:
+        """Let later aligns change a case again."""
+        return cast(
+            "LocksShown", self._ask("DELETE", f"/judges/{_part(judge)}/locks/{_part(case)}", query={}, body=None)
+        )
+
+    def list_jobs(
+        self, judge: str, *, active: bool | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> PageOfJobShown:
+        """Jobs of a judge, the newest first."""
+        return cast(
+            "PageOfJobShown",
+            self._ask(
+                "GET",
+                f"/judges/{_part(judge)}/jobs",
+                query={"active": active, "limit": limit, "cursor": cursor},
+                body=None,
+            ),
+        )
+
+    def show_job(self, judge: str, job: str) -> JobShown:
+        """One job: its state, how far it is, and what it gave."""
+        return cast("JobShown", self._ask("GET", f"/judges/{_part(judge)}/jobs/{_part(job)}", query={}, body=None))
+
+    def cancel_job(self, judge: str, job: str) -> JobShown:
+        """Stop a job. An erasure that has begun goes on: half of one would be none."""
+        return cast("JobShown", self._ask("DELETE", f"/judges/{_part(judge)}/jobs/{_part(job)}", query={}, body=None))
+
+    def show_me(self) -> Me:
+        """Who you are, and your role in each of your teams."""
+        return cast("Me", self._ask("GET", "/me", query={}, body=None))
+
+    def list_tokens(self) -> list[TokenShown]:
+        """Your API tokens, the newest first; never their secrets."""
+        return cast("list[TokenShown]", self._ask("GET", "/tokens", query={}, body=None))
+
+    def make_token(
+        self, *, name: str, role: Literal["viewer", "reviewer", "owner"] | None = None, days: float | None = None
+    ) -> TokenShown:
+        """Make an API token. A token cannot make another one."""
+        return cast(
+            "TokenShown", self._ask("POST", "/tokens", query={}, body={"name": name, "role": role, "days": days})
+        )
+
+    def revoke_token(self, token: str) -> None:
+        """Take a token away from programs, at once."""
+        self._ask("DELETE", f"/tokens/{_part(token)}", query={}, body=None)
+
+    def make_team(self, *, name: str) -> TeamShown:
+        """Make a team; you are its first owner."""
+        return cast("TeamShown", self._ask("POST", "/teams", query={}, body={"name": name}))
+
+    def list_members(self, team: str) -> list[MemberShown]:
+        """Everybody in a team."""
+        return cast("list[MemberShown]", self._ask("GET", f"/teams/{_part(team)}/members", query={}, body=None))
+
+    def set_member(self, team: str, user: str, *, role: Literal["viewer", "reviewer", "owner"]) -> list[MemberShown]:
+        """Give a member another role. A team keeps one owner at least."""
+        return cast(
+            "list[MemberShown]",
+            self._ask("PUT", f"/teams/{_part(team)}/members/{_part(user)}", query={}, body={"role": role}),
+        )
+
+    def remove_member(self, team: str, user: str) -> None:
+        """Take somebody out of a team. Their feedback stays; `memalign erase --source` takes it away."""
+        self._ask("DELETE", f"/teams/{_part(team)}/members/{_part(user)}", query={}, body=None)
+
+    def list_invitations(self, team: str) -> list[InvitationShown]:
+        """Invitations that nobody has taken up; never their links."""
+        return cast("list[InvitationShown]", self._ask("GET", f"/teams/{_part(team)}/invitations", query={}, body=None))
+
+    def invite_to_team(self, team: str, *, role: Literal["viewer", "reviewer", "owner"]) -> InvitationShown:
+        """Make a link by which one person joins a team, within a week. Send it to them yourself."""
+        return cast(
+            "InvitationShown", self._ask("POST", f"/teams/{_part(team)}/invitations", query={}, body={"role": role})
+        )
+
+    def withdraw_invitation(self, team: str, invitation: str) -> None:
+        """Take an invitation back."""
+        self._ask("DELETE", f"/teams/{_part(team)}/invitations/{_part(invitation)}", query={}, body=None)
+
+    def show_audit(self, team: str, *, limit: int | None = None, cursor: str | None = None) -> PageOfDictStrAny:
+        """Who did what in a team, the newest first."""
+        return cast(
+            "PageOfDictStrAny",
+            self._ask("GET", f"/teams/{_part(team)}/audit", query={"limit": limit, "cursor": cursor}, body=None),
+        )
+
+    def list_webhooks(self, team: str) -> list[WebhookShown]:
+        """A team's webhooks, the oldest first; never their secrets."""
+        return cast("list[WebhookShown]", self._ask("GET", f"/teams/{_part(team)}/webhooks", query={}, body=None))
+
+    def add_webhook(self, team: str, *, url: str, events: list[str] | None = None) -> WebhookShown:
+        """Tell an address when work of the team's judges ends. What is sent is signed with the secret."""
+        return cast(
+            "WebhookShown",
+            self._ask("POST", f"/teams/{_part(team)}/webhooks", query={}, body={"url": url, "events": events}),
+        )
+
+    def remove_webhook(self, team: str, webhook: str) -> None:
+        """Tell an address nothing more."""
+        self._ask("DELETE", f"/teams/{_part(team)}/webhooks/{_part(webhook)}", query={}, body=None)
+
+    def list_deliveries(self, team: str, webhook: str) -> list[DeliveryShown]:
+        """The last fifty things that a webhook was told, or is still to be told."""
+        return cast(
+            "list[DeliveryShown]",
+            self._ask("GET", f"/teams/{_part(team)}/webhooks/{_part(webhook)}/deliveries", query={}, body=None),
+        )
