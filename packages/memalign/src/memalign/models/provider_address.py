@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from memalign.models.providers import without_secrets
+
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
@@ -26,7 +28,7 @@ async def what_it_serves(model: Model, base_url: str, name: str, headers: Mappin
         if served is None:
             continue
         if url != base_url:
-            return f"A server answers at {url}: use this address (--base-url, OPENAI_BASE_URL)."
+            return f"A server answers at {without_secrets(url)}: use this address (--base-url, OPENAI_BASE_URL)."
         if name not in served:
             return f"It serves {_listed(served, name)}." if served else "It serves no model: load one there."
     return None

@@ -10,7 +10,16 @@ import msgspec
 
 from memalign.errors import ConfigurationError
 
-__all__ = ["DEFAULTS", "PROVIDERS", "Target", "address_of", "parse_name", "target_of", "with_address"]
+__all__ = [
+    "DEFAULTS",
+    "PROVIDERS",
+    "Target",
+    "address_of",
+    "parse_name",
+    "target_of",
+    "with_address",
+    "without_secrets",
+]
 
 PROVIDERS: dict[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
@@ -99,10 +108,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def address(self) -> str | None:
         """The address as it may be written down: without user, password and query."""
-        if self.base_url is None:
-            return None
-        parts = urlsplit(self.base_url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+        return None if self.base_url is None else without_secrets(self.base_url)
 
     @property
     def plain_name(self) -> str:
@@ -177,6 +183,12 @@ def address_of(model: str) -> tuple[str, str | None]:
             "goes into a header that names an environment variable: --header 'Authorization: Bearer $VARIABLE'"
         )
     return found["model"], url
+
+
+def without_secrets(url: str) -> str:
+    """The address as it may be shown: without user, password and query."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
 def with_address(name: str, url: str | None) -> str:

@@ -9,6 +9,7 @@ from mlflow.exceptions import MlflowException
 
 import memalign
 from memalign.integrations.mlflow import MemAlignOptimizer, get_scorer
+from memalign.integrations.mlflow.base_judges import model_of
 from tests.support.endpoint import Endpoint, bad_request
 from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
 
@@ -190,6 +191,15 @@ def test_models_of_databricks_are_asked_at_its_host(here: Endpoint, elsewhere: E
         ("/serving-endpoints/embeddings", "embed"),
     }
     assert {headers["authorization"] for headers in here.headers} == {"Bearer theirs"}
+
+
+def test_ollama_needs_no_variable(here: Endpoint, monkeypatch):
+    monkeypatch.delenv("OLLAMA_BASE_URL", raising=False)
+    assert model_of(tone_judge(model="ollama:/llama3")).name == "openai:llama3@http://localhost:11434/v1"  # type: ignore[union-attr]
+    monkeypatch.setenv("OLLAMA_BASE_URL", here.base_url)
+    aligned = tone_judge(model="ollama:/llama3").align(fetched(lesson(1)), MemAlignOptimizer())
+    assert aligned(**CASE).value is False
+    assert {body["model"] for body in here.requests} == {"llama3"}
 
 
 def test_a_refused_key_is_named_by_its_variable(here: Endpoint, monkeypatch):

@@ -23,6 +23,7 @@ __all__ = ["check_not_managed", "routed_chat", "routed_embedding"]
 _WORKSPACE = ("databricks", "endpoints", "typesafe")
 _DATABRICKS = ("DATABRICKS_HOST", "DATABRICKS_TOKEN")
 _AZURE = ("AZURE_API_KEY", "AZURE_API_BASE", "AZURE_API_VERSION")
+_OLLAMA = "http://localhost:11434/v1"
 _CALL = "/chat/completions"
 
 
@@ -88,19 +89,17 @@ def _target(name: str, what: str, address: str | None = None) -> Target | None:
     provider, model = parse_name(name)
     if provider == "openai":
         return _openai(model, address)
-    if address is not None:
-        return None
     if provider in _WORKSPACE:
         return _databricks(name, model, what)
     if provider == "azure":
-        return _azure(name, model)
-    variable = f"{provider.upper()}_API_BASE"
-    if os.environ.get(variable) and (what != "model" or not _asked_by_mlflow(name)):
+        return None if address else _azure(name, model)
+    elsewhere = f"{provider.upper()}_API_BASE"
+    if os.environ.get(elsewhere) and (what != "model" or not _asked_by_mlflow(name)):
         raise invalid(
-            f"{variable} names a server for {name!r}, and memalign does not read it; name the model by its "
+            f"{elsewhere} names a server for {name!r}, and memalign does not read it; name the model by its "
             f"OpenAI-compatible address, openai:/{model}@https://…, or take the variable away"
         )
-    return None
+    return _ollama(model, address) if provider == "ollama" else None
 
 
 def _openai(model: str, address: str | None) -> Target | None:
@@ -142,6 +141,12 @@ def _databricks(name: str, model: str, what: str) -> Target:
         addressed=True,
         key_variable="DATABRICKS_TOKEN",
     )
+
+
+def _ollama(model: str, address: str | None) -> Target:
+    url, key = address or os.environ.get("OLLAMA_BASE_URL") or _OLLAMA, os.environ.get("OLLAMA_API_KEY")
+    variable = "OLLAMA_API_KEY" if key else None
+    return Target(provider="openai", model=model, base_url=url, api_key=key, addressed=True, key_variable=variable)
 
 
 def _asked_by_mlflow(name: str) -> bool:
