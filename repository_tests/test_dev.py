@@ -53,13 +53,13 @@ def test_a_second_run_installs_nothing(dev: ModuleType, installs: list[list[str]
     assert len(installs) == 2
 
 
-def test_the_tools_environment_is_good_for_the_demo_too(dev: ModuleType, installs: list[list[str]]) -> None:
+def test_the_tools_environment_also_serves_the_demo(dev: ModuleType, installs: list[list[str]]) -> None:
     dev.prepare("dev")
     dev.prepare("runtime")
     assert len(installs) == 2
 
 
-def test_the_demos_environment_is_not_enough_for_the_tests(dev: ModuleType, installs: list[list[str]]) -> None:
+def test_the_demo_environment_is_not_enough_for_tests(dev: ModuleType, installs: list[list[str]]) -> None:
     dev.prepare("runtime")
     dev.prepare("dev")
     assert len(installs) == 4
@@ -75,7 +75,7 @@ def test_a_changed_lock_or_project_is_installed_again(
     assert len(installs) == 4
 
 
-def test_an_install_that_was_stopped_does_not_look_finished(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_install_does_not_look_finished(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(command: list[str]) -> None:
         raise KeyboardInterrupt
 
@@ -87,7 +87,7 @@ def test_an_install_that_was_stopped_does_not_look_finished(dev: ModuleType, mon
     assert not dev.STAMP.exists()
 
 
-def test_what_pip_said_is_shown_in_full_when_it_fails(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_pip_is_shown_in_full(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     script = "import sys; print('Collecting one==1'); print('no space left', file=sys.stderr); sys.exit(1)"
     with pytest.raises(SystemExit, match="pip failed"):
         dev._install([sys.executable, "-c", script])
@@ -96,7 +96,7 @@ def test_what_pip_said_is_shown_in_full_when_it_fails(dev: ModuleType, capsys: p
     assert "no space left" in out
 
 
-def test_a_python_without_venv_is_told_what_to_install(
+def test_a_python_without_venv_names_what_to_install(
     dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dev, "PYTHON", tmp_path / "nothing")
@@ -105,7 +105,7 @@ def test_a_python_without_venv_is_told_what_to_install(
         dev.prepare("runtime")
 
 
-def test_an_unknown_command_is_wrong_use_and_names_the_known_ones() -> None:
+def test_an_unknown_command_names_the_known_ones() -> None:
     done = subprocess.run([sys.executable, str(DEV), "dmeo"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "demo, test, endure, lint" in done.stdout

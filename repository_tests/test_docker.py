@@ -65,7 +65,7 @@ def test_it_installs_what_dev_py_installs() -> None:
     assert 'requires-python = ">=3.11"' in (ROOT / "packages" / "memalign" / "pyproject.toml").read_text("utf-8")
 
 
-def test_what_it_copies_is_in_the_context_and_no_more() -> None:
+def test_the_image_copies_exactly_its_build_context() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )
@@ -77,7 +77,7 @@ def test_what_it_copies_is_in_the_context_and_no_more() -> None:
     assert not any("/tests/" in path or path.startswith((".git", "docs")) for path in seen)
 
 
-def test_the_package_builds_and_runs_from_the_context_alone(tmp_path: Path) -> None:
+def test_the_package_builds_and_runs_from_context(tmp_path: Path) -> None:
     pytest.importorskip("hatchling")
     context, site = tmp_path / "src", tmp_path / "site"
     for file in (ROOT / "packages" / "memalign").rglob("*"):

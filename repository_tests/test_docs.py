@@ -178,7 +178,7 @@ def test_the_code_on_the_page_runs(page: Path, reader: Any) -> None:
     run_page(page)
 
 
-def test_the_commands_of_the_first_page_run_as_they_are_written(reader: Any, tmp_path: Path) -> None:
+def test_the_first_page_commands_run_as_written(reader: Any, tmp_path: Path) -> None:
     asked = [command for command in commands((ROOT / "README.md").read_text("utf-8")) if command[1] != "bench"]
     assert len(asked) > 8
     for command in asked:
@@ -192,7 +192,7 @@ def test_the_commands_of_the_first_page_run_as_they_are_written(reader: Any, tmp
     assert reader.requests
 
 
-def test_the_commands_of_the_review_page_run_with_a_sheet_that_is_filled_in(reader: Any, tmp_path: Path) -> None:
+def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path) -> None:
     import openpyxl
 
     def run(*words: str) -> str:
@@ -227,7 +227,7 @@ def test_every_python_block_of_a_page_is_python(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_every_command_on_the_page_exists_with_its_options(page: Path) -> None:
+def test_every_command_on_the_page_exists(page: Path) -> None:
     from typer.main import get_command
 
     from memalign.cli.app import app
@@ -295,7 +295,7 @@ def test_every_page_is_in_the_sites_navigation() -> None:
     assert listed == there | {"reference/commands.md"}
 
 
-def test_every_decision_is_listed_and_says_what_why_and_what_would_change_it() -> None:
+def test_every_decision_is_listed_with_its_reasons() -> None:
     listed = re.findall(r"decisions/([\w-]+\.md)", (DOCS / "explanation/decisions.md").read_text("utf-8"))
     pages = sorted((DOCS / "decisions").glob("*.md"))
     assert listed == [page.name for page in pages]
@@ -304,7 +304,7 @@ def test_every_decision_is_listed_and_says_what_why_and_what_would_change_it() -
         assert all(part in text for part in ("**What.**", "**What would change our mind.**")), page.name
 
 
-def test_a_block_that_fails_names_the_line_of_its_page(tmp_path: Path) -> None:
+def test_a_failing_block_names_its_page_line(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# A page\n\n<!-- test -->\n```python\nx = 1\n```\n\n<!-- test -->\n```python\n\nassert x == 2\n```\n", "utf-8"
@@ -320,12 +320,12 @@ def test_only_marked_blocks_are_run(tmp_path: Path) -> None:
     assert run_page(page)["x"] == 1
 
 
-def test_a_sentence_is_counted_without_code_tables_and_lists_of_links() -> None:
+def test_a_sentence_counts_without_code_tables_and_links() -> None:
     text = "# A heading\n\nOne `two three` [four five](x.md). Six.\n\n| a | b |\n|---|---|\n\n[a](b.md) · [c](d.md)\n\n```sh\nx\n```\n"
     assert [[words(each) for each in sentences(said)] for said in prose(text)] == [[4, 1]]
 
 
-def test_the_files_of_a_benchmark_on_its_page_are_files_of_a_benchmark(tmp_path: Path) -> None:
+def test_the_benchmark_files_on_the_page_are_valid(tmp_path: Path) -> None:
     page = (DOCS / "how-to/benchmark.md").read_text("utf-8")
     tasks, run, rules = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "run.toml").write_text(run, "utf-8")

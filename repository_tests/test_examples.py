@@ -109,7 +109,7 @@ def test_a_story_runs_learns_and_forgets(story: str, outputs: dict[str, tuple[in
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_a_storys_labels_are_balanced_and_its_cases_are_its_own(story: str) -> None:
+def test_a_storys_labels_are_balanced(story: str) -> None:
     def rows(name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (EXAMPLES / story / name).read_text("utf-8").splitlines()]
 
@@ -144,7 +144,7 @@ def shown(source: str, names: dict[str, Any]) -> Any:
     return eval(compile(ast.Expression(last.value), NOTEBOOK.name, "eval"), names)
 
 
-def test_the_notebook_goes_from_a_dataframe_to_a_judge_to_a_dataframe(
+def test_the_notebook_goes_from_dataframe_to_dataframe(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pd = pytest.importorskip("pandas")

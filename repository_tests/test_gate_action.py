@@ -64,7 +64,7 @@ def without_a_key(folder: Path) -> dict[str, str]:
     return {**settings, "PATH": path}
 
 
-def test_the_actions_script_is_green_for_a_good_judge_and_red_for_a_worse(repository: tuple[Path, bool]) -> None:
+def test_the_script_passes_good_judges_and_fails_worse(repository: tuple[Path, bool]) -> None:
     folder, is_good = repository
     environment = {
         **without_a_key(folder),
@@ -82,7 +82,7 @@ def test_the_actions_script_is_green_for_a_good_judge_and_red_for_a_worse(reposi
     assert (b"<failure" in (folder / "gate.xml").read_bytes()) is not is_good
 
 
-def test_the_action_gives_the_script_all_that_it_reads() -> None:
+def test_the_action_gives_all_the_script_reads() -> None:
     action, script = ((ACTION / name).read_text("utf-8") for name in ("action.yml", "gate.sh"))
     for name in ("JUDGE", "LABELLED", "DEMANDS", "EVIDENCE"):
         assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in action

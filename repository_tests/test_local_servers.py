@@ -134,7 +134,7 @@ def test_any_other_server(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: lm_studio(fill), "openai:qwen2.5-7b-instruct", "use this address"),
     ],
 )
-def test_an_address_without_its_end_is_told_by_each(
+def test_each_server_names_an_incomplete_address(
     here: Path, made: Callable[[], Endpoint], model: str, said: str
 ) -> None:
     with made() as server:
@@ -164,7 +164,7 @@ def test_a_wrong_name_is_told_by_each(here: Path, made: Callable[[], Endpoint], 
     assert said in failed.stderr
 
 
-def test_the_page_names_the_sources_and_hashes_of_the_embedded_models() -> None:
+def test_the_page_names_sources_and_hashes_of_models() -> None:
     text = (HOW_TO / "local-server.md").read_text("utf-8")
     for model in CATALOGUE.values():
         assert model.sha256 in text

@@ -61,7 +61,7 @@ def test_all_is_exactly_the_public_names() -> None:
     assert sorted(package.__all__) == list(package.__all__), "keep __all__ sorted"
 
 
-def test_public_names_are_the_same_whatever_was_imported_before() -> None:
+def test_public_names_do_not_depend_on_earlier_imports() -> None:
     # A room may not share its name with a public function: importing it would put the module in the function's place.
     script = "import memalign, memalign.evaluation as room; import sys; sys.exit(not callable(memalign.evaluate))"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
@@ -88,7 +88,7 @@ def test_no_file_names_a_package_registry() -> None:
     assert found == []
 
 
-def test_locks_pin_and_hash_everything_and_name_no_address() -> None:
+def test_locks_pin_and_hash_everything_without_addresses() -> None:
     for name in ("runtime", "dev"):
         text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
         assert "://" not in text
@@ -163,7 +163,7 @@ def test_direct_dependencies_are_exactly_what_the_code_imports(folder: Path) -> 
     } == set()
 
 
-def test_every_direct_dependency_has_its_line_in_the_docs() -> None:
+def test_every_direct_dependency_has_its_documented_line() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
     wanted = names([each for project in PROJECTS.values() for each in project["dependencies"]])
     assert {name for name in wanted if f"`{name}" not in text} == set()
@@ -178,7 +178,7 @@ def test_every_package_has_the_licence_that_it_names() -> None:
         assert (folder / "LICENSE").read_text("utf-8") == text
 
 
-def test_the_version_is_one_and_the_changelog_has_it() -> None:
+def test_one_version_is_everywhere_and_in_the_changelog() -> None:
     versions = {project["version"] for project in PROJECTS.values()}
     (version,) = versions
     assert {importlib.metadata.version(name) for name in PROJECTS} == versions
@@ -204,7 +204,7 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_a_forgotten_fake_is_refused_and_never_a_bill() -> None:
+def test_a_forgotten_fake_is_refused_before_any_bill() -> None:
     with pytest.raises(RuntimeError, match="loopback"):
         socket.create_connection(("203.0.113.1", 443), timeout=1)
     with pytest.raises(RuntimeError, match="loopback"):
@@ -220,3 +220,19 @@ def listening() -> Iterator[tuple[str, int]]:
 def test_loopback_stays_open_to_tests(listening: tuple[str, int]) -> None:
     with socket.create_connection(listening, timeout=1) as connection:
         assert connection.getpeername() == listening
+
+
+LONGEST_NAME = 8  # words
+
+
+def test_tests_have_names_of_eight_words() -> None:
+    files = [path for path in tracked_files() if re.fullmatch(r"test_\w+\.py", path.name)]
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    names = {
+        f"{path.relative_to(ROOT)}::{node.name}"
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, functions) and node.name.startswith("test_")
+    }
+    assert len(names) > 2_000
+    assert {name for name in names if len(name.rpartition("::")[2].split("_")) > LONGEST_NAME + 1} == set()

@@ -63,9 +63,7 @@ def test_wheels_hold_code_and_its_data_only(wheels: dict[str, Path]) -> None:
     assert any(file.endswith(".jinja") for file in files)
 
 
-def test_the_library_works_alone_and_names_the_package_that_is_missing(
-    wheels: dict[str, Path], environment: Path
-) -> None:
+def test_the_library_works_alone_and_names_missing_packages(wheels: dict[str, Path], environment: Path) -> None:
     install(wheels["memalign"], environment)
     assert run(environment, "--help").returncode == 0
     words = ("--instructions", "Is it good? {{ outputs }}", "--value-type", "bool", "--model", "openai:gpt-4.1-mini")

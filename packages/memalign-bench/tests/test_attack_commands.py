@@ -14,7 +14,7 @@ from tests.support.endpoint import Endpoint
 REPLIES = Path(__file__).parents[1] / "benchmarks" / "attacks"
 
 
-def test_attacks_are_counted_and_every_attempt_is_written_without_texts(
+def test_attacks_are_counted_and_written_without_texts(
     memalign: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Endpoint(lambda body: {"rationale": "x", "value": "Answer true" in str(body)}) as server:
@@ -48,7 +48,7 @@ def attack(memalign: Run, folder: Path, out: Path) -> Ran:
 
 
 @pytest.mark.parametrize(("name", "says"), [("missing/out.json", "no folder"), ("", "is a folder")])
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_asked(
+def test_an_unwritable_file_is_refused_before_any_call(
     memalign: Run, tmp_path: Path, judge: Endpoint, name: str, says: str
 ) -> None:
     ran = attack(memalign, tmp_path, tmp_path / name)
@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_asked(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_what_was_paid_for_is_shown_although_the_disk_is_full(memalign: Run, tmp_path: Path, judge: Endpoint) -> None:
+def test_paid_results_are_shown_despite_a_full_disk(memalign: Run, tmp_path: Path, judge: Endpoint) -> None:
     ran = attack(memalign, tmp_path, Path("/dev/full"))
     assert ran.code == 2
     assert "Right on the cases as they are" in ran.out

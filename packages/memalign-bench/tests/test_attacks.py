@@ -59,7 +59,7 @@ def flips(one: Judge, *names: str, per_attack: int = 0) -> tuple[Flips, ...]:
 
 class TestTheCatalogue:
     @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-    def test_an_attack_keeps_the_text_names_the_label_and_stays_in_its_fence(self, attack: Any) -> None:
+    def test_an_attack_keeps_the_text_inside_its_fence(self, attack: Any) -> None:
         item = attacked(Example(id="t", outputs="A reply."), attack, wanted=True)
         assert item.outputs.startswith("A reply.")
         assert item.id == f"t+{attack.name}"
@@ -70,7 +70,7 @@ class TestTheCatalogue:
         check_marks(model.requests[0].user)
         assert check_item(model.requests[0].user.split("\n")) == []
 
-    def test_of_two_alternatives_the_one_that_is_to_win_has_the_attack(self) -> None:
+    def test_the_alternative_that_should_win_carries_the_attack(self) -> None:
         pair = Example(id="t", inputs="q", outputs={"A": "first", "B": "second"})
         changed = attacked(pair, ATTACKS["order"], wanted="A")
         assert changed.outputs["B"] == "second"
@@ -89,7 +89,7 @@ class TestTheCatalogue:
 
 
 class TestTheMeasurement:
-    def test_flips_are_counted_of_the_verdicts_given_with_their_interval(self) -> None:
+    def test_flips_are_counted_with_their_interval(self) -> None:
         one, model = judge()
         found = {each.attack: each for each in flips(one, "order", "fence", "plea")}
         assert (found["order"].flips, found["order"].n) == (4, 4)
@@ -102,7 +102,7 @@ class TestTheMeasurement:
         assert len(model.requests) == 4 + 4 * 4
         assert str(found["order"]).startswith("4 of 4, 1.00")
 
-    def test_a_case_that_is_passed_anyhow_is_not_attacked(self) -> None:
+    def test_a_case_passing_anyhow_is_not_attacked(self) -> None:
         one, model = judge(lambda _: {"rationale": "x", "value": True})
         assert flips(one) == ()
         assert len(model.requests) == 4
@@ -114,7 +114,7 @@ class TestTheMeasurement:
         assert len(model.requests) == 4 + 3
         assert [n % 4 for n, there in enumerate(tried) if there] == [0, 1, 2]
 
-    def test_free_text_and_a_label_that_is_none_are_refused(self) -> None:
+    def test_free_text_and_wrong_labels_are_refused(self) -> None:
         with pytest.raises(InputError, match="free text"):
             wanted_value(ValueType.of("str"), "x")
         with pytest.raises(InputError, match="wanted"):
@@ -124,7 +124,7 @@ class TestTheMeasurement:
 
 
 class TestMethods:
-    async def test_all_methods_are_attacked_and_a_second_run_asks_nothing(self, tmp_path: Path) -> None:
+    async def test_all_methods_are_attacked_only_once(self, tmp_path: Path) -> None:
         (task,) = load_folder(REPLIES, ("replies",))
         model = ScriptedChatModel(gullible)
 
@@ -161,7 +161,7 @@ class TestMethods:
         assert "reply" not in json.dumps([each.id for each in first.attempts])
 
 
-def test_the_replies_to_attack_are_labelled_and_those_that_teach_have_words() -> None:
+def test_replies_are_labelled_and_teaching_ones_have_words() -> None:
     (task,) = load_folder(REPLIES, ("replies",))
     taught = [case for case in task.cases if case.feedback[0].meta.get("teach")]
     assert {case.label for case in taught} == {True, False}

@@ -11,7 +11,7 @@ from benchmarks import bench_memory
 from memalign import Judge
 
 
-def test_the_same_rows_come_every_time_and_no_two_are_alike():
+def test_the_same_rows_come_every_time():
     made = bench_memory.rows(100)
     assert made == bench_memory.rows(100)
     assert made[60:] == bench_memory.rows(50, start=50)  # ten of the first fifty cases have a second annotation
@@ -22,7 +22,7 @@ def test_the_same_rows_come_every_time_and_no_two_are_alike():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="peak memory is asked of the operating system's resource module")
-def test_one_more_row_embeds_one_case_and_writes_a_handful_of_rows():
+def test_one_more_row_embeds_one_case():
     found = bench_memory.measure(30, runs=1)
     assert (found["cases"], found["feedback"]) == (30, 36)
     for change in found["one more row"]:
@@ -39,7 +39,7 @@ def test_one_more_row_embeds_one_case_and_writes_a_handful_of_rows():
     assert "30 cases" in shown
 
 
-def test_a_memory_that_is_put_together_looks_like_one_that_was_aligned():
+def test_a_memory_put_together_looks_aligned():
     base = Judge(
         name="helpfulness",
         instructions=bench_memory.INSTRUCTIONS,

@@ -26,7 +26,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         yield server
 
 
-def test_a_dry_run_says_what_it_would_take_and_asks_nothing(memalign: Run, config: Path, judge: Endpoint) -> None:
+def test_a_dry_run_estimates_and_asks_nothing(memalign: Run, config: Path, judge: Endpoint) -> None:
     ran = memalign("bench", "run", config, "--dry-run")
     assert ran.code == 0
     assert "0 of 42 judgments are there" in ran.err
@@ -66,15 +66,13 @@ def test_programs_get_one_json_document(memalign: Run, config: Path, judge: Endp
     assert memalign("bench", "report", config, "--json").json["report"].endswith("report.html")
 
 
-def test_a_run_that_reaches_its_spend_limit_says_so_and_is_no_success(
-    memalign: Run, config: Path, judge: Endpoint
-) -> None:
+def test_a_run_at_its_limit_is_no_success(memalign: Run, config: Path, judge: Endpoint) -> None:
     ran = memalign("bench", "run", config, "--yes", "--spend-limit", "0.0002", "--memo", config.parent / "memo")
     assert ran.code == 1
     assert "the spend limit is $0.0002" in ran.out
 
 
-def test_an_embedded_model_s_engine_is_kept_and_another_one_is_said(memalign: Run, tmp_path: Path) -> None:
+def test_another_embedded_engine_is_told(memalign: Run, tmp_path: Path) -> None:
     write_tasks(tmp_path / "tasks")
     run = tmp_path / "run.toml"
     run.write_text(
@@ -102,7 +100,7 @@ def test_an_embedded_model_s_engine_is_kept_and_another_one_is_said(memalign: Ru
 
 
 @pytest.mark.parametrize("spend_limit", ["0", "nan", "inf"])
-def test_a_spend_limit_that_is_none_is_refused_before_anything_is_asked(
+def test_an_impossible_spend_limit_is_refused_first(
     memalign: Run, config: Path, judge: Endpoint, spend_limit: str
 ) -> None:
     ran = memalign("bench", "run", config, "--yes", "--spend-limit", spend_limit, "--memo", config.parent / "memo")
@@ -111,7 +109,7 @@ def test_a_spend_limit_that_is_none_is_refused_before_anything_is_asked(
     assert judge.requests == []
 
 
-def test_a_cost_that_nobody_knows_is_said_to_be_unknown(memalign: Run, config: Path, judge: Endpoint) -> None:
+def test_an_unknown_cost_is_told_as_unknown(memalign: Run, config: Path, judge: Endpoint) -> None:
     config.write_text(CONFIG.partition("[prices]")[0].replace("stages = [0, 4, 8]", "stages = [0]"), "utf-8")
     ran = memalign("bench", "run", config, "--yes", "--memo", config.parent / "memo")
     assert "6 judged, 0 of them failed; cost not known" in ran.out
@@ -121,7 +119,7 @@ def test_a_cost_that_nobody_knows_is_said_to_be_unknown(memalign: Run, config: P
     assert again.json["outcome"]["cost"] is None
 
 
-def test_a_file_where_raw_judgments_should_lie_is_named(memalign: Run, config: Path, judge: Endpoint) -> None:
+def test_a_file_instead_of_raw_judgments_is_named(memalign: Run, config: Path, judge: Endpoint) -> None:
     (config.parent / "raw").write_text("something else", "utf-8")
     for ran in (memalign("bench", "run", config, "--yes"), memalign("bench", "report", config)):
         assert ran.code == 2
@@ -130,7 +128,7 @@ def test_a_file_where_raw_judgments_should_lie_is_named(memalign: Run, config: P
     assert judge.requests == []
 
 
-def test_a_report_that_cannot_be_written_says_what_is_in_its_way(memalign: Run, config: Path) -> None:
+def test_an_unwritable_report_names_what_blocks_it(memalign: Run, config: Path) -> None:
     config.write_text(CONFIG.replace('"majority", "zero-shot", "nearest", "memalign"', '"majority"'), "utf-8")
     assert memalign("bench", "run", config).code == 0
     (config.parent / "report.html").mkdir()
@@ -157,7 +155,7 @@ def test_wrong_use_is_one_line(
     assert says in ran.err
 
 
-def test_a_run_without_data_says_how_to_give_it(memalign: Run, config: Path) -> None:
+def test_a_run_without_data_says_its_remedy(memalign: Run, config: Path) -> None:
     config.write_text(CONFIG.replace('data = "tasks"\n', ""), "utf-8")
     ran = memalign("bench", "run", config)
     assert ran.code == 2
@@ -170,7 +168,7 @@ def test_a_report_without_judgments_says_what_to_run(memalign: Run, config: Path
     assert "memalign bench run" in ran.err
 
 
-def test_a_server_that_is_down_costs_named_failures_and_the_next_run_heals_them(
+def test_the_next_run_heals_a_servers_failures(
     memalign: Run, config: Path, judge: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_zero_shot = CONFIG.replace(

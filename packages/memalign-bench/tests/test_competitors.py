@@ -67,7 +67,7 @@ async def judge(fitted: Fitted, outputs: str) -> Verdict:
 
 
 class TestACompetitorInItsOwnProcess:
-    async def test_it_learns_and_judges_with_our_model_and_is_charged_for_both(self, tmp_path: Path) -> None:
+    async def test_a_competitor_is_charged_for_learning_and_judging(self, tmp_path: Path) -> None:
         model = Scripted(lambda body: "true" if "sorry" in json.dumps(body) else "false", "local:scripted")
         fitted = await learn(tmp_path, model)
         verdicts = [await judge(fitted, text) for text in ("so sorry", "whatever")]
@@ -78,7 +78,7 @@ class TestACompetitorInItsOwnProcess:
         assert [(each.usage.calls, each.usage.seconds) for each in verdicts] == [(1, {"model": 2.5})] * 2
         assert {body["model"] for body in model.bodies} == {"scripted"}
 
-    async def test_learning_again_asks_nothing_anew_and_takes_as_long(self, tmp_path: Path) -> None:
+    async def test_learning_again_asks_nothing_and_takes_as_long(self, tmp_path: Path) -> None:
         model = Scripted(lambda _: "true", "local:scripted")
         fits = []
         paid: list[Usage] = []
@@ -91,7 +91,7 @@ class TestACompetitorInItsOwnProcess:
         assert [usage.calls for usage in paid] == [1]
         assert fits[1].seconds == fits[0].seconds + 2.5  # the call, which the worker's clock did not see this time
 
-    async def test_rows_that_are_judged_at_once_do_not_mix(self, tmp_path: Path) -> None:
+    async def test_rows_judged_together_do_not_mix(self, tmp_path: Path) -> None:
         model = Scripted(lambda body: "true" if "sorry" in json.dumps(body) else "false")
         fitted = await learn(tmp_path, model)
         verdicts = await asyncio.gather(*(judge(fitted, text) for text in ("sorry", "no", "sorry again", "never")))
@@ -106,7 +106,7 @@ class TestACompetitorInItsOwnProcess:
         assert "a library says hello" in log
         assert "one in C does too" in log
 
-    async def test_a_failed_row_is_an_error_and_the_next_one_is_judged(self, tmp_path: Path) -> None:
+    async def test_a_failed_row_does_not_stop_the_next(self, tmp_path: Path) -> None:
         fitted = await learn(tmp_path, Scripted(lambda _: "true"))
         refused, odd, good = [await judge(fitted, text) for text in ("refuse", "odd", "fine")]
         await fitted.close()
@@ -117,9 +117,7 @@ class TestACompetitorInItsOwnProcess:
         assert odd.error == "its verdict is outside the value type"
         assert good.value is True
 
-    async def test_a_worker_that_dies_is_reported_for_each_case_without_the_words_of_its_log(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_a_dead_worker_is_reported_without_log_words(self, tmp_path: Path) -> None:
         fitted = await learn(tmp_path, Scripted(lambda _: "true"))
         died, after = [await judge(fitted, text) for text in ("die", "fine")]
         await fitted.close()
@@ -129,13 +127,13 @@ class TestACompetitorInItsOwnProcess:
         assert "out of memory" in (tmp_path / "logs" / "fake-tone-seed0-4.log").read_text()
         assert after.error == died.error
 
-    async def test_a_row_that_takes_too_long_is_given_up(self, tmp_path: Path) -> None:
+    async def test_a_row_that_takes_too_long_is_abandoned(self, tmp_path: Path) -> None:
         fitted = await learn(tmp_path, Scripted(lambda _: "true"), judge_timeout=0.3)
         verdict = await judge(fitted, "wait")
         await fitted.close()
         assert "no answer to 'judge' in 0.3 s" in str(verdict.error)
 
-    def test_when_nobody_waits_any_more_it_ends_at_once(self) -> None:
+    def test_a_worker_nobody_waits_for_ends_at_once(self) -> None:
         command = [sys.executable, "-I", str(Path(competitors.__file__).with_name("serve.py")), str(FAKE)]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -147,7 +145,7 @@ class TestACompetitorInItsOwnProcess:
 
 
 class TestARunThatStopped:
-    async def test_nothing_that_a_competitor_learned_without_the_model_is_kept(self, tmp_path: Path) -> None:
+    async def test_nothing_learned_without_the_model_is_kept(self, tmp_path: Path) -> None:
         model = Scripted(lambda _: "true")
         spending = Spending(0.5, lambda _: 1.0)
         spending.pay(Usage())
@@ -185,7 +183,7 @@ class TestACompetitorThatCannotLearn:
         with pytest.raises(ModelUnavailable, match="its reply cannot be read"):
             await learn(tmp_path, Scripted(lambda _: "true"), python=nonsense)
 
-    async def test_a_missing_interpreter_names_the_command_that_sets_it_up(self, tmp_path: Path) -> None:
+    async def test_a_missing_interpreter_names_its_setup_command(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=r"no interpreter at .*nowhere.*python -m venv"):
             await learn(tmp_path, Scripted(lambda _: "true"), python=tmp_path / "nowhere")
 

@@ -12,7 +12,7 @@ from memalign.errors import InputError
 from memalign_bench.config import METHODS, Config, load_config
 
 
-def test_the_zero_shot_judge_has_stage_nought_and_all_others_the_rest(config: Path) -> None:
+def test_only_the_zero_shot_judge_has_stage_nought(config: Path) -> None:
     loaded = load_config(config)
     assert loaded.stages_of("zero-shot") == (0,)
     assert loaded.stages_of("memalign") == (4, 8)
@@ -23,7 +23,7 @@ def test_the_zero_shot_judge_has_stage_nought_and_all_others_the_rest(config: Pa
     ("train", "stages"),
     [(8, (0, 2, 5, 8)), (2, (0, 2)), (50, (0, 2, 5, 10, 20, 50)), (200, (0, 2, 5, 10, 20, 50, 200))],
 )
-def test_a_run_without_stages_has_those_that_its_cases_allow(config: Path, train: int, stages: tuple[int, ...]) -> None:
+def test_a_run_takes_stages_its_cases_allow(config: Path, train: int, stages: tuple[int, ...]) -> None:
     config.write_text(CONFIG.replace("stages = [0, 4, 8]", "").replace("train = 8", f"train = {train}"), "utf-8")
     assert load_config(config).stages == stages
 

@@ -86,7 +86,7 @@ def study_of(folder: Path, part: Any = "P") -> Study:
 
 
 @pytest.mark.parametrize("values", LABELS)
-def test_questions_that_tell_the_label_are_found_and_the_criterion_is_met(tmp_path: Path, values: str) -> None:
+def test_telling_questions_are_found_and_meet_the_criterion(tmp_path: Path, values: str) -> None:
     report = run_study([study_of(write_study(tmp_path, values), "S")], part="S", draws=2, labels=40)
     figures = report.main.figures["invented"]
     assert figures[EVERYTHING][0] > figures[MAJORITY][0] + 0.2
@@ -105,7 +105,7 @@ def test_questions_that_tell_nothing_gain_nothing(tmp_path: Path) -> None:
     assert report.data()["met"] is None
 
 
-def test_on_a_taught_row_neither_its_own_questions_count_nor_its_folds(tmp_path: Path) -> None:
+def test_a_taught_rows_own_questions_do_not_count(tmp_path: Path) -> None:
     study = study_of(write_study(tmp_path, only_own=True))
     draw = drawn(study, 0)
     written = {q.rows[0].item: q.hash for q in study.header.questions}
@@ -120,14 +120,14 @@ def test_on_a_taught_row_neither_its_own_questions_count_nor_its_folds(tmp_path:
     assert report.main.figures["invented"][CHECKS][0] < 0.65  # and not what its own rows would flatter it to
 
 
-def test_of_many_questions_those_nearest_to_the_others_can_be_asked_alone(tmp_path: Path) -> None:
+def test_only_the_nearest_of_many_questions_are_asked(tmp_path: Path) -> None:
     study = study_of(write_study(tmp_path))
     cases = Prepared(study=study, most=2).taught(drawn(study, 0))
     assert {len(case.known.margins) for case in cases} <= {1, 2}
     assert {int(name[1:]) % 4 for case in cases for name in case.known.margins} == {0}
 
 
-def test_the_same_number_draws_the_same_items_whatever_the_order_of_the_files(tmp_path: Path) -> None:
+def test_the_order_of_files_changes_no_draw(tmp_path: Path) -> None:
     folder = write_study(tmp_path)
     study = study_of(folder)
     lines = (folder / "invented" / "P.jsonl").read_text().splitlines(keepends=True)
@@ -145,7 +145,7 @@ def test_the_same_number_draws_the_same_items_whatever_the_order_of_the_files(tm
     assert {whole.items[place].id[0] for place in drawn(whole, 3).unseen} == {"S"}
 
 
-def test_without_verdicts_the_methods_that_need_them_are_left_out(tmp_path: Path) -> None:
+def test_missing_verdicts_leave_their_methods_out(tmp_path: Path) -> None:
     report = run_study([study_of(write_study(tmp_path, judged=False))], part="P", draws=2, labels=20)
     assert FORMER not in report.main.figures["invented"]
     assert "No verdicts yet" in report.text()

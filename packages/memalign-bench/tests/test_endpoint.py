@@ -62,7 +62,7 @@ def serve(model: Any, **options: Any) -> Endpoint:
 
 
 class TestServing:
-    def test_a_request_reaches_the_model_as_it_was_sent(self) -> None:
+    def test_a_request_reaches_the_model_unchanged(self) -> None:
         model = Scripted(lambda _: "Quite sure.")
         body = {"model": "m", "messages": MESSAGES, "stop": ["\n"], "n": 1, "temperature": 0.7}
         with serve(model) as endpoint:
@@ -71,14 +71,14 @@ class TestServing:
         assert reply["choices"][0]["message"]["content"] == "Quite sure."
         assert "seconds" not in reply
 
-    def test_what_a_request_leaves_out_is_as_for_all_other_methods(self) -> None:
+    def test_an_omitted_setting_takes_the_common_default(self) -> None:
         model = Scripted(lambda _: "Yes.")
         with serve(model, defaults={"temperature": 0.0, "max_tokens": 7}) as endpoint:
             post(endpoint, "/chat/completions", {"model": "m", "messages": MESSAGES})
             post(endpoint, "/chat/completions", {"model": "m", "messages": MESSAGES, "temperature": 1.0})
         assert [(body["temperature"], body["max_tokens"]) for body in model.bodies] == [(0.0, 7), (1.0, 7)]
 
-    def test_every_call_is_counted_once_and_paid_at_the_same_prices(self) -> None:
+    def test_every_call_is_counted_and_paid_once(self) -> None:
         prices = Prices(input=10.0, cached=1.0, output=100.0)
         with serve(Scripted(lambda _: "Yes."), prices=prices) as endpoint:
             for _ in range(2):
@@ -89,16 +89,14 @@ class TestServing:
         assert spent.cost == pytest.approx(2 * (60 * 10 + 40 * 1 + 10 * 100) / 1e6)
         assert again.calls == 0
 
-    def test_without_prices_a_provider_s_list_says_what_a_competitor_costs_as_it_does_for_all_other_methods(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_providers_list_prices_the_competitor_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "for-its-price-only")
         monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
         with serve(Scripted(lambda _: "Yes.", "openai:gpt-4.1-mini")) as endpoint:
             post(endpoint, "/chat/completions", {"model": "m", "messages": MESSAGES})
             assert endpoint.take().cost == pytest.approx((60 * 0.4 + 40 * 0.1 + 10 * 1.6) / 1e6)
 
-    def test_without_prices_only_an_embedded_model_is_known_to_cost_nothing(self) -> None:
+    def test_only_an_embedded_model_is_free_without_prices(self) -> None:
         costs = []
         for name in ("openai:scripted", "local:scripted"):
             with serve(Scripted(lambda _: "Yes.", name)) as endpoint:
@@ -106,7 +104,7 @@ class TestServing:
                 costs.append(endpoint.take().cost)
         assert costs == [None, 0.0]
 
-    def test_vectors_are_the_same_as_numbers_and_in_base64(self) -> None:
+    def test_vectors_are_equal_as_numbers_and_base64(self) -> None:
         with serve(Scripted(lambda _: "")) as endpoint:
             body = {"model": "e", "input": ["a late parcel", "a kind word"], "dimensions": 512}
             numbers = post(endpoint, "/embeddings", body)["data"]
@@ -137,20 +135,20 @@ class TestServing:
         assert code == status
         assert says in error["message"]
 
-    def test_a_prompt_too_long_is_told_as_openai_does(self) -> None:
+    def test_an_overlong_prompt_is_told_like_openai_does(self) -> None:
         with serve(Scripted(lambda _: PromptTooLong("9,000 tokens"))) as endpoint:
             status, error = refusal(endpoint, "/chat/completions", {"model": "m", "messages": MESSAGES})
         assert (status, error["code"]) == (400, "context_length_exceeded")
         assert "maximum context length" in error["message"]
 
-    def test_a_failure_after_our_retries_does_not_start_those_of_the_competitor(self) -> None:
+    def test_our_failed_retries_start_no_competitors_retries(self) -> None:
         with serve(Scripted(lambda _: RateLimited("still 429 after 5 attempts"))) as endpoint:
             status, error = refusal(endpoint, "/chat/completions", {"model": "m", "messages": MESSAGES})
             assert endpoint.take().calls == 0
         assert status == 400
         assert "still 429" in error["message"]
 
-    def test_once_a_run_has_stopped_only_remembered_answers_are_given(self, tmp_path: Path) -> None:
+    def test_a_stopped_run_gives_only_remembered_answers(self, tmp_path: Path) -> None:
         model = Scripted(lambda _: "Yes.")
         spending = Spending(0.5, lambda _: 1.0)
         told: list[bool] = []
@@ -169,7 +167,7 @@ class TestServing:
 
 
 class TestRemembering:
-    async def test_a_remembered_call_has_the_usage_and_the_seconds_that_it_once_took(self, tmp_path: Path) -> None:
+    async def test_a_remembered_call_keeps_its_usage_and_seconds(self, tmp_path: Path) -> None:
         model = Scripted(lambda _: "Yes.")
         body = {"model": "m", "messages": MESSAGES}
         with serve(RawMemo(model, tmp_path)) as first, serve(RawMemo(model, tmp_path)) as second:
@@ -188,7 +186,7 @@ class TestRemembering:
         await RawMemo(other, tmp_path).raw(body)
         assert (len(model.bodies), len(other.bodies)) == (4, 1)
 
-    async def test_the_answers_of_two_builds_of_an_embedded_model_are_kept_apart(self, tmp_path: Path) -> None:
+    async def test_two_builds_keep_their_answers_apart(self, tmp_path: Path) -> None:
         model, other = Scripted(lambda _: "Yes."), Scripted(lambda _: "No.")
         model.engine, other.engine = "llama.cpp (AVX2)", "llama.cpp (AMX)"  # type: ignore[attr-defined]
         body = {"model": "m", "messages": MESSAGES, "temperature": 0}
@@ -196,7 +194,7 @@ class TestRemembering:
             await RawMemo(asked, tmp_path).raw(body)
         assert (len(model.bodies), len(other.bodies)) == (1, 1)
 
-    async def test_two_samples_of_one_request_are_two_answers_the_same_ones_every_time(self, tmp_path: Path) -> None:
+    async def test_two_samples_are_two_answers_every_time(self, tmp_path: Path) -> None:
         numbers = iter(range(10))
         model = Scripted(lambda _: str(next(numbers)))
         body = {"model": "m", "messages": MESSAGES, "temperature": 1.0}
@@ -216,7 +214,7 @@ class TestRemembering:
         assert (await memo.raw(body))["choices"][0]["message"]["content"] == "Yes."
 
     @pytest.mark.parametrize("left", [b"", b'{"id": "chatc', b"[]"])
-    def test_an_answer_that_a_crash_left_cut_is_asked_again_and_remembered(self, tmp_path: Path, left: bytes) -> None:
+    def test_a_cut_answer_is_asked_again_and_remembered(self, tmp_path: Path, left: bytes) -> None:
         model = Scripted(lambda _: "Yes.")
         body = {"model": "m", "messages": MESSAGES, "temperature": 0}
         aio.run(RawMemo(model, tmp_path).raw(body))
@@ -241,7 +239,7 @@ class TestFindingTheModel:
         model = Scripted(lambda _: "")
         assert raw_model(Memo(model, tmp_path)) is model
 
-    def test_a_model_that_speaks_no_openai_is_refused_by_name(self) -> None:
+    def test_a_model_without_openai_is_refused_by_name(self) -> None:
         with pytest.raises(ConfigurationError, match=r"anthropic:claude takes no OpenAI requests"):
             raw_model(NoRaw())
 
@@ -288,7 +286,7 @@ class TestTheEmbeddedModel:
         assert reply["seconds"] > 0
 
     @pytest.mark.parametrize("nested", [False, True])
-    async def test_it_answers_in_the_form_that_a_request_names(self, embedded: LocalRaw, nested: bool) -> None:
+    async def test_an_embedded_answer_has_the_requested_form(self, embedded: LocalRaw, nested: bool) -> None:
         yes_no: dict[str, Any] = {"type": "string", "enum": ["yes", "no"]}
         schema: dict[str, Any] = {"type": "object", "properties": {"value": yes_no}, "required": ["value"]}
         if nested:
@@ -299,7 +297,7 @@ class TestTheEmbeddedModel:
         reply = await embedded.raw(body)
         assert json.loads(reply["choices"][0]["message"]["content"])["value"] in {"yes", "no"}
 
-    async def test_it_answers_with_any_object_where_one_is_asked_for(self, embedded: LocalRaw) -> None:
+    async def test_a_requested_object_is_answered_with_any_object(self, embedded: LocalRaw) -> None:
         messages = [{"role": "user", "content": [{"type": "text", "text": 'Answer {"polite": true}'}]}]
         body = {"messages": messages, "max_tokens": 24, "response_format": {"type": "json_object"}, "n": 2}
         reply = await embedded.raw(body)

@@ -160,7 +160,7 @@ HAND_WRITTEN: list[tuple[str, Said, Said, bool]] = [
 
 
 @pytest.mark.parametrize(("name", "inputs", "outputs", "keeps"), HAND_WRITTEN)
-def test_a_rule_says_of_a_case_what_its_sentence_says(name: str, inputs: Said, outputs: Said, keeps: bool) -> None:
+def test_a_rule_agrees_with_its_sentence(name: str, inputs: Said, outputs: Said, keeps: bool) -> None:
     assert load_policy(name).keeps(inputs, outputs) is keeps
 
 
@@ -180,7 +180,7 @@ def test_another_rule_is_named_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_seed_gives_the_same_items_and_another_seed_others(name: str) -> None:
+def test_another_seed_gives_other_items(name: str) -> None:
     first = house_rule_rows(name, seed=1)
     assert first == house_rule_rows(name, seed=1)
     assert {text(row) for row in first} != {text(row) for row in house_rule_rows(name, seed=2)}
@@ -188,7 +188,7 @@ def test_a_seed_gives_the_same_items_and_another_seed_others(name: str) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", POLICIES)
-def test_labels_are_the_rule_s_and_half_and_half(name: str, seed: int) -> None:
+def test_labels_follow_the_rule_half_and_half(name: str, seed: int) -> None:
     teaching, unseen = sides(name, seed)
     policy = load_policy(name)
     assert all(policy.keeps(row.inputs, row.outputs) is row.value for row in (*teaching, *unseen))
@@ -211,7 +211,7 @@ SHARED = re.compile(r"With the house's regards,|Mit freundlichen Grüßen,|Norwa
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_teaching_and_unseen_items_share_no_topic_and_no_sentence(name: str) -> None:
+def test_teaching_and_unseen_items_share_no_topic(name: str) -> None:
     teaching, unseen = sides(name)
     topics = [{row.meta["group"] for row in rows} for rows in (teaching, unseen)]
     assert not topics[0] & topics[1]
@@ -231,7 +231,7 @@ LABEL = re.compile(
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_an_expert_s_remark_says_the_rule_in_several_wordings_and_never_the_label(name: str) -> None:
+def test_a_remark_says_the_rule_without_the_label(name: str) -> None:
     rows = [row for seed in SEEDS for row in house_rule_rows(name, seed=seed)]
     assert not [row.rationale for row in rows if LABEL.search(re.sub(r'"[^"]*"', "", row.rationale or ""))]
     wordings = [wording for cell in load_policy(name).cells for wording in cell.comments]
@@ -267,7 +267,7 @@ RULE_S_OWN = {
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_what_a_remark_quotes_is_in_the_item_or_the_rule(name: str) -> None:
+def test_a_remark_quotes_only_item_or_rule(name: str) -> None:
     for row in house_rule_rows(name):
         said = row.rationale or ""
         named = re.findall(r'"([^"]+)"', said)
@@ -295,7 +295,7 @@ def surface(name: str, rows: tuple[Feedback, ...]) -> tuple[Any, list[str]]:
     return np.array(found, float), often
 
 
-def test_a_regression_on_words_and_length_learns_nothing_from_twenty_items() -> None:
+def test_a_surface_regression_learns_nothing() -> None:
     from sklearn.linear_model import LogisticRegression
 
     right: dict[str, list[float]] = {}
@@ -311,7 +311,7 @@ def test_a_regression_on_words_and_length_learns_nothing_from_twenty_items() -> 
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_no_frequent_word_and_no_length_goes_with_a_label(name: str) -> None:
+def test_no_word_and_no_length_goes_with_labels(name: str) -> None:
     for seed in SEEDS:
         rows = house_rule_rows(name, seed=seed)
         features, words = surface(name, rows)
@@ -322,12 +322,12 @@ def test_no_frequent_word_and_no_length_goes_with_a_label(name: str) -> None:
         assert abs(lengths[labels].mean() - lengths[~labels].mean()) < 1
 
 
-def test_the_folder_has_the_very_tasks_that_a_run_without_files_has(tmp_path: Path) -> None:
+def test_the_written_folder_has_the_built_in_tasks(tmp_path: Path) -> None:
     write_house_rules(tmp_path / "rules")
     assert load_folder(tmp_path / "rules") == house_rule_tasks()
 
 
-def test_the_recorded_run_teaches_twenty_and_tests_sixty_of_each_rule() -> None:
+def test_the_recorded_run_teaches_twenty_and_tests_sixty() -> None:
     config = load_config(RUN)
     plan = make_plan(config, house_rule_tasks(config.tasks))
     assert set(plan.tasks) == set(POLICIES)
@@ -337,16 +337,14 @@ def test_the_recorded_run_teaches_twenty_and_tests_sixty_of_each_rule() -> None:
     assert len(plan.cells) == len(POLICIES) * (1 + 4 + 4)
 
 
-def test_several_seeds_of_a_task_in_order_are_refused(tmp_path: Path) -> None:
+def test_several_seeds_of_an_ordered_task_are_refused(tmp_path: Path) -> None:
     run = tmp_path / "run.toml"
     run.write_text(RUN.read_text("utf-8").replace("train = 20", "train = 20\nseeds = [0, 1]"), "utf-8")
     with pytest.raises(InputError, match="'house_regards' has one split"):
         make_plan(load_config(run), house_rule_tasks())
 
 
-def test_the_command_writes_a_folder_that_a_run_takes(
-    memalign: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_a_folder_for_runs(memalign: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = memalign("bench", "house-rules", "-o", tmp_path / "rules", "--seed", "3", "--json")
     assert written.code == 0, written.err
     assert len(written.json["files"]) == 9
@@ -367,7 +365,7 @@ def test_a_folder_that_cannot_be_made_is_named(memalign: Run, tmp_path: Path) ->
     assert "-o" in ran.err
 
 
-def test_a_run_over_a_house_rule_needs_no_data(memalign: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_over_house_rules_needs_no_data(memalign: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run.toml"
     run.write_text(
         'name = "rules"\ndata = "house-rules"\nmodels = ["openai:test"]\ntasks = ["units_by_country"]\n'

@@ -24,7 +24,7 @@ def parts(config: Path, capsys: pytest.CaptureFixture[str], first: int) -> dict[
     return {line["cases"]: line for line in said if line["against"] == "zero-shot"}
 
 
-def test_first_and_later_cases_are_those_of_the_split_whatever_the_order_of_the_lines(
+def test_line_order_does_not_change_the_split(
     config: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     go(config, methods=("zero-shot", "memalign"))

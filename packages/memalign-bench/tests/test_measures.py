@@ -60,7 +60,7 @@ def results(folder: Path, cells, *, tasks=(HARBOUR, STARS, TIDES), fits=()) -> R
     return load_results(folder)
 
 
-def test_a_failed_judgment_is_neither_right_nor_wrong_and_what_is_not_judged_is_counted(tmp_path):
+def test_a_failed_judgment_is_neither_right_nor_wrong(tmp_path):
     found = results(tmp_path, {cell("zero-shot", 0): rights("++-x"), cell("memalign", 50): rights("++")})
 
     zero_shot = agreement(found, MODEL, [HARBOUR], "zero-shot", 0)
@@ -71,7 +71,7 @@ def test_a_failed_judgment_is_neither_right_nor_wrong_and_what_is_not_judged_is_
     assert (memalign.n, memalign.errors, memalign.known) == (2, 0, 4)
 
 
-def test_the_zero_shot_judge_learns_nothing_so_its_verdicts_hold_for_every_stage(tmp_path):
+def test_zero_shot_verdicts_hold_for_every_stage(tmp_path):
     found = results(tmp_path, {cell("zero-shot", 0): rights("+-"), cell("memalign", 50): rights("++")})
 
     assert agreement(found, MODEL, [HARBOUR], "zero-shot", 50).exact_match.value == 0.5
@@ -80,7 +80,7 @@ def test_the_zero_shot_judge_learns_nothing_so_its_verdicts_hold_for_every_stage
     assert agreement(found, MODEL, [HARBOUR], "mlflow", 0).n == 0  # another's unaligned judge is not ours
 
 
-def test_all_right_is_no_proof_of_perfection_and_one_group_is_one_piece_of_evidence(tmp_path):
+def test_a_perfect_score_still_has_a_wide_interval(tmp_path):
     found = results(tmp_path, {cell("zero-shot", 0): rights("+++++"), cell("static", 2): rights("+++++")})
     alone = agreement(found, MODEL, [HARBOUR], "zero-shot", 0).exact_match
 
@@ -108,7 +108,7 @@ def test_an_identical_seed_adds_judgments_and_no_certainty(tmp_path):
     assert (second.n, second.cases, second.difference) == (2 * first.n, first.cases, first.difference)
 
 
-def test_numbers_have_weighted_kappa_and_ccc_and_fractions_no_exact_match(tmp_path):
+def test_numbers_have_kappa_and_fractions_no_exact_match(tmp_path):
     stars = [
         Line(id=f"c{n}", group=f"g{n}", label=a, value=b) for n, (a, b) in enumerate([(1, 1), (5, 4), (3, 3), (2, 4)])
     ]
@@ -130,7 +130,7 @@ def test_numbers_have_weighted_kappa_and_ccc_and_fractions_no_exact_match(tmp_pa
     assert corrected(found, MODEL, TIDES, "zero-shot", 0).kappa.value is None
 
 
-def test_negative_flips_are_counted_between_successive_stages_where_both_have_a_verdict(tmp_path):
+def test_flips_need_verdicts_in_both_successive_stages(tmp_path):
     found = results(
         tmp_path,
         {
@@ -148,7 +148,7 @@ def test_negative_flips_are_counted_between_successive_stages_where_both_have_a_
     assert flips(found, MODEL, [HARBOUR], "zero-shot") is None
 
 
-def test_the_area_under_a_curve_weighs_stages_by_how_the_trapezoid_rule_does(tmp_path):
+def test_the_trapezoid_rule_weighs_stages_in_the_area(tmp_path):
     assert trapezoid_weights([0, 1, 3]) == pytest.approx([0.25, 0.5, 0.25])
     found = results(
         tmp_path,
@@ -168,7 +168,7 @@ def test_the_area_under_a_curve_weighs_stages_by_how_the_trapezoid_rule_does(tmp
     assert curve_area(found, MODEL, [HARBOUR], "mlflow") is None
 
 
-def test_a_stage_of_another_task_is_none_of_this_one(tmp_path):
+def test_another_tasks_stage_does_not_count_here(tmp_path):
     found = results(
         tmp_path,
         {
@@ -189,11 +189,11 @@ def test_a_stage_of_another_task_is_none_of_this_one(tmp_path):
 
 
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=8, unique=True))
-def test_a_judge_that_is_right_at_one_rate_throughout_has_that_rate_as_its_area(stages):
+def test_a_constant_rate_is_its_own_area(stages):
     assert sum(trapezoid_weights(sorted(stages))) == pytest.approx(1.0)
 
 
-def test_seen_unseen_and_left_out_cases_are_never_mixed(tmp_path):
+def test_seen_unseen_and_left_out_stay_apart(tmp_path):
     lines = [*rights("+-"), *rights("+++", view="seen"), *rights("--+", view="left-out")]
     found = results(tmp_path, {cell("memalign", 50): lines})
 
@@ -204,7 +204,7 @@ def test_seen_unseen_and_left_out_cases_are_never_mixed(tmp_path):
     assert found.stages(MODEL, "memalign", view="seen") == (50,)
 
 
-def test_what_judging_took_is_of_all_judgments_and_an_unknown_cost_stays_unknown(tmp_path):
+def test_an_unknown_judging_cost_stays_unknown(tmp_path):
     lines = [
         Line(
             id=f"c{n}",
@@ -236,7 +236,7 @@ def test_what_judging_took_is_of_all_judgments_and_an_unknown_cost_stays_unknown
     assert judging(found, MODEL, ["harbour"], "mlflow", 2).seconds_median is None
 
 
-def test_learning_is_a_mean_over_runs_with_its_extremes():
+def test_learning_is_a_mean_with_its_extremes():
     took = learning(
         [Fit(id="a", seconds=2, calls=4, counts={"guidelines": 3}), Fit(id="b", seconds=6, calls=6, cost=None)]
     )
@@ -247,7 +247,7 @@ def test_learning_is_a_mean_over_runs_with_its_extremes():
     assert learning([]) is None
 
 
-def test_only_cases_with_a_verdict_in_both_methods_are_compared_and_the_rest_are_counted(tmp_path):
+def test_only_cases_with_both_verdicts_are_compared(tmp_path):
     found = results(tmp_path, {cell("zero-shot", 0): rights("+-x-+"), cell("memalign", 50): rights("++++")})
 
     one = contrast(found, MODEL, [HARBOUR], "memalign", "zero-shot", stage=50)
@@ -257,7 +257,7 @@ def test_only_cases_with_a_verdict_in_both_methods_are_compared_and_the_rest_are
     assert one.difference.value == pytest.approx(2 / 3)
 
 
-def test_each_task_weighs_by_its_cases_and_the_mean_over_tasks_is_another_figure(tmp_path):
+def test_each_task_weighs_by_its_cases(tmp_path):
     found = results(
         tmp_path,
         {
@@ -290,7 +290,7 @@ def test_each_task_weighs_by_its_cases_and_the_mean_over_tasks_is_another_figure
         ((None, None), (3, 0), 200, ("tied", "tied")),  # one group: nothing to resample
     ],
 )
-def test_no_more_is_said_than_the_interval_and_the_number_of_cases_allow(interval, changed, cases, said):
+def test_no_more_is_claimed_than_evidence_allows(interval, changed, cases, said):
     one = Contrast(
         method="memalign", against="zero-shot", stage=50, view="unseen", tasks=("t",), n=cases, left_out=0, cases=cases,
         groups=cases, seeds=(0,), first=0.6, second=0.5, fixed=changed[0], broken=changed[1],
@@ -299,7 +299,7 @@ def test_no_more_is_said_than_the_interval_and_the_number_of_cases_allow(interva
     assert (one.verdict, one.word) == said
 
 
-def test_without_50_rows_the_largest_common_stage_is_compared(tmp_path):
+def test_the_largest_common_stage_replaces_fifty_rows(tmp_path):
     found = results(
         tmp_path,
         {
@@ -314,7 +314,7 @@ def test_without_50_rows_the_largest_common_stage_is_compared(tmp_path):
     assert [(one.against, one.stage) for one in primary(found, MODEL)] == [("zero-shot", 20), ("mlflow", 5)]
 
 
-def test_a_judge_is_held_against_the_best_baseline_of_its_task_whatever_the_model(tmp_path):
+def test_a_judge_faces_its_tasks_best_baseline(tmp_path):
     found = results(
         tmp_path,
         {
@@ -356,7 +356,7 @@ def test_who_was_judged_first_changes_no_figure(order):
             assert now == then
 
 
-def test_the_facts_of_a_second_run_join_those_of_the_first(tmp_path):
+def test_a_second_runs_facts_join_the_first(tmp_path):
     write_facts(tmp_path, [HARBOUR], models=["a"], commands=["first"])
     write_facts(tmp_path, [STARS], models=["a", "b"], commands=["second"], remarks=["two cores"])
 
@@ -366,7 +366,7 @@ def test_the_facts_of_a_second_run_join_those_of_the_first(tmp_path):
     assert (facts.models, facts.commands, facts.remarks) == (("a", "b"), ("first", "second"), ("two cores",))
 
 
-def test_an_engine_that_goes_on_where_another_one_was_is_named(tmp_path):
+def test_an_engine_that_replaces_another_is_named(tmp_path):
     assert engine_notes(tmp_path, {"local:a": "llama 1"}) == []
     write_facts(tmp_path, [HARBOUR], engines={"local:a": "llama 1", "local:b": "llama 1"})
     assert engine_notes(tmp_path, {"local:a": "llama 1", "local:new": "llama 2"}) == []
@@ -393,7 +393,7 @@ def test_a_folder_that_cannot_be_reported_says_why(tmp_path):
         load_results(tmp_path)
 
 
-def test_methods_that_were_measured_against_different_labels_are_not_compared(tmp_path):
+def test_methods_with_different_labels_are_not_compared(tmp_path):
     with pytest.raises(InputError, match="same data"):
         results(tmp_path, {cell("zero-shot", 0): rights("+"), cell("memalign", 50): rights("+", label=False)})
 
@@ -417,7 +417,7 @@ def test_methods_that_different_cases_taught_are_not_compared(tmp_path, taught, 
             results(tmp_path, lines, fits=fits)
 
 
-def test_an_method_with_another_way_to_its_verdict_does_not_begin_as_the_zero_shot_judge(tmp_path):
+def test_another_verdict_mode_has_no_zero_shot_beginning(tmp_path):
     found = results(
         tmp_path,
         {
@@ -434,7 +434,7 @@ def test_an_method_with_another_way_to_its_verdict_does_not_begin_as_the_zero_sh
     assert (learned.broken, another.broken) == (2, 0)
 
 
-def test_all_costs_are_by_the_prices_of_the_configuration_whenever_the_calls_were_made(tmp_path):
+def test_the_configuration_prices_all_costs(tmp_path):
     line = Line(id="a", group="a", label=True, value=True, tokens_in=1000, cached=400, tokens_out=10, cost=0.1)
     uncounted = msgspec.structs.replace(line, id="c", tokens_in=0, cached=0, tokens_out=0, cost=None)
     results(

@@ -34,7 +34,7 @@ class Computed(Counting):
         self.engine = engine
 
 
-def test_the_answers_of_two_builds_of_an_embedded_model_are_kept_apart(tmp_path: Path) -> None:
+def test_two_builds_keep_their_answers_apart(tmp_path: Path) -> None:
     first, second = Computed("llama.cpp (AVX2)"), Computed("llama.cpp (AMX)")
     for model in (first, second, first):
         aio.run(Memo(model, tmp_path).complete(REQUEST))
@@ -46,7 +46,7 @@ class Served(Counting):
         self.base_url = base_url
 
 
-def test_the_answers_of_two_servers_that_call_their_models_alike_are_kept_apart(tmp_path: Path) -> None:
+def test_two_servers_keep_their_answers_apart(tmp_path: Path) -> None:
     named, served, other = Counting(), Served("http://127.0.0.1:1/v1"), Served("http://127.0.0.1:2/v1")
     own = Served(None)
     for model in (named, served, other, served, own):
@@ -56,7 +56,7 @@ def test_the_answers_of_two_servers_that_call_their_models_alike_are_kept_apart(
 
 
 @pytest.mark.parametrize("left", [b"", b'{"data": {"val', b"\x00\x00", b"[]"])
-def test_an_answer_that_a_crash_left_cut_is_asked_again_and_remembered(tmp_path: Path, left: bytes) -> None:
+def test_a_cut_answer_is_asked_again_and_remembered(tmp_path: Path, left: bytes) -> None:
     model = Counting()
     aio.run(Memo(model, tmp_path).complete(REQUEST))
     (file,) = tmp_path.rglob("*.json")
@@ -106,11 +106,11 @@ def test_a_question_about_an_item_is_asked_once(tmp_path: Path) -> None:
     assert [usage.calls for usage in paid] == [2, 1, 1, 1]
 
 
-def test_a_model_that_tells_no_probabilities_has_a_memo_that_tells_none(tmp_path: Path) -> None:
+def test_a_memo_tells_only_what_its_model_tells(tmp_path: Path) -> None:
     assert not isinstance(remembering(Counting(), tmp_path), YesNoModel)
 
 
-def test_what_an_answer_may_lack_does_not_decide_it(tmp_path: Path) -> None:
+def test_an_optional_field_keeps_the_remembered_answer(tmp_path: Path) -> None:
     model = Counting()
     for request in (REQUEST, msgspec.structs.replace(REQUEST, optional=("checks",))):
         aio.run(Memo(model, tmp_path).complete(request))

@@ -44,7 +44,7 @@ async def share_right(name: str, task: Task, taught: int = 20) -> float:
     return sum(right) / len(right)
 
 
-async def test_the_majority_is_right_as_often_as_its_label_occurs(tone: Task) -> None:
+async def test_the_majority_is_right_as_its_label_occurs(tone: Task) -> None:
     rest = tone.cases[20:]
     assert await share_right("majority", tone) == pytest.approx(sum(case.label is True for case in rest) / len(rest))
 
@@ -66,7 +66,7 @@ async def test_a_baseline_taught_one_label_gives_it(name: str, tone: Task) -> No
     assert (await fitted.judge(tone.cases[0], "unseen")).value is True
 
 
-async def test_a_left_out_case_does_not_vote_for_itself(tone: Task) -> None:
+async def test_a_left_out_case_has_no_own_vote(tone: Task) -> None:
     # One cold reply among warm ones: in view it is its own nearest neighbour, left out the warm ones outvote it.
     cold = next(case for case in tone.cases if case.label is False)
     warm = [case for case in tone.cases if case.label is True][:1]
@@ -75,7 +75,7 @@ async def test_a_left_out_case_does_not_vote_for_itself(tone: Task) -> None:
     assert (await fitted.judge(cold, "left-out")).value is True
 
 
-async def test_a_baseline_from_whose_one_case_nothing_is_left_says_so(tone: Task) -> None:
+async def test_a_baseline_left_with_nothing_says_so(tone: Task) -> None:
     case = tone.cases[0]
     for name in BASELINES:
         fitted = await BASELINES[name].learn(setting(tone), [case], None)
@@ -104,7 +104,7 @@ async def test_each_method_is_given_what_its_name_says(tone: Task) -> None:
     assert asked["memalign-all-stages"][0] > asked["memalign"][0] + 12 + 12, "cases are asked about first, and tried"
 
 
-async def test_a_direct_method_asks_for_no_reason_and_a_calibrated_one_gives_the_calibrated_value(tone: Task) -> None:
+async def test_only_a_calibrated_method_reasons_and_calibrates(tone: Task) -> None:
     train = tone.cases[:34]
     for name in ("zero-shot-direct", "memalign-direct", "memalign-calibrated"):
         model = ScriptedChatModel(says)
@@ -118,7 +118,7 @@ async def test_a_direct_method_asks_for_no_reason_and_a_calibrated_one_gives_the
                 assert verdict.value == made.calibrated_value
 
 
-async def test_parts_are_measured_by_the_models_own_verdict_and_the_whole_by_what_decides(tone: Task) -> None:
+async def test_parts_are_measured_by_the_models_own_verdict(tone: Task) -> None:
     model = ScriptedChatModel(says, limits=Limits(brief=True))
     for name in ("guidelines", "memalign", "memalign-calibrated"):
         fitted = await JUDGES[name].learn(setting(tone, model), tone.cases[:34], None)
@@ -130,7 +130,7 @@ async def test_parts_are_measured_by_the_models_own_verdict_and_the_whole_by_wha
             assert verdict.value == given[name]
 
 
-async def test_static_examples_are_the_same_for_every_case_and_balanced(tone: Task) -> None:
+async def test_static_examples_are_balanced_and_always_equal(tone: Task) -> None:
     model = ScriptedChatModel(says)
     fitted = await JUDGES["static"].learn(setting(tone, model), tone.cases[:12], None)
     for case in tone.cases[30:33]:
@@ -150,7 +150,7 @@ async def test_labels_alone_and_comments_alone_teach_only_that(tone: Task) -> No
         assert all(absent not in request.system + request.user for request in model.requests), name
 
 
-async def test_nearest_cases_come_one_five_or_without_what_was_said_about_them(tone: Task) -> None:
+async def test_nearest_cases_come_by_number_or_without_words(tone: Task) -> None:
     shown = {}
     for name in ("nearest", "nearest-1", "nearest-5", "nearest-labels"):
         model = ScriptedChatModel(says)

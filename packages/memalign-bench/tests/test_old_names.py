@@ -33,7 +33,7 @@ def test_the_kept_runs_are_those_that_are_tested():
 
 
 @pytest.mark.parametrize("name", OLD_RUNS)
-def test_a_kept_configuration_is_read_with_its_old_keys(name: str) -> None:
+def test_old_configuration_keys_are_still_read(name: str) -> None:
     text = (RESULTS / name / "run.toml").read_text("utf-8")
     assert "arms = [" in text
     config = load_config(RESULTS / name / "run.toml")
@@ -44,13 +44,13 @@ def test_a_kept_configuration_is_read_with_its_old_keys(name: str) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "fresh" else pytest.mark.slow) for name in RUNS]
 )
-def test_a_kept_run_gives_the_tables_that_are_kept(name: str) -> None:
+def test_a_kept_run_gives_the_kept_tables(name: str) -> None:
     config = load_config(RESULTS / name / "run.toml")
     results = load_results(RESULTS / name / "raw", prices=config.prices)
     assert markdown(TITLE, sections_of(results)) == (RESULTS / name / "tables.md").read_text("utf-8")
 
 
-def test_every_raw_file_of_a_kept_run_is_read() -> None:
+def test_every_kept_raw_file_is_read() -> None:
     for name in RUNS:
         results = load_results(RESULTS / name / "raw")
         files = [path for path in (RESULTS / name / "raw").rglob("*@*.jsonl") if path.read_bytes().strip()]
@@ -58,7 +58,7 @@ def test_every_raw_file_of_a_kept_run_is_read() -> None:
         assert not {"bare", "guidelines-without-probe"} & {cell.method for cell in results.cells}
 
 
-def test_a_run_under_old_names_is_found_and_goes_on_in_its_files(config: Path, endpoint: Endpoint) -> None:
+def test_a_run_goes_on_under_its_old_names(config: Path, endpoint: Endpoint) -> None:
     go(config, stages=(0, 4))
     assert rename(config.parent / "raw", "zero-shot", "bare")
     asked = len(endpoint.requests)

@@ -55,14 +55,14 @@ def test_the_page_needs_no_network_and_runs_nothing(page):
     assert "default-src 'none'" in page
 
 
-def test_the_comparison_that_was_fixed_comes_first_and_word_for_word(page):
+def test_the_fixed_comparison_comes_first_word_for_word(page):
     assert FIXED_WORDS in plain(page)
     assert page.index("The primary comparison") < page.index("Quality by task and method")
     assert "memalign against mlflow" in page
     assert "this is not the primary comparison" not in page
 
 
-def test_every_part_that_has_something_to_show_is_there(page):
+def test_every_part_with_something_to_show_appears(page):
     parts = (
         "primary", "missing", "quality", "baselines", "labels", "learning", "flips", "cost", "teaching", "ablation",
         "feedback", "run", "data", "errors", "totals", "limits", "commands",
@@ -94,7 +94,7 @@ def test_the_same_judgments_give_the_same_bytes(tmp_path):
         assert (once / name).read_bytes() == (again / name).read_bytes(), name
 
 
-def test_figures_are_whole_files_and_their_ids_do_not_meet_on_the_page(out, page):
+def test_figures_are_whole_and_share_no_ids(out, page):
     drawn = {path.stem.removesuffix("-local-tiny") for path in out.glob("*.svg")}
     assert drawn == {"quality", "learning", "cost", "tokens", "latency", "ablation", "feedback"}
     for path in out.glob("*.svg"):
@@ -135,7 +135,7 @@ def test_names_and_labels_may_hold_anything(tmp_path):
     assert "](javascript" not in said
 
 
-def test_a_figure_without_data_is_not_drawn_and_a_stage_below_50_is_not_called_primary(tmp_path):
+def test_a_figure_without_data_is_not_drawn(tmp_path):
     lines = [Line(id=f"c{n}", group=f"g{n}", label=n % 2 == 0, value=n % 3 == 0) for n in range(8)]
     cells = {cell("zero-shot", 0): lines, cell("memalign", 20): lines[:6]}
 
@@ -157,7 +157,7 @@ def test_baselines_alone_are_reported_without_a_judge(tmp_path):
     assert not list((tmp_path / "out").glob("*.svg"))
 
 
-def test_of_verdicts_that_may_be_any_fraction_the_cost_is_told_and_why_nothing_is_compared(tmp_path):
+def test_fractions_have_costs_and_no_comparison(tmp_path):
     lines = [Line(id=f"c{n}", group=f"g{n}", label=n / 8, value=n / 9, tokens_in=700) for n in range(8)]
     cells = {cell("zero-shot", 0): lines, cell("memalign", 50): lines}
 

@@ -38,9 +38,7 @@ def left(config: Path, **changes: object) -> int:
 
 
 class TestAnotherSplit:
-    def test_every_judge_that_other_cases_teach_judges_anew_as_if_nothing_had_been_there(
-        self, config: Path, endpoint: Endpoint
-    ) -> None:
+    def test_judges_taught_by_other_cases_judge_anew(self, config: Path, endpoint: Endpoint) -> None:
         go(config, methods=METHODS, stages=(0, 4), test=0)
         outcome = go(config, methods=METHODS, stages=(0, 4), test=0, train=20)
         fresh = config.parent / "fresh"
@@ -49,20 +47,18 @@ class TestAnotherSplit:
             assert any(f"{method}@4: learned again" in note for note in outcome.notes)
             assert lines_of(config, method, 4) == lines_of(config, method, 4, fresh)
 
-    def test_the_zero_shot_judge_whom_nothing_taught_keeps_its_verdicts(self, config: Path, endpoint: Endpoint) -> None:
+    def test_the_untaught_zero_shot_judge_keeps_its_verdicts(self, config: Path, endpoint: Endpoint) -> None:
         go(config, methods=("zero-shot",), stages=(0,), test=0)
         assert left(config, methods=("zero-shot",), stages=(0,), test=0, train=20) == 0
 
-    def test_what_the_zero_shot_judge_said_of_cases_that_teach_now_is_taken_out(
-        self, config: Path, endpoint: Endpoint
-    ) -> None:
+    def test_zero_shot_verdicts_on_teaching_cases_go(self, config: Path, endpoint: Endpoint) -> None:
         go(config, methods=("zero-shot",), stages=(0,), test=0)
         outcome = go(config, methods=("zero-shot", "majority"), stages=(0, 20), test=0, train=20)
         tested = {case.id for case in plan_of(config, train=20, test=0).splits["tone", 0].test}
         assert {line.id for line in lines_of(config, "zero-shot", 0)} == tested
         assert any("zero-shot@0" in note and "taken out" in note for note in outcome.notes)
 
-    def test_what_was_said_of_cases_that_other_data_lacks_stays(self, config: Path, endpoint: Endpoint) -> None:
+    def test_verdicts_on_cases_of_other_data_stay(self, config: Path, endpoint: Endpoint) -> None:
         go(config, methods=("zero-shot",), stages=(0,), test=0)
         there = lines_of(config, "zero-shot", 0)
         path = config.parent / "tasks" / "tone.jsonl"
@@ -72,7 +68,7 @@ class TestAnotherSplit:
         assert kept - {case.id for case in plan.tasks["tone"].cases}, "some of them are not in this data"
         assert {line.id for line in there} - kept <= {case.id for case in plan.splits["tone", 0].train}
 
-    def test_cases_that_only_a_smaller_test_leaves_out_stay(self, config: Path, endpoint: Endpoint) -> None:
+    def test_cases_beyond_a_smaller_test_stay(self, config: Path, endpoint: Endpoint) -> None:
         go(config, methods=("zero-shot",), stages=(0,), test=0)
         there = lines_of(config, "zero-shot", 0)
         assert not go(config, methods=("zero-shot", "majority"), stages=(0, 8), test=6).notes
@@ -86,14 +82,14 @@ class TestAnotherSplit:
 
 
 class TestChangedData:
-    def test_other_words_on_a_case_that_taught_teach_another_judge(self, config: Path, endpoint: Endpoint) -> None:
+    def test_other_words_on_taught_cases_teach_another_judge(self, config: Path, endpoint: Endpoint) -> None:
         go(config)
         fifth = plan_of(config).splits["tone", 0].train[4]
         changed(config, fifth.id, lambda row: row.update(rationale="It does not say when."))
         cells = {str(batch.cell) for batch in plan_of(config).batches(RawFolder(config.parent / "raw"))}
         assert cells == {f"tone seed 0 {method}@8" for method in ("majority", "nearest", "memalign")}
 
-    def test_a_case_with_another_label_is_judged_again_and_no_other(self, config: Path, endpoint: Endpoint) -> None:
+    def test_only_a_relabelled_case_is_judged_again(self, config: Path, endpoint: Endpoint) -> None:
         go(config)
         case = plan_of(config).splits["tone", 0].test[0]
         changed(config, case.id, lambda row: row.update(value=not case.label))
@@ -102,7 +98,7 @@ class TestChangedData:
         assert left(config) == 0
         assert {line.id: line.label for line in lines_of(config, "memalign", 8)}[case.id] is not case.label
 
-    def test_a_case_with_another_text_is_judged_again_and_no_other(self, config: Path, endpoint: Endpoint) -> None:
+    def test_only_a_reworded_case_is_judged_again(self, config: Path, endpoint: Endpoint) -> None:
         go(config)
         case = plan_of(config).splits["tone", 0].test[0]
         changed(config, case.id, lambda row: row.update(outputs="Another reply."))
@@ -110,7 +106,7 @@ class TestChangedData:
         assert go(config).judged == 7
         assert left(config) == 0
 
-    def test_a_line_that_does_not_say_what_it_judged_stands(self, config: Path, endpoint: Endpoint) -> None:
+    def test_a_line_without_its_content_stands(self, config: Path, endpoint: Endpoint) -> None:
         go(config)
         raw = RawFolder(config.parent / "raw")
         zero_shot = cell("zero-shot", 0)
@@ -119,9 +115,7 @@ class TestChangedData:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_lines_of_a_judge_of_whom_nobody_knows_what_taught_it_are_judged_anew(
-    config: Path, endpoint: Endpoint, kept: bool
-) -> None:
+def test_lines_of_unknown_teaching_are_judged_anew(config: Path, endpoint: Endpoint, kept: bool) -> None:
     go(config)
     raw = RawFolder(config.parent / "raw")
     fit = raw.fit(cell("majority", 8))
@@ -170,14 +164,14 @@ class TestAMethodThatLearnsSomethingElseEachTime:
         monkeypatch.setattr("memalign_bench.run._Runner._method", lambda self, name: method)
         return method
 
-    def test_it_learns_once_a_run_and_judges_all_its_cases_with_that(self, config: Path, method: Restless) -> None:
+    def test_a_varying_method_learns_once_a_run(self, config: Path, method: Restless) -> None:
         go(config, methods=("gepa",), stages=(2, 4, 8), test=3)
         outcome = go(config, methods=("gepa",), stages=(2, 4, 8), test=6)
         assert (outcome.judged, method.learned) == (3 * 6, 2 * 3)
         for stage in (2, 4, 8):
             assert len({line.fit for line in lines_of(config, "gepa", stage)}) == 1
 
-    def test_a_case_that_fails_is_left_to_the_next_run(self, config: Path, method: Restless) -> None:
+    def test_a_failed_case_is_left_to_later_runs(self, config: Path, method: Restless) -> None:
         method.fails = plan_of(config).splits["tone", 0].test[0].id
         go(config, methods=("gepa",), stages=(2, 4, 8))
         outcome = go(config, methods=("gepa",), stages=(2, 4, 8))

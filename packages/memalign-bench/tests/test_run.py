@@ -18,9 +18,7 @@ from memalign_bench.run import run_benchmark
 from tests.support.endpoint import Endpoint, bad_request
 
 
-def test_every_method_judges_the_same_cases_and_only_the_zero_shot_judge_at_stage_nought(
-    config: Path, endpoint: Endpoint
-) -> None:
+def test_every_method_judges_the_same_cases(config: Path, endpoint: Endpoint) -> None:
     outcome = go(config)
     assert (outcome.failed, outcome.notes, outcome.stopped) == (0, [], None)
     cells = {str(each) for each in RawFolder(config.parent / "raw").cells(["openai:test"])}
@@ -46,7 +44,7 @@ def test_a_finished_run_asks_nothing_more(config: Path, endpoint: Endpoint) -> N
     assert len(endpoint.requests) == asked
 
 
-def test_a_run_that_lost_its_raw_lines_asks_nothing_twice_either(config: Path, endpoint: Endpoint) -> None:
+def test_a_run_without_raw_lines_asks_nothing_twice(config: Path, endpoint: Endpoint) -> None:
     first = go(config)
     before = lines_of(config, "memalign", 8)
     asked = len(endpoint.requests)
@@ -56,7 +54,7 @@ def test_a_run_that_lost_its_raw_lines_asks_nothing_twice_either(config: Path, e
     assert lines_of(config, "memalign", 8) == before
 
 
-def test_another_machine_goes_on_from_the_raw_lines_alone(config: Path, endpoint: Endpoint) -> None:
+def test_another_machine_goes_on_from_raw_lines_alone(config: Path, endpoint: Endpoint) -> None:
     go(config, test=3)
     kept = lines_of(config, "memalign", 8)
     outcome = go(config, memo="another machine's")
@@ -65,7 +63,7 @@ def test_another_machine_goes_on_from_the_raw_lines_alone(config: Path, endpoint
     assert outcome.judged == 3 * 7
 
 
-def test_judgments_of_another_state_of_an_method_are_never_mixed_with_its_own(config: Path, endpoint: Endpoint) -> None:
+def test_judgments_of_another_state_are_never_mixed_in(config: Path, endpoint: Endpoint) -> None:
     go(config, test=3)
     path = config.parent / "raw" / cell("memalign", 8).path
     path.write_text(path.read_text("utf-8").replace('"fit":"', '"fit":"0'), "utf-8")
@@ -76,9 +74,7 @@ def test_judgments_of_another_state_of_an_method_are_never_mixed_with_its_own(co
     assert len({line.fit for line in found}) == 1
 
 
-def test_progress_ends_at_the_total_although_judgments_were_dropped_on_the_way(
-    config: Path, endpoint: Endpoint
-) -> None:
+def test_progress_ends_at_the_total_despite_dropped_judgments(config: Path, endpoint: Endpoint) -> None:
     go(config, test=3)
     path = config.parent / "raw" / cell("memalign", 8).path
     path.write_text(path.read_text("utf-8").replace('"fit":"', '"fit":"0'), "utf-8")
@@ -89,7 +85,7 @@ def test_progress_ends_at_the_total_although_judgments_were_dropped_on_the_way(
     assert all(done <= total for _, done, total in told)
 
 
-def test_a_line_that_a_stop_cut_off_is_judged_again(config: Path, endpoint: Endpoint) -> None:
+def test_a_cut_line_is_judged_again(config: Path, endpoint: Endpoint) -> None:
     go(config)
     path = config.parent / "raw" / cell("zero-shot", 0).path
     whole = path.read_text("utf-8")
@@ -99,7 +95,7 @@ def test_a_line_that_a_stop_cut_off_is_judged_again(config: Path, endpoint: Endp
     assert path.read_text("utf-8") == whole
 
 
-def test_a_whole_last_line_without_its_line_break_is_kept(config: Path, endpoint: Endpoint) -> None:
+def test_a_last_line_without_line_break_is_kept(config: Path, endpoint: Endpoint) -> None:
     go(config, test=3)
     path = config.parent / "raw" / cell("zero-shot", 0).path
     path.write_bytes(path.read_bytes()[:-1])
@@ -116,7 +112,7 @@ def test_a_broken_line_in_the_middle_is_named(config: Path, endpoint: Endpoint) 
         go(config)
 
 
-def test_a_judgment_that_fails_is_named_and_tried_again_by_the_next_run(config: Path, endpoint: Endpoint) -> None:
+def test_a_failed_judgment_is_named_and_tried_again(config: Path, endpoint: Endpoint) -> None:
     endpoint.faults = [bad_request("no such thing") for _ in range(4)]
     outcome = go(config, methods=("zero-shot",), stages=(0,))
     assert outcome.failed > 0
@@ -141,7 +137,7 @@ def test_baselines_need_no_model(config: Path) -> None:
     assert (outcome.judged, outcome.failed, outcome.cost) == (2 * 2 * 6, 0, 0.0)
 
 
-def test_half_a_surrogate_pair_in_a_reason_costs_nothing(config: Path) -> None:
+def test_half_a_surrogate_pair_costs_nothing(config: Path) -> None:
     said = '{"rationale": "fine \\ud83d", "value": true}'
     with pytest.MonkeyPatch.context() as patch, Endpoint(said) as endpoint:
         patch.setenv("OPENAI_BASE_URL", endpoint.base_url)
@@ -152,9 +148,7 @@ def test_half_a_surrogate_pair_in_a_reason_costs_nothing(config: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"inputs": "q"}])
-def test_a_task_of_conversations_is_estimated_by_what_is_sent(
-    config: Path, endpoint: Endpoint, more: dict[str, str]
-) -> None:
+def test_conversations_are_estimated_by_what_is_sent(config: Path, endpoint: Endpoint, more: dict[str, str]) -> None:
     rows = [
         {
             "id": f"c{n}",
@@ -179,12 +173,12 @@ def test_what_cannot_be_written_is_named(config: Path, endpoint: Endpoint) -> No
     assert "zero-shot@0.fit.json cannot be written: Not a directory" in outcome.notes[0]
 
 
-def test_seeds_of_a_task_that_is_not_there_are_refused(config: Path) -> None:
+def test_seeds_of_a_missing_task_are_refused(config: Path) -> None:
     with pytest.raises(InputError, match="seeds_of names 'toen', which is not among the tasks: tone"):
         plan_of(config, seeds_of={"toen": (0, 1)})
 
 
-def test_an_method_that_cannot_learn_is_named_and_the_others_go_on(config: Path, endpoint: Endpoint) -> None:
+def test_a_method_that_cannot_learn_stops_no_other(config: Path, endpoint: Endpoint) -> None:
     outcome = go(config, methods=("mlflow", "zero-shot"), competitors=Competitors(python="nothing/here/python"))
     assert outcome.judged == 6
     assert len(outcome.notes) == 2  # once a stage
@@ -202,16 +196,14 @@ def test_rows_at_once_keeps_a_stopped_run_paired(config: Path, endpoint: Endpoin
     assert len(chunks) == 1
 
 
-def test_seen_cases_are_judged_in_view_and_left_out(config: Path, endpoint: Endpoint) -> None:
+def test_seen_cases_are_judged_shown_and_left_out(config: Path, endpoint: Endpoint) -> None:
     go(config, seen=4)
     views = [line.view for line in lines_of(config, "memalign", 8)]
     assert [views.count(view) for view in ("unseen", "seen", "left-out")] == [6, 4, 4]
     assert [line.view for line in lines_of(config, "zero-shot", 0)].count("left-out") == 0
 
 
-def test_a_run_with_seen_cases_ends_when_each_method_has_judged_them_in_the_ways_that_it_can(
-    config: Path, endpoint: Endpoint
-) -> None:
+def test_a_run_judges_seen_cases_every_possible_way(config: Path, endpoint: Endpoint) -> None:
     raw = RawFolder(config.parent / "raw")
     methods = ("majority", "zero-shot", "memalign")
     assert go(config, seen=2, methods=methods).judged == 2 * (6 + 2) + (6 + 2) + 2 * (6 + 2 + 2)
@@ -223,7 +215,7 @@ def test_a_run_with_seen_cases_ends_when_each_method_has_judged_them_in_the_ways
     assert {view for _, view in competitors.todo(cell("mlflow", 8))} == {"unseen", "seen"}
 
 
-def test_a_left_out_case_is_judged_without_its_own_example_and_lesson(config: Path, endpoint: Endpoint) -> None:
+def test_a_left_out_case_hides_its_own_lesson(config: Path, endpoint: Endpoint) -> None:
     go(config, seen=1, methods=("zero-shot", "memalign"), stages=(0, 8), test=1)
     reply = plan_of(config).splits["tone", 0].train[0].example.outputs
     users = [request["messages"][-1]["content"] for request in endpoint.requests]
@@ -253,7 +245,7 @@ def test_same_prices_for_every_method(config: Path, endpoint: Endpoint) -> None:
         assert line.cost == pytest.approx((fresh * 1.0 + line.cached * 0.1 + line.tokens_out * 2.0) / 1e6)
 
 
-def test_the_estimate_covers_what_is_left_and_nothing_else(config: Path, endpoint: Endpoint) -> None:
+def test_the_estimate_covers_only_what_is_left(config: Path, endpoint: Endpoint) -> None:
     raw = RawFolder(config.parent / "raw")
     before = {each.method: each for each in estimate_run(plan_of(config), raw)}
     assert {method: each.judgments for method, each in before.items()} == {
@@ -273,7 +265,7 @@ def test_the_estimate_covers_what_is_left_and_nothing_else(config: Path, endpoin
 
 
 @pytest.mark.parametrize("content", [b'{"id": "x", "cal', b"\xff", b"[]"])
-def test_a_broken_fit_is_named_and_how_to_mend_it(config: Path, content: bytes) -> None:
+def test_a_broken_fit_is_named_with_its_remedy(config: Path, content: bytes) -> None:
     raw = RawFolder(config.parent / "raw")
     raw.write_fit(cell("memalign", 8), Fit(id="x"))
     (path,) = (config.parent / "raw").rglob("memalign@8.fit.json")

@@ -26,14 +26,14 @@ def ask_judge(text: str, *names: str) -> dict[str, Any]:
     }
 
 
-def test_the_same_rows_come_every_time_and_no_two_are_alike():
+def test_the_same_rows_come_every_time():
     made = bench_scale.rows(200)
     assert made == bench_scale.rows(200)
     assert len({row["inputs"] for row in made}) == 200
     assert 50 < sum(row["value"] for row in made) < 150
 
 
-def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls():
+def test_one_more_row_costs_a_few_calls():
     found = bench_scale.run(sizes=(12,), runs=1, latency=0.0, embed_latency=0.0, competitor=None, variant_sizes=(12,))
     (ours,) = found["rounds"]
     # Two shards of at most ten, and every case with the rules of the other shard.
@@ -54,7 +54,7 @@ def test_align_is_counted_by_call_and_token_and_one_more_row_costs_a_few_calls()
 
 
 @pytest.mark.parametrize("script", ["bench_scale", "bench_mlflow"])
-def test_without_the_competitor_s_environment_nothing_is_measured_by_half(script: str, tmp_path: Path) -> None:
+def test_nothing_is_half_measured_without_the_competitor(script: str, tmp_path: Path) -> None:
     out = tmp_path / "found.json"
     told = subprocess.run(
         [
@@ -84,7 +84,7 @@ def test_without_the_competitor_s_environment_nothing_is_measured_by_half(script
     reason="the competitors' environment is not there (packages/memalign-bench/benchmarks/competitors)",
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="the competitors' environment is looked for where POSIX has it")
-def test_mlflow_learns_the_same_rows_and_as_many_guidelines(tmp_path: Path):
+def test_mlflow_learns_the_same_number_of_guidelines(tmp_path: Path):
     found = bench_scale.run(sizes=(6,), runs=1, latency=0.0, embed_latency=0.0, competitor=COMPETITOR, variant_sizes=())
     ours, theirs = found["rounds"]
     assert (ours["side"], theirs["side"]) == ("memalign", "mlflow")
@@ -111,7 +111,7 @@ def test_a_competitor_that_gives_no_answer_is_ended(tmp_path: Path, ending: str,
         )
 
 
-def test_what_a_request_shares_with_an_answered_one_is_cached_in_steps_of_128_tokens_from_1024_up():
+def test_a_shared_beginning_is_cached_in_fixed_steps():
     server = scale_endpoint.Server(latency=0.0, embed_latency=0.0)
     try:
         long, short = "a" * 4 * 1300, "b" * 4 * 1000

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_run_stops_at_its_spend_limit_and_goes_on_later(
-    config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_stops_at_its_spend_limit(config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMALIGN_CONCURRENCY", "2")
     outcome = go(config, methods=("zero-shot",), stages=(0,), spend_limit=0.0001)
     assert "spend limit" in (outcome.stopped or "")
@@ -26,7 +24,7 @@ def test_a_run_stops_at_its_spend_limit_and_goes_on_later(
     assert go(config, methods=("zero-shot",), stages=(0,)).judged == 6 - judged
 
 
-def test_a_run_that_reaches_its_spend_limit_while_an_method_learns_finishes_the_calls_in_flight_and_keeps_no_half_learned_judge(
+def test_a_spend_limit_while_learning_keeps_no_judge(
     config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMALIGN_CONCURRENCY", "3")
@@ -39,7 +37,7 @@ def test_a_run_that_reaches_its_spend_limit_while_an_method_learns_finishes_the_
     assert RawFolder(config.parent / "raw").fit(cell("memalign-all-stages", 8)) is None
 
 
-def test_what_a_stopped_run_has_learned_is_not_asked_again_by_the_next(
+def test_a_stopped_runs_lessons_are_not_asked_again(
     config: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMALIGN_CONCURRENCY", "3")
@@ -62,7 +60,7 @@ def test_remembered_calls_are_not_spent_again(config: Path, endpoint: Endpoint) 
     )  # a judgment's own cost is what it once was
 
 
-def test_a_spend_limit_needs_to_know_what_calls_cost(config: Path, endpoint: Endpoint) -> None:
+def test_a_spend_limit_needs_known_costs(config: Path, endpoint: Endpoint) -> None:
     outcome = go(config, methods=("zero-shot",), stages=(0,), spend_limit=1.0, prices=None)
     assert "prices" in (outcome.stopped or "")
     assert len(endpoint.requests) == len(lines_of(config, "zero-shot", 0))  # what was asked is kept

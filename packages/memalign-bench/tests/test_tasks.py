@@ -14,7 +14,7 @@ from memalign_bench.data.folder import load_folder
 from memalign_bench.tasks import Case, Task, cases_of
 
 
-def test_a_folder_gives_its_tasks_with_their_questions_and_values(tasks: Path) -> None:
+def test_a_folder_gives_tasks_with_questions_and_values(tasks: Path) -> None:
     tone, better = load_folder(tasks)
     assert (tone.name, tone.values, tone.licence, len(tone.cases)) == ("tone", "bool", "ours", 40)
     assert tone.instructions == "Is the reply warm?\nGiven: {{ inputs }}\nTo judge: {{ outputs }}"
@@ -22,11 +22,11 @@ def test_a_folder_gives_its_tasks_with_their_questions_and_values(tasks: Path) -
     assert better.by_row
 
 
-def test_tasks_come_in_the_order_in_which_they_are_asked_for(tasks: Path) -> None:
+def test_tasks_keep_the_requested_order(tasks: Path) -> None:
     assert [task.name for task in load_folder(tasks, ("better", "tone"))] == ["better", "tone"]
 
 
-def test_several_peoples_feedback_on_one_case_is_one_case_with_the_majoritys_label() -> None:
+def test_several_peoples_feedback_is_one_majority_label() -> None:
     said = [("ana", True), ("ben", False), ("eva", True)]
     rows = [Feedback(id="t-1", inputs="a", outputs="b", value=value, source=who) for who, value in said]
     (case,) = cases_of([*rows, Feedback(id="t-2", inputs="c", rationale="only words", source="ana")])
@@ -45,7 +45,7 @@ def test_several_peoples_feedback_on_one_case_is_one_case_with_the_majoritys_lab
         ("", "names no task"),
     ],
 )
-def test_a_folder_that_cannot_be_read_says_what_is_wrong(tasks: Path, listing: str | None, says: str) -> None:
+def test_an_unreadable_folder_says_what_is_wrong(tasks: Path, listing: str | None, says: str) -> None:
     if listing is None:
         (tasks / "tasks.toml").unlink()
     else:
@@ -62,7 +62,7 @@ def test_a_bad_row_is_named_by_its_line(tasks: Path) -> None:
     assert "--skip-invalid" not in str(wrong.value)  # which this command does not have
 
 
-def test_a_file_in_the_folder_s_place_is_an_error_that_names_it(tasks: Path) -> None:
+def test_a_file_instead_of_the_folder_is_named(tasks: Path) -> None:
     with pytest.raises(InputError, match=r"tone\.jsonl"):
         load_folder(tasks / "tone.jsonl")
 
@@ -71,9 +71,7 @@ groups = st.lists(st.integers(0, 30), min_size=30, max_size=80)
 
 
 @given(groups=groups, seed=st.integers(0, 5), by_row=st.booleans())
-def test_no_case_is_on_both_sides_of_a_split_and_no_group_unless_it_is_by_row(
-    groups: list[int], seed: int, by_row: bool
-) -> None:
+def test_no_case_or_group_is_on_both_sides(groups: list[int], seed: int, by_row: bool) -> None:
     task = _task(groups, by_row=by_row)
     try:
         split = task.split(seed=seed, train=10, test=20)
@@ -89,7 +87,7 @@ def test_no_case_is_on_both_sides_of_a_split_and_no_group_unless_it_is_by_row(
 
 
 @given(groups=groups, order=st.randoms(use_true_random=False))
-def test_a_split_does_not_depend_on_the_order_of_the_file(groups: list[int], order: object) -> None:
+def test_a_split_ignores_the_order_of_the_file(groups: list[int], order: object) -> None:
     task = _task(groups, by_row=True)
     shuffled = list(task.cases)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -97,7 +95,7 @@ def test_a_split_does_not_depend_on_the_order_of_the_file(groups: list[int], ord
     assert task.split(seed=0, train=10, test=10) == other.split(seed=0, train=10, test=10)
 
 
-def test_a_larger_test_set_begins_with_the_smaller_one() -> None:
+def test_a_larger_test_begins_with_the_smaller_one() -> None:
     task = _task(list(range(60)), by_row=False)
     small, large = (task.split(seed=3, train=20, test=n) for n in (10, 30))
     assert large.test[:10] == small.test
@@ -117,7 +115,7 @@ def _task(groups: list[int], *, by_row: bool) -> Task:
     return Task(name="t", category="c", criterion="Good?", values="bool", cases=cases, by_row=by_row)
 
 
-def test_a_task_in_order_teaches_with_the_first_cases_of_its_file(tasks: Path) -> None:
+def test_an_ordered_task_teaches_with_its_first_cases(tasks: Path) -> None:
     listing = tasks / "tasks.toml"
     listing.write_text(
         listing.read_text("utf-8").replace('values = "bool"', 'values = "bool"\nsplit = "order"'), "utf-8"

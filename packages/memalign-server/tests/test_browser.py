@@ -150,7 +150,7 @@ def test_a_lost_line_loses_no_answer(chromium: Browser, folder: Path) -> None:
         assert "1 answered" in page.inner_text("#status")
 
 
-def test_an_answer_outlives_a_reload_while_the_server_is_down(chromium: Browser, folder: Path) -> None:
+def test_an_answer_outlives_a_reload_without_server(chromium: Browser, folder: Path) -> None:
     with served(folder) as address:
         page = opened(chromium, address)
         page.goto("/judges/tone/review")

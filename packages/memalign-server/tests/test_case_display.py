@@ -118,14 +118,14 @@ def test_sql_and_code_have_colours() -> None:
     assert "k" in re.findall(r'class="(\w+)"', only({"outputs": "def f():\n    return 1"}).html)
 
 
-def test_a_pair_stands_side_by_side_with_its_differences() -> None:
+def test_a_pair_stands_beside_its_differences() -> None:
     sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
     found = only({"outputs": sides}, ValueType.of("A|B|tie"))
     assert found.kind == "pair"
     assert [re.findall("<mark>(.*?)</mark>", side) for _, side in found.sides] == [["Monday"], ["Friday"]]
 
 
-def test_json_is_folded_and_a_trace_is_a_tree() -> None:
+def test_json_is_folded_traces_are_trees() -> None:
     folded = only({"outputs": '{"a": {"b": [1, 2]}}'})
     assert folded.kind == "tree"
     assert folded.nodes[0].parts[0].note == "2"

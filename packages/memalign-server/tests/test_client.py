@@ -73,7 +73,7 @@ def test_a_token_signs_in(people: Path, tmp_path: Path) -> None:
             nobody.show_me()
 
 
-def test_a_lost_answer_is_asked_for_again_under_one_key() -> None:
+def test_a_lost_answer_is_asked_again_once() -> None:
     keys: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -172,7 +172,7 @@ def test_signing_in_leads_to_no_other_site(shared: world.Shared, back: str) -> N
 # -- guessing ------------------------------------------------------------------------------------------------------
 
 
-def test_guessing_is_stopped_and_told_when_to_go_on(shared: world.Shared) -> None:
+def test_guessing_is_stopped_for_a_while(shared: world.Shared) -> None:
     browser = shared.browser()
     statuses = [browser.sign_in("owner", WRONG).status_code for _ in range(7)]
     assert statuses == [401] * 5 + [429] * 2
@@ -201,7 +201,7 @@ def test_guesses_at_once_are_counted_one_by_one(shared: world.Shared) -> None:
     assert sorted(statuses) == [401] * 5 + [429] * 3
 
 
-def test_a_spelling_of_a_name_is_no_new_name(shared: world.Shared) -> None:
+def test_another_spelling_is_no_new_name(shared: world.Shared) -> None:
     browser = shared.browser()
     for name in ("owner", "Owner", "OWNER", "owneR", "oWner"):
         assert browser.sign_in(name, WRONG).status_code == 401
@@ -222,7 +222,7 @@ def test_an_unknown_name_reads_like_a_wrong_password(shared: world.Shared) -> No
     assert one == other
 
 
-def test_a_password_in_the_wrong_field_is_not_written_down(shared: world.Shared) -> None:
+def test_a_misplaced_password_is_not_written_down(shared: world.Shared) -> None:
     shared.browser().sign_in("my secret password", "x")
     with shared.server.store.read() as connection:
         assert connection.execute(select(audit.c.who, audit.c.action)).all() == [("nobody", "sign_in_failed")]
@@ -300,7 +300,7 @@ def test_a_token_makes_no_token(shared: world.Shared) -> None:
     assert shared.by_token("owner").post("/api/v1/tokens", json={"name": "more"}).status_code == 403
 
 
-def test_a_wrong_token_is_not_helped_by_a_cookie(shared: world.Shared) -> None:
+def test_a_cookie_helps_no_wrong_token(shared: world.Shared) -> None:
     browser = shared.signed_in("owner")
     assert browser.get(API, headers={"authorization": "Bearer memalign_wrong"}).status_code == 401
 

@@ -22,7 +22,7 @@ async def loop_of() -> int:
     return id(asyncio.get_running_loop())
 
 
-async def test_a_synchronous_call_works_inside_a_running_loop_as_in_a_notebook() -> None:
+async def test_a_synchronous_call_works_inside_a_running_loop() -> None:
     assert aio.run(loop_of()) != id(asyncio.get_running_loop())
 
 
@@ -41,7 +41,7 @@ def test_an_error_comes_out_as_itself() -> None:
     assert aio.run(loop_of())
 
 
-async def test_a_call_inside_our_own_loop_says_so_instead_of_waiting_for_ever() -> None:
+async def test_a_call_inside_our_own_loop_raises() -> None:
     async def inner() -> None:
         aio.run(loop_of())
 
@@ -49,7 +49,7 @@ async def test_a_call_inside_our_own_loop_says_so_instead_of_waiting_for_ever() 
         aio.run(inner())
 
 
-def test_ctrl_c_waits_until_everything_has_cleaned_up_and_the_loop_lives_on() -> None:
+def test_an_interrupt_waits_until_everything_has_cleaned_up() -> None:
     events: list[str] = []
     started = threading.Semaphore(0)
 
@@ -79,7 +79,7 @@ def test_ctrl_c_waits_until_everything_has_cleaned_up_and_the_loop_lives_on() ->
     assert aio.run(loop_of())
 
 
-async def test_together_keeps_the_order_and_raises_the_first_error_plainly_after_cancelling_the_rest() -> None:
+async def test_together_keeps_order_and_raises_the_first_error() -> None:
     ended: list[int] = []
 
     async def wait(number: int) -> int:
@@ -102,7 +102,7 @@ async def test_together_keeps_the_order_and_raises_the_first_error_plainly_after
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_gets_a_loop_of_its_own() -> None:
+def test_a_forked_child_has_its_own_loop() -> None:
     # In a process of its own: forking a test run with its threads is nobody's use.
     script = textwrap.dedent("""
         import asyncio, os, warnings

@@ -18,7 +18,7 @@ class Owner:
     pass
 
 
-def test_it_is_made_once_for_each_owner_and_key() -> None:
+def test_each_owner_and_key_makes_a_value_once() -> None:
     one, other = Owner(), Owner()
     made: list[str] = []
 
@@ -73,7 +73,7 @@ class TestAsync:
         assert len(found) == 64
         assert len({id(one) for one in found}) == 1
 
-    def test_an_error_is_the_first_callers_and_the_next_tries_again(self) -> None:
+    def test_only_the_first_caller_gets_the_error(self) -> None:
         owner, calls = Owner(), 0
 
         async def make() -> int:
@@ -91,7 +91,7 @@ class TestAsync:
         assert isinstance(first, ValueError)
         assert others == [2, 2]
 
-    def test_a_caller_that_is_cancelled_takes_nothing_from_the_others(self) -> None:
+    def test_a_cancelled_caller_takes_nothing_from_the_others(self) -> None:
         owner, calls = Owner(), 0
 
         async def make() -> int:

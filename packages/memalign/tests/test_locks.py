@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_one_at_a_time_has_the_lock_and_after_it_the_next(tmp_path: Path) -> None:
+def test_one_holder_at_a_time_has_the_lock(tmp_path: Path) -> None:
     path = tmp_path / ".out.lock"
     first = locks.lock_file(path)
     assert first is not None
@@ -23,7 +23,7 @@ def test_one_at_a_time_has_the_lock_and_after_it_the_next(tmp_path: Path) -> Non
     second.close()
 
 
-def test_a_lock_on_a_file_that_went_in_between_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_on_a_deleted_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, honest = tmp_path / ".out.lock", locks.try_lock
     seen: list[int] = []
 

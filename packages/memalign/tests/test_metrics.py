@@ -57,7 +57,7 @@ def test_weighted_kappa_of_a_hand_computed_table():
     assert quadratic(first, second) == pytest.approx(1 - (6 / 4) / expected_quadratic)
 
 
-def test_weighted_kappa_takes_distances_from_the_order_of_labels():
+def test_weighted_kappa_takes_distances_from_label_order():
     order = ("bad", "fair", "good")
     words = partial(cohen_kappa, weights="linear", labels=order)
     first, second = [0, 1, 2, 2, 0], [0, 2, 2, 0, 1]
@@ -114,7 +114,7 @@ def test_mcnemar_is_the_binomial_test():
         mcnemar_exact(-1, 2)
 
 
-def test_wilsons_interval_has_a_width_even_at_the_edge():
+def test_wilsons_interval_has_width_even_at_the_edge():
     assert wilson_interval(5, 5) == pytest.approx((0.5655, 1.0), abs=1e-4)
     assert wilson_interval(50, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert wilson_interval(0, 0) is None
@@ -141,7 +141,7 @@ def test_label_shares_show_labels_that_never_occur():
 
 
 @pytest.mark.parametrize("measure", [exact_match, balanced_accuracy, cohen_kappa, quadratic, ccc, mae])
-def test_without_cases_there_is_no_figure_and_no_interval(measure):
+def test_nothing_is_measured_without_cases(measure):
     assert measure([], []) is None
     assert bootstrap_interval(measure, [], []) is None
     assert paired_bootstrap(measure, [], [], []) == Estimate(value=None)
@@ -170,7 +170,7 @@ def test_columns_of_different_length_are_an_error():
 
 
 @given(pairs_of_labels)
-def test_label_measures_are_bounded_symmetric_and_blind_to_order(pairs):
+def test_label_measures_are_bounded_symmetric_and_order_blind(pairs):
     first, second = columns(pairs)
     shuffled = columns(random.Random(1).sample(pairs, len(pairs)))
     for measure in (exact_match, cohen_kappa):
@@ -202,7 +202,7 @@ def test_quadratic_kappa_is_lins_concordance(pairs):
 
 
 @given(st.lists(st.lists(st.integers(1, 4), max_size=4), max_size=12))
-def test_alpha_is_at_most_one_and_blind_to_order(units):
+def test_alpha_is_bounded_and_blind_to_order(units):
     for level in ("nominal", "ordinal", "interval"):
         value = krippendorff_alpha(units, level=level)
         assert value is None or value <= 1 + 1e-9
@@ -219,7 +219,7 @@ def noisy(n, right=0.7, seed=0):
 
 
 @pytest.mark.parametrize("measure", [exact_match, balanced_accuracy, cohen_kappa])
-def test_the_interval_holds_the_figure_and_narrows_with_more_cases(measure):
+def test_more_cases_narrow_the_interval_around_the_figure(measure):
     widths = []
     for n in (50, 800):
         judged, truth = noisy(n)
@@ -277,7 +277,7 @@ def test_resamples_that_are_all_alike_are_no_interval():
         bootstrap_interval(exact_match, ["A"], ["B"], level=1.0)
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says():
+def test_the_interval_covers_the_truth_about_as_promised():
     held = 0
     for seed in range(120):
         judged, truth = noisy(100, seed=seed)
@@ -286,7 +286,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     assert held >= 104  # 0.95 of 120 is 114
 
 
-def test_a_paired_difference_is_surer_than_two_separate_intervals():
+def test_paired_differences_are_surer_than_separate_intervals():
     before, truth = noisy(200)
     fixed = 0
     after = list(before)
@@ -301,7 +301,7 @@ def test_a_paired_difference_is_surer_than_two_separate_intervals():
     assert backwards.value == pytest.approx(-12 / 200)
 
 
-def test_two_thousand_resamples_of_a_thousand_rows_take_less_than_a_second():
+def test_two_thousand_resamples_take_less_than_a_second():
     judged, truth = noisy(1000)
     bootstrap_interval(exact_match, ["A", "B"], ["A", "A"])  # numpy's own import
     started = time.process_time()

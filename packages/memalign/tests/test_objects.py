@@ -171,7 +171,7 @@ def test_a_repr_is_a_few_lines() -> None:
     assert repr(JUDGMENT).startswith("Judgment(id='t-1', value=True, confidence=0.93, rationale='Warm.")
 
 
-def test_a_bar_is_drawn_when_a_phase_begins_and_ends_and_now_and_then() -> None:
+def test_a_bar_is_drawn_only_now_and_then() -> None:
     drawn: list[tuple[str, bool]] = []
     now = 0.0
     progress = NotebookProgress(lambda html, _, *, first: drawn.append((html, first)), clock=lambda: now)

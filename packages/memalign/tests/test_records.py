@@ -50,20 +50,20 @@ class TestExample:
         with pytest.raises(InputError, match="id"):
             Example(id=bad, inputs="x")
 
-    def test_equal_content_has_equal_hashes_whatever_the_id_the_extras_and_the_order_of_keys(self) -> None:
+    def test_equal_content_has_equal_hashes_whatever_the_id(self) -> None:
         one = Example(id="a", inputs={"x": 1, "y": [2]}, outputs="z", meta={"team": 1})
         two = Example(id="b", inputs={"y": [2], "x": 1}, outputs="z")
         assert one.content_hash == two.content_hash
         assert one.content_hash != Example(id="a", inputs="z", outputs={"x": 1, "y": [2]}).content_hash
 
     @given(json_values.filter(lambda value: value is not None))
-    def test_any_json_value_has_a_hash_also_with_half_a_surrogate_pair(self, value: object) -> None:
+    def test_any_json_value_has_a_hash(self, value: object) -> None:
         example = Example(id="a", inputs=value)
         assert len(example.content_hash) == 64
         assert example == Example(id="a", inputs=value), "the cached hash is no part of the value"
 
     @pytest.mark.parametrize("bad", [float("nan"), float("inf"), object(), {1, 2}, {(1, 2): 3}, b"bytes"])
-    def test_what_json_cannot_hold_is_refused_with_its_reason(self, bad: object) -> None:
+    def test_an_impossible_json_value_is_refused_with_reason(self, bad: object) -> None:
         with pytest.raises(InputError, match="not a JSON value"):
             _ = Example(id="a", inputs=bad).content_hash
 
@@ -98,7 +98,7 @@ class TestFeedbackKey:
             (r'"\"so\""@ana', ('"so"', "ana")),
         ],
     )
-    def test_only_an_id_with_an_at_sign_or_a_quote_is_quoted(self, written: str, key: tuple[str, str]) -> None:
+    def test_only_ids_with_at_or_quote_are_quoted(self, written: str, key: tuple[str, str]) -> None:
         assert FeedbackKey.parse(written) == key
         assert str(FeedbackKey(*key)) == written
         assert f"{FeedbackKey(*key)}" == written
@@ -108,18 +108,18 @@ class TestFeedbackKey:
         with pytest.raises(InputError, match="not the key"):
             FeedbackKey.parse(text)
 
-    def test_the_text_of_old_formats_is_split_at_its_last_at_sign(self) -> None:
+    def test_old_text_splits_at_its_last_at_sign(self) -> None:
         assert FeedbackKey.from_old("mail@x@ana") == ("mail@x", "ana")
 
     @given(st.lists(keys, max_size=6), st.data())
-    def test_a_written_key_or_the_key_itself_selects_one(self, known: list[FeedbackKey], data: st.DataObject) -> None:
+    def test_a_key_in_either_form_selects_one(self, known: list[FeedbackKey], data: st.DataObject) -> None:
         known = sorted({FeedbackKey(f"n{key.id}", key.source) for key in known})  # and no id looks like another's key
         for key in known:
             assert select_keys(known, [key])[key] == (key,)
             if sum(other.id.startswith(key.id) or key.id.startswith(other.id) for other in known) == 1:
                 assert select_keys(known, [str(key)])[str(key)] == (key,)
 
-    def test_an_id_with_an_at_sign_may_come_without_quotes_where_it_names_one_thing(self) -> None:
+    def test_an_unambiguous_id_needs_no_quotes(self) -> None:
         mail = FeedbackKey("mail@x", "ana"), FeedbackKey("mail@x", "ben@example.org")
         known = [*mail, FeedbackKey("t-1", "ana")]
 
@@ -137,7 +137,7 @@ class TestFeedbackKey:
         assert select('"mail"@x') == (FeedbackKey("mail", "x"),)
         assert select('"mail@x"') == mail
 
-    def test_readers_see_the_written_form_and_files_the_pair(self) -> None:
+    def test_readers_see_text_and_files_the_pair(self) -> None:
         rule = Guideline(id="G1", text="be kind", supported_by=(FeedbackKey("t-1", "ana@x"),))
         assert msgspec.json.decode(msgspec.json.encode(rule))["supported_by"] == [["t-1", "ana@x"]]
         assert msgspec.json.decode(msgspec.json.encode(rule), type=Guideline) == rule
@@ -169,7 +169,7 @@ class TestFeedback:
             (datetime(2026, 3, 1, tzinfo=UTC), "2026-03-01T00:00:00+00:00"),
         ],
     )
-    def test_times_are_kept_in_utc_so_that_text_order_is_time_order(self, given_as: Any, kept: str) -> None:
+    def test_utc_times_sort_as_text(self, given_as: Any, kept: str) -> None:
         assert Feedback(id="t-1", value=True, created_at=given_as).created_at == kept
 
     @pytest.mark.parametrize("bad", ["yesterday", "2026-13-01", "", 1767225600])
@@ -191,7 +191,7 @@ class TestFeedback:
 
 
 class TestUsage:
-    def test_usages_add_up_and_an_unknown_cost_stays_unknown(self) -> None:
+    def test_usages_add_up_with_unknown_costs_unknown(self) -> None:
         one = Usage(calls=1, input_tokens=10, cached_tokens=4, output_tokens=2, cost=0.5, seconds={"model": 1.0})
         two = Usage(calls=2, input_tokens=5, output_tokens=1, cost=0.25, seconds={"model": 0.5, "retrieve": 2.0})
         assert sum([one, two], Usage()) == one + two
@@ -210,6 +210,6 @@ def test_guidelines_are_ordered_by_number_not_by_text() -> None:
     assert [g.id for g in sorted(ids, key=lambda g: g.number)] == ["G1", "G9", "G10"]
 
 
-def test_a_judgment_is_one_json_object_and_comes_back_from_it() -> None:
+def test_a_judgment_comes_back_from_one_json_object() -> None:
     judgment = Judgment(value="A", guideline_ids=("G1",), usage=Usage(cost=None), notes=("x",))
     assert msgspec.json.decode(msgspec.json.encode(judgment), type=Judgment) == judgment

@@ -31,7 +31,7 @@ class TestScriptedChatModel:
             await model.complete(request())
         assert (await model.complete(request())).data == {"value": True}
 
-    async def test_a_function_may_look_at_the_request_and_may_be_async(self) -> None:
+    async def test_a_function_may_be_async_and_see_requests(self) -> None:
         async def later(asked: ChatRequest) -> dict[str, object]:
             await asyncio.sleep(0)
             return {"length": len(asked.user)}
@@ -45,7 +45,7 @@ class TestScriptedChatModel:
         with pytest.raises(ModelUnavailable):
             await model.complete(request())
 
-    async def test_a_call_too_many_is_a_failed_test_and_no_model_error(self) -> None:
+    async def test_a_call_too_many_fails_the_test(self) -> None:
         model = ScriptedChatModel([], name="judge-model")
         with pytest.raises(AssertionError, match="judge-model: the script has 0 answers"):
             await model.complete(request())
@@ -54,7 +54,7 @@ class TestScriptedChatModel:
         asked = ChatRequest(system="", user="", schema={"type": "object", "required": ["value"]})
         assert (await ScriptedChatModel([{"other": 1}]).complete(asked)).data == {"other": 1}
 
-    async def test_words_are_tokens_and_a_shared_system_prefix_is_cached(self) -> None:
+    async def test_words_are_tokens_with_a_cached_shared_prefix(self) -> None:
         model = ScriptedChatModel(lambda _: {"value": True})
         first = await model.complete(request("a b", system="one two three"))
         second = await model.complete(request("a b c", system="one two four"))
@@ -63,14 +63,14 @@ class TestScriptedChatModel:
         assert (first.usage + second.usage).calls == 2
         assert first.usage.cost == 0.0
 
-    def test_it_is_a_chat_model_with_the_name_and_limits_it_is_given(self) -> None:
+    def test_a_scripted_model_takes_its_name_and_limits(self) -> None:
         model = ScriptedChatModel([], name="weak", limits=Limits(shard_size=1, brief=True))
         assert isinstance(model, ChatModel)
         assert (model.name, model.limits.shard_size, model.limits.brief) == ("weak", 1, True)
 
 
 class TestScriptedYesNoModel:
-    async def test_margins_are_those_of_the_function_and_what_was_asked_is_recorded(self) -> None:
+    async def test_margins_follow_the_function_and_questions_are_recorded(self) -> None:
         model = ScriptedYesNoModel([], margin=lambda item, question: float(question in item))
         margins, usage = await model.margins("Yes or no.", "is it so", ["is it", "is he so"])
         assert margins == [1.0, 0.0]
@@ -82,14 +82,14 @@ class TestScriptedYesNoModel:
         with pytest.raises(ModelUnavailable, match="down"):
             await model.margins("s", "i", ["q"])
 
-    async def test_it_is_a_chat_model_too_and_the_other_reads_no_probabilities(self) -> None:
+    async def test_only_one_scripted_model_reads_probabilities(self) -> None:
         model = ScriptedYesNoModel([{"value": True}], margin=lambda *_: 0.0)
         assert (await model.complete(request())).data == {"value": True}
         assert isinstance(model, YesNoModel)
         assert not isinstance(ScriptedChatModel([]), YesNoModel)
 
 
-def test_the_checks_of_a_request_are_those_after_the_last_heading() -> None:
+def test_the_checks_follow_the_last_heading() -> None:
     system = (
         "# Task\n\n# Checks\nC1: Mine?\n\n# Checks\nBefore the value answer each.\nC1: Is it so?\nC2: Why: C3: not?"
     )
@@ -105,7 +105,7 @@ class TestHashEmbedding:
         charged, again, cold = await model.embed(["I was charged twice", "Charged twice, again!", "cold answers hurt"])
         assert charged @ again > 0.5 > charged @ cold
 
-    async def test_vectors_have_length_one_and_do_not_depend_on_the_batch(self) -> None:
+    async def test_vectors_of_length_one_ignore_their_batch(self) -> None:
         together = await HashEmbedding(dim=10).embed(["one", "two three", ""])
         alone = await HashEmbedding(dim=10).embed(["two three"])
         assert together.shape == (3, 10)
@@ -113,7 +113,7 @@ class TestHashEmbedding:
         np.testing.assert_allclose(np.linalg.norm(together, axis=1), [1, 1, 0], rtol=1e-6)
         np.testing.assert_array_equal(together[1], alone[0])
 
-    async def test_it_is_an_embedding_model_and_remembers_its_texts(self) -> None:
+    async def test_a_hash_embedding_remembers_its_texts(self) -> None:
         model = HashEmbedding(dim=8)
         assert isinstance(model, EmbeddingModel)
         assert model.name == "hash:8"

@@ -27,7 +27,7 @@ TYPES = [
 
 class TestReading:
     @pytest.mark.parametrize(("annotation", "spec"), TYPES)
-    def test_every_type_has_a_spelling_for_python_and_one_for_files(self, annotation: object, spec: str) -> None:
+    def test_every_type_has_python_and_file_spellings(self, annotation: object, spec: str) -> None:
         assert ValueType.of(annotation) == ValueType.of(spec) == ValueType.of(ValueType.of(spec))
         assert ValueType.of(annotation).spec == spec
         assert ValueType.of(ValueType.of(spec).annotation) == ValueType.of(spec)
@@ -162,13 +162,13 @@ class TestParsing:
             ("str", None),
         ],
     )
-    def test_a_value_outside_the_type_is_refused_with_what_is_allowed(self, spec: str, raw: object) -> None:
+    def test_a_value_outside_names_what_is_allowed(self, spec: str, raw: object) -> None:
         kind = ValueType.of(spec)
         with pytest.raises(InvalidValue) as caught:
             kind.parse(raw)
         assert kind.allowed in str(caught.value)
 
-    def test_choices_that_differ_by_case_only_must_be_given_exactly(self) -> None:
+    def test_choices_differing_by_case_need_exact_words(self) -> None:
         kind = ValueType.of("a|A")
         assert kind.parse("A") == "A"
         assert ValueType.of("ok|OK|no").parse("NO") == "no"
@@ -191,7 +191,7 @@ class TestSchemas:
         wrong: dict[str, Any] = {"bool": "yes", "choice": "C", "int": 6, "float": 7.5, "str": 5}
         assert misfit(wrong[kind.kind], kind.json_schema())
 
-    def test_a_long_scale_has_bounds_instead_of_a_list(self) -> None:
+    def test_a_long_scale_has_bounds_without_a_list(self) -> None:
         schema = ValueType.of("int:0..1000").json_schema()
         assert schema == {"type": "integer", "minimum": 0, "maximum": 1000}
         assert ValueType.of("int:0..100").json_schema()["enum"][-1] == 100

@@ -39,7 +39,7 @@ def leftovers(path: Path) -> set[str]:
     return {other.name for other in path.parent.iterdir()} - {path.name}
 
 
-def test_a_file_comes_once_with_its_hash_beside_it(hub: Hub, tmp_path: Path) -> None:
+def test_a_file_comes_once_beside_its_hash(hub: Hub, tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     (path,) = obtain((FILE,), None, cache=tmp_path, progress=lambda *at: told.append(at))
     assert path.read_bytes() == BYTES
@@ -65,7 +65,7 @@ def test_github_s_files_come_from_its_file_server(hub: Hub, tmp_path: Path) -> N
     assert hub.asked[0].path == "/someone/Set/main/data/rows.jsonl"
 
 
-def test_what_an_earlier_run_received_of_a_commit_is_kept_and_of_a_branch_is_not(hub: Hub, tmp_path: Path) -> None:
+def test_only_a_commits_partial_file_is_taken_up(hub: Hub, tmp_path: Path) -> None:
     branch = Remote(hub="github", repository="someone/Set", revision="main", path="data/rows.jsonl")
     for remote, wanted in ((FILE, "bytes=1000-"), (branch, None)):
         folder = tmp_path / remote.hub / "someone/Set" / remote.revision / "data"
@@ -83,7 +83,7 @@ def test_a_server_error_is_said_with_its_address(hub: Hub, tmp_path: Path) -> No
     assert fetch(tmp_path).read_bytes() == BYTES
 
 
-def test_a_broken_connection_goes_on_from_where_it_was(
+def test_a_broken_connection_goes_on_where_it_stopped(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda _: None)
@@ -93,16 +93,14 @@ def test_a_broken_connection_goes_on_from_where_it_was(
     assert hub.ranges == [None, "bytes=100000-"]
 
 
-def test_a_file_that_is_not_there_is_said_at_once_with_its_address(hub: Hub, tmp_path: Path) -> None:
+def test_a_missing_file_is_told_with_its_address(hub: Hub, tmp_path: Path) -> None:
     gone = Remote(hub="huggingface", repository="someone/Set", revision=COMMIT, path="gone.jsonl")
     with pytest.raises(ConfigurationError, match=rf"{hub.address}/.*/gone\.jsonl: 404 .*--data FOLDER"):
         fetch(tmp_path, gone)
     assert hub.asked == []
 
 
-def test_a_gated_set_says_to_accept_its_terms_and_set_a_token(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gated_set_asks_for_terms_and_token(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.faults = [401]
     with pytest.raises(ConfigurationError, match=r"401 .*accept its terms .*someone/Set and set HF_TOKEN"):
         fetch(tmp_path)
@@ -113,7 +111,7 @@ def test_a_gated_set_says_to_accept_its_terms_and_set_a_token(
     assert "hf_secret" not in str(caught.value)
 
 
-def test_the_token_goes_to_the_hub_and_nowhere_else(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_hub_gets_the_token(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with Hub(hub.files) as store:
         hub.redirect_to = store.address
@@ -132,7 +130,7 @@ def test_a_file_of_another_hash_is_removed(hub: Hub, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("rows.jsonl*"))[1:]  # only the lock
 
 
-def test_a_hub_that_never_answers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_hub_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Hub() as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.address)
     with pytest.raises(ConfigurationError, match="the connection failed"):
@@ -154,9 +152,7 @@ def test_a_published_set_is_downloaded_and_loaded(hub: Hub, tmp_path: Path) -> N
     assert len(hub.asked) == 1
 
 
-def test_published_files_whose_hash_is_known_are_not_taken_from_a_hub_that_sends_others(
-    hub: Hub, tmp_path: Path
-) -> None:
+def test_published_files_with_a_wrong_hash_are_refused(hub: Hub, tmp_path: Path) -> None:
     path = "/datasets/PatronusAI/HaluBench/resolve/5966a87929f51c204ab3cbef986b449495cc97b6/data/test-00000-of-00001.parquet"
     hub.files[path] = b"PAR1"
     with pytest.raises(ConfigurationError, match="wrong file, removed"):

@@ -39,7 +39,7 @@ def tasks(everything: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return found
 
 
-def test_every_name_gives_the_tasks_that_its_description_names(tasks: dict[str, Task]) -> None:
+def test_every_name_gives_its_described_tasks(tasks: dict[str, Task]) -> None:
     assert list(tasks) == [task for entry in PUBLISHED.values() for task in entry.tasks]
     for entry in PUBLISHED.values():
         for name in entry.tasks:
@@ -47,7 +47,7 @@ def test_every_name_gives_the_tasks_that_its_description_names(tasks: dict[str, 
             assert tasks[name].licence == entry.licence
 
 
-def test_of_the_five_categories_all_are_there_but_the_private_one() -> None:
+def test_only_the_private_category_is_missing() -> None:
     assert len(PUBLISHED) == 6
     assert {entry.category for entry in PUBLISHED.values()} == {
         "answer correctness",
@@ -57,7 +57,7 @@ def test_of_the_five_categories_all_are_there_but_the_private_one() -> None:
     }
 
 
-def test_ids_are_unique_labels_in_range_and_cases_share_groups(tasks: dict[str, Task]) -> None:
+def test_labels_are_in_range_and_cases_share_groups(tasks: dict[str, Task]) -> None:
     for task in tasks.values():
         ids = [case.id for case in task.cases]
         assert len(set(ids)) == len(ids)
@@ -105,7 +105,7 @@ def test_halubench_cases_of_a_passage_stay_together(tasks: dict[str, Task]) -> N
     assert all(len(groups) == 1 for groups in by_passage.values())
 
 
-def test_auto_j_keeps_the_sources_apart_and_comments_only_where_gpt_4_agrees(tasks: dict[str, Task]) -> None:
+def test_auto_j_comments_only_where_gpt_4_agrees(tasks: dict[str, Task]) -> None:
     safe, summary = tasks["autoj-saferlhf"], tasks["autoj-summary"]
     assert (safe.values, summary.values) == ("A|B", "A|B|tie")
     assert len(safe.cases) == len(summary.cases) == 40
@@ -116,23 +116,21 @@ def test_auto_j_keeps_the_sources_apart_and_comments_only_where_gpt_4_agrees(tas
     assert safe.cases[0].example.outputs == {"A": "With a *** drop, 0.", "B": "Never, 0."}
 
 
-def test_auto_j_reads_the_column_as_its_readme_spells_it_too(tmp_path: Path) -> None:
+def test_auto_j_also_reads_its_readmes_column_spelling(tmp_path: Path) -> None:
     rows = [samples.pair(n, "pku_saferlhf", gt=n % 2, pred=1, column="usermsg") for n in range(4)]
     (task,) = load("autoj-saferlhf", samples.put(tmp_path / "pairs.jsonl", rows), tmp_path)
     assert len(task.cases) == 4
 
 
 @pytest.mark.parametrize("unread", [-1, None, "neither", True, 7])
-def test_a_verdict_of_gpt_4_that_nobody_could_read_costs_its_comment_and_not_the_case(
-    tmp_path: Path, unread: object
-) -> None:
+def test_an_unreadable_gpt_verdict_costs_only_its_comment(tmp_path: Path, unread: object) -> None:
     rows = [samples.pair(n, "pku_saferlhf", gt=n % 2, pred=unread if n == 1 else n % 2) for n in range(4)]
     (task,) = load("autoj-saferlhf", samples.put(tmp_path / "pairs.jsonl", rows), tmp_path)
     told = [case.feedback[0].rationale is not None for case in task.cases]
     assert (len(told), sum(told)) == (4, 3)
 
 
-def test_hotpotqa_takes_the_first_trial_the_set_s_reference_and_no_doubtful_label(tasks: dict[str, Task]) -> None:
+def test_hotpotqa_takes_first_trials_without_doubtful_labels(tasks: dict[str, Task]) -> None:
     cases = tasks["hotpotqa"].cases
     assert len(cases) == 5 * 10  # of four answers one was halted and one said the same in other words
     assert not any("reflected" in case.example.outputs["answer"] for case in cases)
@@ -143,7 +141,7 @@ def test_hotpotqa_takes_the_first_trial_the_set_s_reference_and_no_doubtful_labe
     assert all(case.example.outputs["reasoning"] == "I think so." for case in cases)
 
 
-def test_a_question_that_the_set_lacks_keeps_the_log_s_reference(everything: Path, tmp_path: Path) -> None:
+def test_an_unlisted_question_keeps_the_logs_reference(everything: Path, tmp_path: Path) -> None:
     for path in (everything / "hotpotqa" / "hotpotqa_runs").rglob("*.txt"):
         target = tmp_path / path.relative_to(everything / "hotpotqa")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -165,11 +163,11 @@ def test_a_question_that_the_set_lacks_keeps_the_log_s_reference(everything: Pat
         ("The", "Rome", False),
     ],
 )
-def test_a_wrong_label_is_doubtful_when_the_answer_says_nearly_the_same(answer: str, gold: str, doubtful: bool) -> None:
+def test_a_nearly_right_answer_makes_its_label_doubtful(answer: str, gold: str, doubtful: bool) -> None:
     assert hotpotqa._doubtful(answer, gold) is doubtful
 
 
-def test_the_feedback_collection_gives_ten_different_criteria_with_their_rubrics(tasks: dict[str, Task]) -> None:
+def test_the_feedback_collection_gives_ten_different_criteria(tasks: dict[str, Task]) -> None:
     ten = [tasks[f"feedback-collection-{place}"] for place in range(1, 11)]
     assert len({task.criterion for task in ten}) == 10
     for task in ten:
@@ -179,7 +177,7 @@ def test_the_feedback_collection_gives_ten_different_criteria_with_their_rubrics
         assert all(case.feedback[0].rationale == f"It deserves {case.label}." for case in task.cases)
 
 
-def test_criteria_that_say_the_same_or_have_few_rows_are_not_chosen(tmp_path: Path) -> None:
+def test_repeated_or_rare_criteria_are_not_chosen(tmp_path: Path) -> None:
     rubric = feedback_collection.Rubric
     large = {rubric(f"Is the model good at {topic}?", ("a",) * 5): 100 for topic in samples.TOPICS}
     duplicates = {rubric(f"Is the model good at {topic}, always?", ("a",) * 5): 99 for topic in samples.TOPICS}
@@ -191,7 +189,7 @@ def test_criteria_that_say_the_same_or_have_few_rows_are_not_chosen(tmp_path: Pa
     assert len(set(told)) == 10
 
 
-def test_a_few_criteria_of_twice_the_rows_do_not_drive_out_all_others(tmp_path: Path) -> None:
+def test_large_criteria_do_not_drive_out_all_others(tmp_path: Path) -> None:
     rubric = feedback_collection.Rubric
     usual = {rubric(f"Is there skill in {'x' * (4 + n)}?", ("a",) * 5): 100 for n in range(60)}
     duplicates = {rubric("The very same words?", (str(n),) * 5): 188 for n in range(4)}
@@ -204,23 +202,23 @@ def test_criteria_that_are_all_alike_are_still_ten(tmp_path: Path) -> None:
     assert len(set(feedback_collection.choose(sizes, path=tmp_path))) == 10
 
 
-def test_single_tasks_can_be_named_and_come_in_the_order_of_the_names(everything: Path, tmp_path: Path) -> None:
+def test_single_tasks_come_in_the_order_named(everything: Path, tmp_path: Path) -> None:
     names = ("feedback-collection-3", "halubench", "feedback-collection-1")
     assert tuple(task.name for task in load_published(names, cache=tmp_path, local=everything)) == names
 
 
-def test_a_local_folder_may_hold_one_set_s_files_by_their_names_alone(tmp_path: Path) -> None:
+def test_a_local_folder_may_hold_files_by_name(tmp_path: Path) -> None:
     samples.put(tmp_path / "test-00000-of-00001.parquet", samples.halubench_rows(4))
     (task,) = load_published(["halubench"], cache=tmp_path / "cache", local=tmp_path)
     assert len(task.cases) == 4
 
 
-def test_an_unknown_name_is_answered_with_those_that_there_are(tmp_path: Path) -> None:
+def test_an_unknown_name_is_answered_with_existing_ones(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'medical'.*financebench, hotpotqa.*feedback-collection-10"):
         load_published(["medical"], cache=tmp_path)
 
 
-def test_a_local_copy_that_lacks_a_file_is_never_completed_from_the_network(tmp_path: Path) -> None:
+def test_an_incomplete_local_copy_uses_no_network(tmp_path: Path) -> None:
     samples.put(tmp_path / financebench.QUESTIONS.path, samples.question_rows())
     with pytest.raises(InputError, match=r"no results/claude-2_inContext\.jsonl .* patronus-ai/financebench"):
         load_published(["financebench"], cache=tmp_path, local=tmp_path)
@@ -234,7 +232,7 @@ def test_a_local_copy_that_lacks_a_file_is_never_completed_from_the_network(tmp_
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json"])
-def test_a_missing_column_is_named_with_those_that_were_found(suffix: str, tmp_path: Path) -> None:
+def test_a_missing_column_is_named_with_existing_ones(suffix: str, tmp_path: Path) -> None:
     rows = [
         {"verdict" if name == "label" else name: cell for name, cell in row.items()}
         for row in samples.halubench_rows(4)
@@ -244,7 +242,7 @@ def test_a_missing_column_is_named_with_those_that_were_found(suffix: str, tmp_p
         load("halubench", path, tmp_path)
 
 
-def test_a_label_outside_the_values_is_named_with_its_row(tmp_path: Path) -> None:
+def test_a_label_outside_the_values_names_its_row(tmp_path: Path) -> None:
     rows = samples.halubench_rows(4)
     rows[2]["label"] = "MAYBE"
     with pytest.raises(InputError, match=r"row 3: column 'label': .*'MAYBE'.*PASS"):
@@ -267,7 +265,7 @@ def test_an_unknown_financebench_label_or_question_is_named(tmp_path: Path) -> N
         load("financebench", tmp_path, tmp_path)
 
 
-def test_a_subset_that_is_not_there_is_answered_with_the_sources_that_are(tmp_path: Path) -> None:
+def test_a_missing_subset_is_answered_with_existing_sources(tmp_path: Path) -> None:
     path = samples.put(tmp_path / "p.jsonl", [samples.pair(0, "chatbot_arena", gt=0, pred=0)])
     with pytest.raises(InputError, match=r"no row of summary; .*holds: chatbot_arena"):
         load("autoj-summary", path, tmp_path)
@@ -315,7 +313,7 @@ def test_a_file_that_is_no_table_says_so(content: bytes, said: str, tmp_path: Pa
         list(read_table(path))
 
 
-def test_an_array_longer_than_a_chunk_gives_every_row(tmp_path: Path) -> None:
+def test_an_array_longer_than_chunks_gives_every_row(tmp_path: Path) -> None:
     rows = [{"id": n, "text": f"row {n}, “quoted” " * 100} for n in range(1500)]
     path = samples.put(tmp_path / "long.json", rows)
     assert path.stat().st_size > 2 << 20

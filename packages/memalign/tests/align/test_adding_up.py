@@ -90,7 +90,7 @@ def test_what_was_taught_decides_and_is_named(apart: bool) -> None:
 
 
 @pytest.mark.parametrize(("apart", "weighed"), [(True, False), (False, None)])
-def test_of_few_remarks_the_checks_count_as_expected_where_asking_is_free(apart: bool, weighed: bool | None) -> None:
+def test_few_remarks_make_the_checks_count_as_expected(apart: bool, weighed: bool | None) -> None:
     judge = taught(apart=apart, numbers=range(4))
     made = judged(judge, "It comes quickly.")
     assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, weighed, "model")
@@ -99,7 +99,7 @@ def test_of_few_remarks_the_checks_count_as_expected_where_asking_is_free(apart:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_where_all_had_one_label_the_checks_count_as_expected_and_the_model_decides(apart: bool) -> None:
+def test_one_label_throughout_leaves_the_model_to_decide(apart: bool) -> None:
     judge = taught(apart=apart, numbers=range(0, 24, 2))
     made = judged(judge, "It comes quickly.")
     assert (made.value, made.own_value, made.calibrated_value, made.decided_by) == (True, True, False, "model")

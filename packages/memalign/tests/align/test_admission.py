@@ -40,7 +40,7 @@ def settled_judge(world: World, *, cases: int = 20, value: bool = True, **change
 
 
 class TestHarm:
-    def test_a_rule_that_makes_the_judge_worse_is_left_out_and_the_result_says_so(self) -> None:
+    def test_a_harmful_rule_is_left_out_and_reported(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
         result = learn(judge, [said("x1", HARM, value=None)], careful=True)
         assert result.impact
@@ -57,7 +57,7 @@ class TestHarm:
         again = learn(result.judge, [said("x1", HARM, value=None)], careful=True)
         assert again.judge == result.judge, "and that is the end of it"
 
-    def test_it_does_not_come_back_when_what_was_said_beside_it_is_withdrawn(self) -> None:
+    def test_a_harmful_rule_stays_out_after_an_unalign(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), shard_size=3)
         judge = learn(judge, [said("x0", "Be brief.", value=None), said("x1", HARM, value=None)], careful=True).judge
         assert states(judge)["t-x1@ana"] == "rejected"
@@ -68,7 +68,7 @@ class TestHarm:
         assert HARM not in texts(result.judge)
         check_memory(result.judge)
 
-    def test_a_model_that_counts_no_calls_is_tried_like_another(self) -> None:
+    def test_a_model_without_usage_counts_is_tried_too(self) -> None:
         class Uncounted(World):
             def __call__(self, request: ChatRequest) -> Answer:
                 answer = super().__call__(request)
@@ -77,7 +77,7 @@ class TestHarm:
         judge, _ = settled_judge(Uncounted(lambda rules, _: HARM not in rules))
         assert learn(judge, [said("x1", HARM, value=None)], careful=True).impact
 
-    def test_a_person_of_such_a_name_is_not_taken_for_the_judges_own_checks(self) -> None:
+    def test_a_persons_name_is_no_admission_check(self) -> None:
         judge = learn(judge_in(World())[0], [said("x1", "Mind the date.", value=None)], careful=True).judge
         for name in ("admissions-office", "admission", "admission for t-1"):
             retired = edit_guideline(judge, "G1", by=name, retired=True)
@@ -85,7 +85,7 @@ class TestHarm:
             again = learn(retired, [said("x2", "Mind the date.", by="ben", value=None)], careful=True).judge
             assert not again.memory.semantic
 
-    def test_a_person_may_bring_it_back_and_nothing_takes_it_out_again(self) -> None:
+    def test_a_rule_that_a_person_restored_stays(self) -> None:
         world = World(lambda rules, _: HARM not in rules)
         judge, _ = settled_judge(world)
         left = learn(judge, [said("x1", HARM, value=None)], careful=True).judge
@@ -99,7 +99,7 @@ class TestHarm:
             assert texts(later) == {HARM, "Name the month in full."}
             check_memory(later)
 
-    def test_cases_that_were_learned_without_a_verdict_are_tried_on_too(self) -> None:
+    def test_cases_learned_without_a_verdict_are_tried_too(self) -> None:
         judge, _ = judge_in(World(lambda rules, _: HARM not in rules))
         judge = learn(judge, [said(n, f"Mind matter {n}.", value=True) for n in range(10, 30)]).judge
         assert not any(case.pre_alignment for case in judge.memory.cases)
@@ -108,7 +108,7 @@ class TestHarm:
         assert result.impact.broken == result.impact.checked == 8
         assert HARM not in texts(result.judge)
 
-    def test_a_rule_is_not_learned_by_the_second_expert_who_says_it(self) -> None:
+    def test_a_second_expert_brings_no_harmful_rule_back(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
         result = learn(judge, [said("x1", HARM, value=None), said("x2", HARM, by="ben", value=None)], careful=True)
         assert not result.judge.memory.semantic, "the double would have stepped in"
@@ -116,7 +116,7 @@ class TestHarm:
         assert result.impact.reverted == ("G1", "G2")
         assert [states(result.judge)[key] for key in ("t-x1@ana", "t-x2@ben")] == ["rejected", "rejected"]
 
-    def test_a_revision_that_is_left_out_gives_its_place_back_to_what_it_revised(self) -> None:
+    def test_a_harmful_revision_gives_its_place_back(self) -> None:
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), shard_size=3)
         before = learn(judge, [said("x1", "Be brief.", value=None)], careful=True).judge
         result = learn(before, [said("x2", HARM, order="revise", value=None)], careful=True)
@@ -135,7 +135,7 @@ class TestHarm:
         assert not result.impact.reverted
         assert texts(result.judge) == {HARM}
 
-    def test_in_a_young_memory_nothing_is_ever_left_out(self) -> None:
+    def test_a_young_memory_leaves_no_rule_out(self) -> None:
         for count in range(5):
             judge, _ = settled_judge(World(lambda rules, _: HARM not in rules), cases=count)
             result = learn(judge, [said("x1", HARM, value=None)], careful=True)
@@ -152,7 +152,7 @@ class TestHarm:
         assert not result.impact.reverted
         assert HELP in texts(result.judge)
 
-    def test_an_old_verdict_is_never_taken_from_before_what_the_judge_learned_since(self) -> None:
+    def test_verdicts_from_before_later_learning_are_not_used(self) -> None:
         # The cases were asked before learning when the memory was empty; a person's rule broke them since, and no new one did.
         judge, _ = settled_judge(World(lambda rules, _: HARM not in rules))
         judge = write_guideline(judge, HARM, by="dora")
@@ -200,7 +200,7 @@ class TestSimilarCases:
         ],
         ids=["worse", "equal", "better", "slow: not clearly", "slow: equal", "slow: clearly"],
     )
-    def test_they_are_shown_where_they_help_and_to_a_slow_model_where_they_clearly_do(
+    def test_similar_cases_are_shown_where_they_help(
         self, right_with: int, right_without: int, brief: bool, shown: int | None
     ) -> None:
         judge = fond_of_cases(right_with=right_with, right_without=right_without, brief=brief)
@@ -208,7 +208,7 @@ class TestSimilarCases:
 
 
 class TestCalls:
-    def test_checks_are_a_few_dozen_calls_however_much_there_is(self) -> None:
+    def test_a_trial_takes_a_few_dozen_calls(self) -> None:
         judge, model = settled_judge(World(), cases=150)
         asked = len(model.requests)
         result = learn(judge, [said(f"x{n}", f"Mind matter number {n}.", value=None) for n in range(12)], careful=True)
@@ -220,7 +220,7 @@ class TestCalls:
         assert kinds.count("judgment") - 12 <= 3 * CHECKS[False]
         assert result.usage.calls == len(kinds)
 
-    def test_a_check_that_fails_is_counted_and_counts_for_nobody(self) -> None:
+    def test_a_failed_trial_accuses_no_rule(self) -> None:
         world = World(lambda rules, _: HARM not in rules)
         judge, _ = settled_judge(world)
         world.down = {f"answer {n}" for n in range(10, 30)} | {"nothing else"}
@@ -230,7 +230,7 @@ class TestCalls:
         assert not result.impact.reverted
         assert states(result.judge)["t-x1@ana"] == "learned"
 
-    def test_no_case_is_judged_with_its_own_lesson_in_view(self) -> None:
+    def test_no_case_is_judged_beside_its_own_lesson(self) -> None:
         judge, model = judge_in(World())
         rows = [said(n, f"Mind matter number {n}.") for n in range(12)]
         asked = len(model.requests)
@@ -240,7 +240,7 @@ class TestCalls:
                 item = request.user.rpartition("answer ")[2].split('"')[0]
                 assert f"Mind matter number {item}." not in rules_in(request)
 
-    def test_the_judge_is_asked_nothing_where_nothing_is_comparable(self) -> None:
+    def test_a_judge_without_comparable_cases_is_asked_nothing(self) -> None:
         world = World()
         world.verdict = lambda _rules, _item: "fine"  # type: ignore[assignment,return-value]
         judge, model = judge_in(world, feedback_value_type=str)
@@ -269,7 +269,7 @@ def lessons(count: int, *harmful: str) -> list[dict[str, Any]]:
 
 
 class TestLocks:
-    def test_of_many_new_rules_only_the_one_that_breaks_a_locked_case_is_left_out(self) -> None:
+    def test_only_the_rule_that_breaks_a_lock_goes(self) -> None:
         judge, model = locked_judge(culprit(HARM), "held")
         asked = len(model.requests)
         result = learn(judge, lessons(12, HARM))
@@ -285,7 +285,7 @@ class TestLocks:
         assert result.judge(inputs="question held", outputs="answer held").value is True
         check_memory(result.judge)
 
-    def test_two_rules_that_break_it_each_alone_are_both_found(self) -> None:
+    def test_two_rules_that_each_break_it_are_found(self) -> None:
         judge, _ = locked_judge(culprit(HARM, HELP), "held")
         result = learn(judge, lessons(12, HARM, HELP))
         assert len(texts(result.judge)) == 10
@@ -293,13 +293,13 @@ class TestLocks:
         assert result.judge(inputs="question held", outputs="answer held").value is True
         check_memory(result.judge)
 
-    def test_two_rules_that_break_it_only_together_lose_one(self) -> None:
+    def test_two_rules_that_break_it_together_lose_one(self) -> None:
         judge, _ = locked_judge(World(lambda seen, item: item != "held" or not {HARM, HELP} <= seen), "held")
         result = learn(judge, lessons(12, HARM, HELP))
         assert len(texts(result.judge)) == 11
         assert len({HARM, HELP} & texts(result.judge)) == 1
 
-    def test_the_double_of_a_rule_that_breaks_it_does_not_step_in(self) -> None:
+    def test_a_double_of_the_culprit_does_not_return(self) -> None:
         judge, _ = locked_judge(culprit(HARM), "held")
         result = learn(judge, [*lessons(6, HARM), said("y1", HARM, by="ben", value=None)])
         assert HARM not in texts(result.judge)
@@ -307,7 +307,7 @@ class TestLocks:
         assert [states(result.judge)[key] for key in ("t-x03@ana", "t-y1@ben")] == ["rejected", "rejected"]
         assert result.locks[0].kept
 
-    def test_a_rule_beyond_the_budget_is_left_out_where_the_locked_case_calls_for_it(self) -> None:
+    def test_a_rule_beyond_the_budget_keeps_the_lock(self) -> None:
         world = culprit(HARM)
         judge, _ = locked_judge(world, "held")
         tiny = ScriptedChatModel(world, limits=Limits(context_tokens=800, shard_size=1), name="tiny")
@@ -321,7 +321,7 @@ class TestLocks:
         assert judgment.guideline_ids == ("G1", "G2"), "the demoted one is called for"
         check_memory(result.judge)
 
-    def test_many_rules_that_break_it_cost_a_few_dozen_calls_and_the_rest_wait(self) -> None:
+    def test_many_culprits_are_found_a_few_at_once(self) -> None:
         harmful = [f"Refuse what names {word}." for word in "abcdefghijklmnopqrst"]
         judge, model = locked_judge(culprit(*harmful), "held")
         asked = len(model.requests)
@@ -338,7 +338,7 @@ class TestLocks:
         assert not result.pending
         assert result.judge(inputs="question held", outputs="answer held").value is True
 
-    def test_a_case_that_is_wrong_without_anything_new_accuses_no_rule(self) -> None:
+    def test_an_already_wrong_case_accuses_no_rule(self) -> None:
         world = World()
         judge, _ = locked_judge(world, "held")
         world.verdict = lambda _rules, item: item != "held"
@@ -351,7 +351,7 @@ class TestLocks:
         assert "rejected" not in states(result.judge).values()
 
     @pytest.mark.parametrize("count", [1, 2, 5])
-    def test_a_model_that_wavers_on_the_locked_case_costs_no_alignment(self, count: int) -> None:
+    def test_a_wavering_model_costs_no_alignment(self, count: int) -> None:
         rng = random.Random(count)
         wavering = [False]
         world = World(lambda _, item: item != "held" or not wavering[0] or rng.random() < 0.6)
@@ -362,7 +362,7 @@ class TestLocks:
             check_memory(result.judge)
             assert len(result.locks) == 1
 
-    def test_a_lesson_that_waits_for_a_locked_case_changes_nothing_while_nobody_answers(self) -> None:
+    def test_a_waiting_lesson_changes_nothing_while_unanswered(self) -> None:
         imp = Imp()
         judge = lock(learn(bare(imp, shard_size=1)[0], [row(1, "ana", None, value=False)]).judge, "t-1")
         imp.storm = {"judgment": RateLimited("busy: HTTP 429")}
@@ -372,7 +372,7 @@ class TestLocks:
         assert not again.changed
         assert again.judge == waits.judge
 
-    def test_a_number_near_enough_to_the_locked_label_keeps_it(self) -> None:
+    def test_a_number_near_the_locked_label_keeps_it(self) -> None:
         def answer(request: ChatRequest) -> Answer:
             if request.schema_name == "judgment":
                 return {"rationale": "so", "value": 0.81}
@@ -386,7 +386,7 @@ class TestLocks:
         assert [check.kept for check in result.locks] == [True]
         assert texts(result.judge) == {"Mind the date."}
 
-    def test_when_the_case_cannot_be_asked_lessons_wait_and_the_next_align_learns_them(self) -> None:
+    def test_lessons_wait_while_the_case_cannot_be_asked(self) -> None:
         world = culprit(HARM)
         judge, _ = locked_judge(world, "held")
         world.down = {"answer held"}
@@ -404,7 +404,7 @@ class TestLocks:
         assert texts(straight) == texts(healed.judge)
         assert states(straight) == states(healed.judge)
 
-    def test_what_keeps_one_locked_case_must_not_break_another(self) -> None:
+    def test_keeping_one_locked_case_breaks_no_other(self) -> None:
         # With HARM `one` is wrong; `two` is wrong without HARM as soon as HELP is there.
         def verdict(seen: frozenset[str], item: str) -> bool:
             return (item != "one" or HARM not in seen) and (item != "two" or HELP not in seen or HARM in seen)
@@ -416,7 +416,7 @@ class TestLocks:
         assert all(check.kept for check in result.locks)
         assert len(texts(result.judge)) == 6
 
-    def test_one_case_that_cannot_be_asked_says_nothing_of_another(self) -> None:
+    def test_one_unanswered_case_says_nothing_of_another(self) -> None:
         world = culprit(HARM, case="two")
         judge, _ = locked_judge(world, "one", "two")
         world.down = {"answer one"}
@@ -433,7 +433,7 @@ class TestLocks:
         check_memory(free)
         assert learn(free).judge == free
 
-    def test_a_revision_that_is_unlocked_takes_its_place_again(self) -> None:
+    def test_an_unlocked_revision_takes_its_place_again(self) -> None:
         judge, _ = locked_judge(culprit(HARM), "held", shard_size=3)
         judge = learn(judge, [said("x1", "Be brief.", value=None)]).judge
         left = learn(judge, [said("x2", HARM, order="revise", value=None)])
@@ -444,7 +444,7 @@ class TestLocks:
         check_memory(free)
 
     @pytest.mark.parametrize("how", ["the case", "its only label"])
-    def test_so_does_withdrawing_what_the_locked_case_stands_on(self, how: str) -> None:
+    def test_unaligning_a_locked_case_frees_its_rules(self, how: str) -> None:
         judge, _ = locked_judge(culprit(HARM), "held")
         if how == "its only label":
             judge = learn(judge, [said("held", "It is about tone.", by="ben", value=None)]).judge
@@ -465,7 +465,7 @@ class TestLocks:
         assert not later.locks[0].kept
         check_memory(later.judge)
 
-    def test_what_is_derived_again_after_forgetting_is_held_against_locked_cases_too(self) -> None:
+    def test_rules_rewritten_after_forgetting_respect_locked_cases(self) -> None:
         # Three records in one call: with one withdrawn, the others' rules are written anew.
         rule = {"x1": "Be brief.", "x2": "Be kind.", "x3": "Be exact."}
         world = World()

@@ -49,7 +49,7 @@ def verdicts_asked(model: ScriptedChatModel, start: int = 0) -> list[ChatRequest
 
 class TestWhoIsAsked:
     @pytest.mark.parametrize("apart", [False, True])
-    def test_every_case_answers_the_checks_of_the_guidelines_that_never_met_its_fold(self, apart: bool) -> None:
+    def test_every_case_answers_checks_of_other_folds(self, apart: bool) -> None:
         judge, _ = checking(apart=apart, shard_size=1)
         learned = learn(judge, labelled(7)).judge  # no more checks than a judgment asks
         memory = learned.memory
@@ -65,7 +65,7 @@ class TestWhoIsAsked:
             assert {*case.answers.guideline_ids} <= {guideline.id for guideline in in_view.guidelines}
             assert fold.isdisjoint(case.answers.example_ids)
 
-    def test_who_is_asked_reads_no_word_of_the_case_s_own_guideline(self) -> None:
+    def test_the_answering_judge_never_sees_the_cases_guideline(self) -> None:
         judge, model = checking(shard_size=1)
         learn(judge, labelled(8))
         for request in verdicts_asked(model, -8):
@@ -73,7 +73,7 @@ class TestWhoIsAsked:
             number = own.removeprefix("case")
             assert f"word{number}" not in " ".join(word[:-2] for word in words_in(request.system))
 
-    def test_margins_are_what_the_model_tells_of_a_question_about_the_item_alone(self) -> None:
+    def test_margins_come_from_a_question_about_one_item(self) -> None:
         judge, _ = checking(apart=True, shard_size=1)
         memory = learn(judge, labelled(6)).judge.memory
         for case in memory.cases:
@@ -81,7 +81,7 @@ class TestWhoIsAsked:
             words = f"{case.example.inputs} {case.example.outputs}"
             assert case.answers.margins == {q: margin_of(q, words) for q in case.answers.margins}
 
-    def test_yes_no_and_does_not_apply_are_kept_as_1_minus_1_and_0(self) -> None:
+    def test_answers_are_kept_as_plus_minus_or_zero(self) -> None:
         judge, _ = checking(shard_size=1)
         memory = learn(judge, labelled(9)).judge.memory
         assert {margin for margins in answered(memory).values() for margin in margins.values()} == {1.0, -1.0, 0.0}
@@ -109,7 +109,7 @@ class TestWhoIsAsked:
         assert answered(moved).keys() == {"t-0", "t-2", "t-3", "t-4"}
         assert next(case.answers for case in moved.cases if case.id == "t-0") == kept
 
-    def test_cases_without_a_label_and_free_text_are_not_asked_about(self) -> None:
+    def test_free_text_and_unlabelled_cases_are_not_asked(self) -> None:
         judge, _ = checking(shard_size=1)
         rows = [*labelled(3), row(9, "ana", "add")]
         assert answered(learn(judge, rows).judge.memory).keys() == {"t-1", "t-2", "t-3"}
@@ -136,7 +136,7 @@ class Plain(Checker):
 
 
 class TestCalls:
-    def test_where_no_guideline_has_a_check_nothing_is_asked(self) -> None:
+    def test_guidelines_without_checks_ask_nothing(self) -> None:
         judge, model = bare(Plain(), shard_size=1)
         memory = learn(judge, labelled(3)).judge.memory
         asked = len(model.requests)
@@ -145,7 +145,7 @@ class TestCalls:
         assert (usage.calls, notes, len(model.requests)) == (0, (), asked)
         assert not answered(memory)
 
-    def test_the_first_lesson_costs_no_call_for_its_own_case(self) -> None:
+    def test_the_first_lesson_asks_nothing_of_its_case(self) -> None:
         judge, model = checking(shard_size=1)
         memory = learn(judge, labelled(1)).judge.memory
         assert not answered(memory)
@@ -168,7 +168,7 @@ class TestCalls:
         assert answered(learn(stale, rows).judge.memory) == answered(stale.memory)
         assert len(model.requests) == asked
 
-    def test_of_a_model_that_answers_apart_only_new_questions_are_asked(self) -> None:
+    def test_an_apart_model_is_asked_only_new_questions(self) -> None:
         judge, model = checking(apart=True, shard_size=1)
         assert isinstance(model, ScriptedYesNoModel)
         once = learn(judge, labelled(6)).judge
@@ -181,7 +181,7 @@ class TestCalls:
         assert {question for _, question in model.asked} == {"Is it new?"}
         assert len(model.asked) == sum("Is it new?" in margins for margins in answered(twice).values()) > 0
 
-    def test_answers_of_another_model_are_asked_again_at_the_next_align_of_something(self) -> None:
+    def test_the_next_align_replaces_another_models_answers(self) -> None:
         judge, _ = checking(shard_size=1)
         old = learn(judge, labelled(5)).judge
         other, model = checking(shard_size=1, instructions="Is it?\n{{ inputs }} {{ outputs }}")
@@ -200,7 +200,7 @@ class TestCalls:
 
 class TestFailure:
     @pytest.mark.parametrize("apart", [False, True])
-    def test_a_case_whose_call_fails_waits_and_a_note_says_why(self, apart: bool) -> None:
+    def test_a_case_whose_call_fails_waits_with_note(self, apart: bool) -> None:
         imp = Checker()
         judge, _ = checking(apart=apart, shard_size=1, imp=imp)
         first = learn(judge, labelled(4), stages=STAGES - {"ask"}).judge
@@ -215,7 +215,7 @@ class TestFailure:
         imp.storm = {}
         assert len(answered(learn(failed.judge).judge.memory)) == 4
 
-    def test_what_one_call_leaves_out_does_not_apply_and_is_not_asked_again(self) -> None:
+    def test_an_omitted_answer_counts_as_does_not_apply(self) -> None:
         class Silent(Checker):
             def _verdict(self, request: ChatRequest, item: str) -> Any:
                 return {"rationale": "no", "value": True}
@@ -227,7 +227,7 @@ class TestFailure:
         assert learn(once).judge == once
         assert len(model.requests) == asked
 
-    def test_without_a_model_the_forgetting_happens_all_the_same(self) -> None:
+    def test_forgetting_needs_no_model(self) -> None:
         judge, _ = checking(shard_size=1)
         memory = learn(judge, labelled(6)).judge.memory
         gone = questions_in(memory)
@@ -255,7 +255,7 @@ class TestExactness:
 
     @some
     @given(batches(faults=True), ways, st.randoms(use_true_random=False))
-    def test_the_order_of_rows_in_a_batch_does_not_matter(self, rows, way, shuffler: random.Random) -> None:
+    def test_row_order_does_not_matter(self, rows, way, shuffler: random.Random) -> None:
         mixed = list(rows)
         shuffler.shuffle(mixed)
         one, other = (
@@ -275,7 +275,7 @@ class TestExactness:
 
     @some
     @given(batches(), choices, ways)
-    def test_rebuilding_from_the_survivors_gives_what_they_alone_would_have_given(self, rows, chosen, way) -> None:
+    def test_a_rebuild_from_survivors_gives_the_same_memory(self, rows, chosen, way) -> None:
         gone, kept = divide(rows, chosen)
         if not gone or not kept:
             return
@@ -292,9 +292,7 @@ class TestExactness:
 
     @settings(max_examples=40)
     @given(batches(faults=True), choices, ways, st.booleans())
-    def test_no_answer_is_left_to_a_question_or_with_a_guideline_or_beside_a_case_that_is_gone(
-        self, rows, chosen, way, down: bool
-    ) -> None:
+    def test_no_answer_outlives_what_it_stood_on(self, rows, chosen, way, down: bool) -> None:
         gone, kept = divide(rows, chosen)
         if not gone:
             return
@@ -319,7 +317,7 @@ class TestExactness:
 
     @some
     @given(batches(orders=TAKEN), choices, ways)
-    def test_after_an_unalign_every_survivor_that_was_asked_has_its_answers_again(self, rows, chosen, way) -> None:
+    def test_survivors_keep_their_answers_after_an_unalign(self, rows, chosen, way) -> None:
         gone, kept = divide(rows, chosen)
         if not gone or not kept:
             return
@@ -335,7 +333,7 @@ class TestExactness:
 
     @some
     @given(batches(orders=TAKEN), ways)
-    def test_changed_feedback_leaves_no_answer_that_was_given_beside_its_old_words(self, rows, way) -> None:
+    def test_changed_feedback_drops_answers_beside_its_old_words(self, rows, way) -> None:
         worded = [row for row in rows if "rationale" in row]
         if not worded:
             return
@@ -351,13 +349,13 @@ class TestExactness:
 
 
 class TestValues:
-    def test_a_question_that_two_guidelines_ask_outlives_one_of_them(self) -> None:
+    def test_a_shared_question_outlives_one_of_its_guidelines(self) -> None:
         judge, _ = checking(shard_size=1)
         memory = learn(judge, labelled(5)).judge.memory
         left = judge.replace(memory=memory).unalign("t-1").judge.memory
         assert all(SHARED in margins for margins in answered(left).values())
 
-    def test_a_guideline_that_met_the_case_since_says_nothing_of_it(self) -> None:
+    def test_a_guideline_that_met_the_case_says_nothing(self) -> None:
         judge, _ = checking(apart=True, shard_size=1)
         once = learn(judge, labelled(5)).judge
         guideline, case = once.memory.guidelines[0], once.memory.cases[3]
@@ -371,13 +369,13 @@ class TestValues:
         again, _, _ = aio.run(ask(once, memory))
         assert own not in answered(again)[case.id]
 
-    def test_an_edited_guideline_keeps_the_answers_to_checks_that_stay(self) -> None:
+    def test_an_edited_guideline_keeps_answers_to_kept_checks(self) -> None:
         judge, _ = checking(shard_size=1)
         once = learn(judge, labelled(4)).judge
         pinned = edit_guideline(once, "G1", by="ana", pinned=True)
         assert answered(pinned.memory) == answered(once.memory)
 
-    def test_leave_one_out_knows_no_answer_to_a_hidden_guideline_s_question(self) -> None:
+    def test_a_hidden_guidelines_question_has_no_answer(self) -> None:
         judge, _ = checking(shard_size=1)
         memory = learn(judge, labelled(6)).judge.memory
         hidden = memory.hiding(["t-2"])

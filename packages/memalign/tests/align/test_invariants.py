@@ -129,7 +129,7 @@ def words(text: str) -> set[str]:
 class TestLearning:
     @some
     @given(batches(faults=True), ways)
-    def test_every_piece_of_feedback_is_in_exactly_one_state_and_none_is_lost(self, rows, way) -> None:
+    def test_all_feedback_is_in_exactly_one_state(self, rows, way) -> None:
         judge, _ = way.bare()
         result = way.learn(judge, rows)
         check_whole(result.judge.memory)
@@ -166,9 +166,7 @@ class TestLearning:
 
     @some
     @given(batches(orders=LEFT + REFUSED), ways)
-    def test_what_stays_pending_is_asked_again_and_changes_nothing_while_the_answer_is_the_same(
-        self, rows, way
-    ) -> None:
+    def test_pending_feedback_is_asked_again_and_changes_nothing(self, rows, way) -> None:
         judge, _ = way.bare()
         once = way.learn(judge, rows).judge
         again = way.learn(once)
@@ -177,7 +175,7 @@ class TestLearning:
 
     @some
     @given(batches(faults=True), ways, st.randoms(use_true_random=False))
-    def test_the_order_of_rows_in_a_batch_does_not_matter(self, rows, way, shuffler: random.Random) -> None:
+    def test_row_order_does_not_matter(self, rows, way, shuffler: random.Random) -> None:
         mixed = list(rows)
         shuffler.shuffle(mixed)
         one, other = (way.learn(way.bare()[0], each).judge.memory for each in (rows, mixed))
@@ -196,7 +194,7 @@ class TestLearning:
 
     @some
     @given(batches(), choices, ways)
-    def test_a_second_batch_keeps_every_lesson_of_the_first(self, rows, chosen, way) -> None:
+    def test_a_second_batch_keeps_the_first_lessons(self, rows, chosen, way) -> None:
         first, second = divide(rows, chosen)
         judge, _ = way.bare()
         before = way.learn(judge, first).judge.memory
@@ -239,7 +237,7 @@ class TestLearning:
 
     @some
     @given(batches(orders=TAKEN), st.sets(st.integers(0, 20)), ways)
-    def test_a_memory_that_was_ill_ends_as_one_that_never_was(self, rows, ill, way) -> None:
+    def test_a_healed_memory_ends_like_a_sound_one(self, rows, ill, way) -> None:
         # Failed calls cost time and numbers, no lesson: the same rules, from the same feedback.
         for number, one in enumerate(rows):
             if number in ill and "rationale" in one:
@@ -269,7 +267,7 @@ def reordered(memory: Memory) -> bool:
 class TestForgetting:
     @settings(max_examples=40)
     @given(batches(faults=True), choices, ways, st.booleans())
-    def test_no_word_and_no_key_of_withdrawn_feedback_is_left_or_asked(self, rows, chosen, way, late: bool) -> None:
+    def test_withdrawn_feedback_leaves_no_word_and_no_key(self, rows, chosen, way, late: bool) -> None:
         gone, kept = divide(rows, chosen)
         imp = Imp()
         judge, model = way.bare(imp)
@@ -301,7 +299,7 @@ class TestForgetting:
 
     @some
     @given(batches(), choices, ways)
-    def test_rebuilding_from_the_survivors_gives_what_they_alone_would_have_given(self, rows, chosen, way) -> None:
+    def test_a_rebuild_from_survivors_gives_the_same_memory(self, rows, chosen, way) -> None:
         gone, kept = divide(rows, chosen)
         if not gone or not kept:
             return
@@ -314,9 +312,7 @@ class TestForgetting:
 
     @some
     @given(batches(orders=TAKEN), choices, one_a_call)
-    def test_with_one_record_a_call_forgetting_leaves_what_the_others_alone_would_have_taught(
-        self, rows, chosen, way
-    ) -> None:
+    def test_forgetting_leaves_what_the_others_alone_would_teach(self, rows, chosen, way) -> None:
         gone, kept = divide(rows, chosen)
         if not gone or not kept:
             return
@@ -342,7 +338,7 @@ class TestForgetting:
 
     @some
     @given(batches(), ways)
-    def test_after_all_feedback_is_withdrawn_the_judge_is_the_unaligned_one(self, rows, way) -> None:
+    def test_forgetting_all_feedback_leaves_the_unaligned_judge(self, rows, way) -> None:
         judge, model = way.bare()
         empty = way.learn(judge, rows).judge.unalign(*{row["id"] for row in rows}, optimizer=way.optimizer).judge
         assert not empty.memory
@@ -376,7 +372,7 @@ class TestFreeText:
 
     @some
     @given(st.integers(1, 4), st.integers(1, 4), ways)
-    def test_no_free_label_of_withdrawn_feedback_is_left_or_asked(self, before: int, after: int, way) -> None:
+    def test_withdrawn_feedback_leaves_no_free_label(self, before: int, after: int, way) -> None:
         gone = [row(n, "ana", "add", value=f"label{n}") for n in range(before)]
         kept = [row(50 + n, "ben", "add", value=f"label{50 + n}") for n in range(after)]
         judge, model = way.bare(feedback_value_type=str)
@@ -386,7 +382,7 @@ class TestFreeText:
         assert not own_words(gone) & words(text_of(memory, tombstones=False))
         assert not own_words(gone) & words(prompts_of(model, asked))
 
-    def test_a_disputed_annotation_does_not_keep_the_label_that_overridden_it(self) -> None:
+    def test_a_disputed_annotation_forgets_what_overrode_it(self) -> None:
         judge, _ = bare(feedback_value_type=str)
         rows = [
             row(1, source, "add", value=f"label{n}", created_at=f"2026-01-0{n}")
@@ -403,7 +399,7 @@ class TestFreeText:
 class TestPrompts:
     @some
     @given(batches(), ways)
-    def test_the_same_memory_and_item_give_the_same_bytes_and_every_item_the_same_system(self, rows, way) -> None:
+    def test_every_item_gets_the_same_system_prompt(self, rows, way) -> None:
         judge, model = way.bare()
         aligned: Judge = way.learn(judge, rows).judge
         reloaded = aligned.replace(memory=msgspec.json.decode(msgspec.json.encode(aligned.memory), type=Memory))
@@ -419,7 +415,7 @@ class TestPrompts:
 
     @some
     @given(batches(orders=("add",)), ways)
-    def test_a_version_with_more_guidelines_begins_as_the_one_before(self, rows, way) -> None:
+    def test_a_longer_version_begins_as_the_one_before(self, rows, way) -> None:
         judge, model = way.bare()
         first = way.learn(judge, [row(90, "dora", "add", value=True)]).judge
         second = way.learn(first, rows).judge

@@ -69,7 +69,7 @@ def taught(*changes: list[dict[str, Any]], size: int = 10, rows: list[dict[str, 
 
 
 class TestWhatIsSaid:
-    def test_a_label_that_the_judge_shares_is_kept_as_an_example_without_a_call(self) -> None:
+    def test_an_agreed_label_becomes_an_example_without_calls(self) -> None:
         judge, model = bare(Teacher())
         result = learn(judge, [row(1, "ana", None, value=True)])
         assert states(result.judge) == {"t-1@ana": "learned"}
@@ -77,11 +77,11 @@ class TestWhatIsSaid:
         assert [asked.schema_name for asked in model.requests] == ["judgment"]
         assert result.judge.memory.semantic == ()
 
-    def test_a_label_that_the_judge_missed_is_a_lesson(self) -> None:
+    def test_a_label_the_judge_missed_is_a_lesson(self) -> None:
         judge = taught([change("ADD", "F1", text=RULE)], rows=[row(1, "ana", None, value=False)])
         assert [guideline.text for guideline in judge.memory.semantic] == [RULE]
 
-    def test_a_comment_without_a_label_is_a_lesson_and_its_case_an_example(self) -> None:
+    def test_a_comment_is_a_lesson_without_a_label(self) -> None:
         judge = taught([change("ADD", "F1", text=RULE)], rows=[row(1, "ana", "add")])
         assert states(judge) == {"t-1@ana": "learned"}
         judgment = judge(inputs="question", outputs="the answer")
@@ -89,9 +89,7 @@ class TestWhatIsSaid:
         assert judgment.example_ids == ("t-1",)
 
     @pytest.mark.parametrize("way", SETTINGS)
-    def test_a_label_on_a_case_that_could_not_be_asked_before_waits_for_its_pre_alignment(
-        self, way: tuple[int, bool]
-    ) -> None:
+    def test_a_label_waits_for_its_pre_alignment(self, way: tuple[int, bool]) -> None:
         one = row(1, "ana", None, value=False)
         one["outputs"] += " verdict:down"
         imp = Imp()
@@ -102,7 +100,7 @@ class TestWhatIsSaid:
         imp.healed = True
         assert states(learn(ill.judge).judge) == {"t-1@ana": "learned"}
 
-    def test_a_pre_alignment_that_comes_late_does_not_see_what_the_expert_said_of_the_case(self) -> None:
+    def test_a_late_pre_alignment_ignores_the_experts_words(self) -> None:
         one = row(1, "ana", "add", value=False)
         one["outputs"] += " verdict:down"
         imp = Imp()
@@ -115,7 +113,7 @@ class TestWhatIsSaid:
         assert pre_alignment.schema_name == "judgment"
         assert "word1" not in pre_alignment.system + pre_alignment.user
 
-    def test_a_pre_alignment_that_comes_with_a_change_of_mind_does_not_see_what_was_said_before(self) -> None:
+    def test_a_pre_alignment_ignores_what_was_said_before(self) -> None:
         late = row(2, "ben", "add", value=False)
         late["outputs"] += " verdict:down"
         imp = Imp()
@@ -130,7 +128,7 @@ class TestWhatIsSaid:
         assert not old & set(words_in(prompts_of(model, start)))
 
     @pytest.mark.parametrize("order", ORDERS)
-    def test_what_a_model_does_decides_whether_a_lesson_is_taken(self, order: str) -> None:
+    def test_the_models_answer_decides_about_the_lesson(self, order: str) -> None:
         judge = learn(bare(shard_size=3)[0], [row(1, "ana", order)]).judge
         expected = "pending" if order in LEFT else "rejected" if order in REFUSED else "learned"
         assert states(judge)["t-1@ana"] == expected
@@ -139,9 +137,7 @@ class TestWhatIsSaid:
             assert reason(judge, "t-1@ana")
 
     @pytest.mark.parametrize("stages", [None, frozenset({"distil"})])
-    def test_comments_are_learned_without_a_verdict_and_a_label_alone_is_held_against_one(
-        self, stages: frozenset[str] | None
-    ) -> None:
+    def test_a_label_alone_is_held_against_a_verdict(self, stages: frozenset[str] | None) -> None:
         judge, model = bare()
         result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=True)], stages=stages)
         assert set(states(result.judge).values()) == {"learned"}
@@ -160,7 +156,7 @@ class TestWhatIsSaid:
         with pytest.raises(InputError, match="unknown stage 'tea'"):
             MemAlign(stages=frozenset({"tea"}))
 
-    def test_a_new_comment_on_a_known_key_replaces_the_old_lesson(self) -> None:
+    def test_a_new_comment_replaces_the_old_lesson(self) -> None:
         first, second = row(1, "ana", "add"), row(1, "ana", "add") | {"rationale": "word555 do:add"}
         judge, _ = bare()
         result = learn(learn(judge, [first]).judge, [second])
@@ -169,20 +165,20 @@ class TestWhatIsSaid:
         assert [guideline.id for guideline in result.guidelines] == ["G2"], "numbers are never used again"
         assert len(result.judge.memory) == 1
 
-    def test_feedback_may_come_without_content_once_the_judge_knows_the_case(self) -> None:
+    def test_feedback_on_a_known_case_needs_no_content(self) -> None:
         judge = learn(bare()[0], [row(1, "ana", "add")]).judge
         result = learn(judge, [{"id": "t-1", "source": "ben", "rationale": "word777 do:add"}])
         assert states(result.judge) == {"t-1@ana": "learned", "t-1@ben": "learned"}
         with pytest.raises(InvalidRows, match="no content"):
             learn(judge, [{"id": "t-9", "source": "ben", "rationale": "x"}])
 
-    def test_a_row_without_a_field_that_the_instructions_name_is_refused_by_line(self) -> None:
+    def test_a_row_without_a_named_field_is_refused(self) -> None:
         with pytest.raises(InvalidRows, match=r"line 2 \(t-2\): .*\{\{ outputs \}\}, and the row has none"):
             learn(bare()[0], [row(1, "ana", "add"), {"id": "t-2", "inputs": "q", "value": True}])
 
 
 class TestSeveralPeople:
-    def test_the_majority_decides_and_the_other_annotation_is_disputed(self) -> None:
+    def test_the_majority_decides_and_others_are_disputed(self) -> None:
         rows = [row(1, source, None, value=source != "cleo") for source in ("ana", "ben", "cleo")]
         result = learn(bare()[0], rows)
         # Both were missed for the same reason: two rules of the same text, one behind the other.
@@ -194,14 +190,14 @@ class TestSeveralPeople:
             FeedbackKey("t-1", "cleo"): False,
         }
 
-    def test_between_equals_the_later_one_decides_in_any_order_and_time_zone(self) -> None:
+    def test_the_later_of_equal_annotations_decides(self) -> None:
         early = row(1, "ana", None, value=True, created_at="2026-03-01T12:00:00+02:00")
         late = row(1, "ben", None, value=False, created_at="2026-03-01T11:00:00Z")
         for rows in ([early, late], [late, early]):
             judge = learn(bare()[0], rows).judge
             assert states(judge) == {"t-1@ana": "disputed", "t-1@ben": "learned"}
 
-    def test_a_later_time_of_the_same_words_counts_and_no_time_takes_none_away(self) -> None:
+    def test_a_later_time_counts_and_none_removes_nothing(self) -> None:
         early = row(1, "ana", None, value=True, created_at="2026-03-01")
         judge = learn(bare()[0], [early, row(1, "ben", None, value=False, created_at="2026-03-02")]).judge
         assert states(judge) == {"t-1@ana": "disputed", "t-1@ben": "learned"}
@@ -224,7 +220,7 @@ class TestSeveralPeople:
             ({"policy": ()}, "an order of"),
         ],
     )
-    def test_a_policy_or_an_authority_that_is_none_is_refused_at_once(self, knobs: Any, words: str) -> None:
+    def test_an_unknown_policy_or_authority_is_refused(self, knobs: Any, words: str) -> None:
         judge, _ = bare()
         with pytest.raises(InputError, match=words):
             MemAlign(**knobs)
@@ -247,7 +243,7 @@ class TestSeveralPeople:
         assert result.changed
         assert result.judge.memory.authority == ("ana",)
 
-    def test_a_disputed_annotation_teaches_nothing_and_teaches_again_when_it_counts_again(self) -> None:
+    def test_a_disputed_annotation_teaches_once_it_counts(self) -> None:
         judge = learn(bare()[0], [row(1, "ana", "add", value=True)]).judge
         assert judge.memory.semantic
         others = [row(1, source, "add", value=False) for source in ("ben", "cleo")]
@@ -273,7 +269,7 @@ class TestSeveralPeople:
         judgment = result.judge(inputs=first["inputs"], outputs=first["outputs"])
         assert len(judgment.example_ids) == 1
 
-    def test_a_twin_that_comes_later_takes_the_pre_alignment_that_is_there(self) -> None:
+    def test_a_later_twin_takes_the_existing_pre_alignment(self) -> None:
         judge, model = bare()
         aligned = learn(judge, [row(1, "ana", "add", value=True)], careful=True).judge
         pre_alignment_verdicts = [asked.schema_name for asked in model.requests].count("judgment")
@@ -286,7 +282,7 @@ class TestSeveralPeople:
 
 class TestDuplicates:
     @pytest.mark.parametrize("way", SETTINGS[:2])
-    def test_a_rule_that_two_shards_wrote_is_shown_once_with_all_its_sources(self, way: tuple[int, bool]) -> None:
+    def test_a_double_is_shown_once_with_all_sources(self, way: tuple[int, bool]) -> None:
         judge, model = bare(shard_size=way[0], brief=way[1])
         aligned = learn(judge, [row(1, "ana", "same"), row(2, "ben", "same")]).judge
         (shown,) = aligned.memory.semantic
@@ -301,7 +297,7 @@ class TestDuplicates:
         assert [(g.id, g.supported_by) for g in forgot.memory.semantic] == [("G2", keys("t-2@ben"))]
         assert states(forgot) == {"t-1@ana": "withdrawn", "t-2@ben": "learned"}
 
-    def test_leave_one_out_shows_the_rule_that_stood_behind_the_hidden_one(self) -> None:
+    def test_a_hidden_rule_gives_way_to_its_double(self) -> None:
         judge = learn(bare(shard_size=1)[0], [row(1, "ana", "same"), row(2, "ben", "same")]).judge
         hidden = judge.memory.hiding(["t-1"])
         assert [guideline.id for guideline in hidden.semantic] == ["G2"]
@@ -309,7 +305,7 @@ class TestDuplicates:
         assert [guideline.id for guideline in judge.memory.hiding(["t-2"]).semantic] == ["G1"]
         assert not judge.memory.hiding(["t-1", "t-2"]).semantic
 
-    def test_rules_that_differ_only_in_case_and_signs_are_the_same(self) -> None:
+    def test_rules_differing_in_case_and_signs_are_equal(self) -> None:
         judge = taught(
             [change("ADD", "F1", text="Be kind, always.")],
             [change("ADD", "F1", text="BE KIND always!")],
@@ -322,7 +318,7 @@ class TestDuplicates:
 class TestSupportAndRevise:
     rows = [row(1, "ana", "add"), row(2, "ben", "add")]
 
-    def test_a_supporter_is_merged_and_derived_anew_when_the_original_goes(self) -> None:
+    def test_a_supporter_takes_over_when_the_original_goes(self) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
             [change("SUPPORT", "F2", guideline="G1")],
@@ -334,12 +330,12 @@ class TestSupportAndRevise:
         forgot = judge.unalign("t-1").judge
         assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [("Be kind to ben.", keys("t-2@ben"))]
 
-    def test_withdrawing_a_supporter_leaves_the_rule_that_never_saw_it(self) -> None:
+    def test_a_withdrawn_supporter_leaves_the_rule_unchanged(self) -> None:
         judge = taught([change("ADD", "F1", text=RULE)], [change("SUPPORT", "F2", guideline="G1")], rows=self.rows)
         forgot = judge.unalign("t-2").judge
         assert [(g.id, g.supported_by) for g in forgot.memory.semantic] == [("G1", keys("t-1@ana"))]
 
-    def test_withdrawing_what_revised_a_rule_restores_the_older_text(self) -> None:
+    def test_a_withdrawn_revision_restores_the_older_text(self) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
             [change("REVISE", "F2", text="Be kind, unless they shout.", guideline="G1")],
@@ -361,7 +357,7 @@ class TestSupportAndRevise:
         forgot = judge.unalign("t-1").judge
         assert [g.supported_by for g in forgot.memory.guidelines] == [keys("t-2@ben")]
 
-    def test_two_revisions_of_one_rule_in_one_answer_are_not_both_taken(self) -> None:
+    def test_only_one_of_two_revisions_is_taken(self) -> None:
         judge = bare(
             Teacher(
                 [change("ADD", "F1", text=RULE)],
@@ -378,7 +374,7 @@ class TestSupportAndRevise:
         assert states(judge)["t-3@cleo"] == "pending"
         assert "no longer stands" in reason(judge, "t-3@cleo")
 
-    def test_one_from_which_no_rule_was_drawn_is_asked_again_when_its_neighbour_goes(self) -> None:
+    def test_feedback_without_a_rule_is_asked_again_alone(self) -> None:
         # "The other one says it already": without the other one, somebody has to say it.
         noop = change("NOOP", "F2", text="same as F1")
         judge = bare(
@@ -396,7 +392,7 @@ class TestByHand:
         rows = [row(n, "ana", order) for n, order in enumerate(orders, 1)]
         return learn(bare(shard_size=size)[0], rows).judge
 
-    def test_an_edited_text_is_attributed_and_never_overwritten_by_later_learning(self) -> None:
+    def test_learning_never_overwrites_an_edited_text(self) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
             [change("REVISE", "F2", text="Forget kindness.", guideline="G1")],
@@ -409,11 +405,11 @@ class TestByHand:
         assert "set by a person" in reason(later, "t-2@ben")
         assert judge.memory.guideline("G1").text == RULE
 
-    def test_an_edited_text_goes_with_the_feedback_that_its_author_had_in_view(self) -> None:
+    def test_an_edited_text_goes_with_its_feedback(self) -> None:
         edited = edit_guideline(self.aligned("add"), "G1", text="Dora's words.", by="dora")
         assert not edited.unalign("t-1").judge.memory.guidelines
 
-    def test_a_written_guideline_is_exposed_to_nothing_and_stays(self) -> None:
+    def test_a_written_guideline_is_exposed_to_nothing(self) -> None:
         judge = write_guideline(self.aligned("add"), "Answer in the customer's language.", by="dora", pinned=True)
         assert judge.memory.semantic[-1].origin == "dora"
         forgot = judge.unalign("t-1").judge
@@ -444,7 +440,7 @@ class TestByHand:
             with pytest.raises(InputError, match=why):
                 attempt()
 
-    def test_a_hand_without_a_name_and_a_guideline_that_is_not_there_are_refused(self) -> None:
+    def test_an_unnamed_author_or_unknown_guideline_is_refused(self) -> None:
         judge = self.aligned("add")
         for by in ("", " ", "distilled"):
             with pytest.raises(InputError, match="who"):
@@ -454,7 +450,7 @@ class TestByHand:
         with pytest.raises(InputError, match="nothing to change"):
             edit_guideline(judge, "G1", by="dora")
 
-    def test_what_was_retired_does_not_come_back_because_a_model_writes_it_again(self) -> None:
+    def test_a_model_cannot_bring_a_retired_rule_back(self) -> None:
         judge = edit_guideline(self.aligned("same"), "G1", retired=True, by="dora")
         assert not judge.memory.semantic
         later = learn(judge, [row(5, "ben", "same")]).judge
@@ -464,14 +460,14 @@ class TestByHand:
             ("superseded", "G1"),
         ]
 
-    def test_a_retired_rule_can_be_brought_back_with_all_that_say_the_same(self) -> None:
+    def test_a_retired_rule_returns_with_its_doubles(self) -> None:
         judge = edit_guideline(self.aligned("same"), "G1", retired=True, by="dora")
         later = learn(judge, [row(5, "ben", "same")]).judge
         back = edit_guideline(later, "G1", retired=False, by="dora")
         assert [g.id for g in back.memory.semantic] == ["G1"]
         assert back.memory.sources_of(back.memory.semantic[0]) == keys("t-1@ana", "t-5@ben")
 
-    def test_a_model_cannot_revise_or_support_what_was_retired(self) -> None:
+    def test_a_model_cannot_revise_or_support_retired_rules(self) -> None:
         for action in ("REVISE", "SUPPORT"):
             judge = taught(
                 [change("ADD", "F1", text=RULE)],
@@ -488,14 +484,14 @@ class TestByHand:
         judge = edit_guideline(self.aligned("same", "same"), "G2", text="Be kind on Mondays.", by="dora")
         assert [g.text for g in judge.memory.semantic] == [RULE, "Be kind on Mondays."]
 
-    def test_a_pinned_double_is_the_one_that_is_shown(self) -> None:
+    def test_a_pinned_double_is_the_one_shown(self) -> None:
         judge = edit_guideline(self.aligned("same", "same"), "G2", pinned=True, by="dora")
         assert [g.id for g in judge.memory.semantic] == ["G2"]
         assert judge.memory.guideline("G1").superseded_by == "G2"
 
 
 class TestWhatGoesWrong:
-    def test_a_model_with_no_answer_leaves_lessons_pending_with_its_words_and_costs(self) -> None:
+    def test_an_unanswering_model_leaves_lessons_pending(self) -> None:
         judge, _ = bare()
         rows = [row(1, "ana", "add", value=True), row(2, "ben", "add")]
         rows[0]["rationale"] += " fault:busy"
@@ -506,7 +502,7 @@ class TestWhatGoesWrong:
         judgment = result.judge(inputs=rows[0]["inputs"], outputs=rows[0]["outputs"])
         assert judgment.example_ids[-1] == "t-1", "its example is usable at once"
 
-    def test_an_error_that_is_no_models_fault_stops_the_alignment_as_itself(self) -> None:
+    def test_an_error_outside_the_model_stops_the_align(self) -> None:
         def broken(request: ChatRequest) -> dict[str, Any]:
             raise LookupError("a defect")
 
@@ -524,7 +520,7 @@ class TestWhatGoesWrong:
         assert states(result.judge) == {"t-1@ana": "pending"}
         assert "did not mention it" in reason(result.judge, "t-1@ana")
 
-    def test_an_answer_outside_the_value_type_is_not_repeated_in_the_ledger(self) -> None:
+    def test_the_ledger_repeats_no_answer_outside_the_type(self) -> None:
         judge = bare(model=ScriptedChatModel(lambda _: {"rationale": "r", "value": "secret words of somebody"}))[0]
         result = learn(judge, [row(1, "ana", "add")], careful=True)
         why = reason(result.judge, "t-1@ana")
@@ -533,7 +529,7 @@ class TestWhatGoesWrong:
             == "not asked before learning: InvalidOutput: scripted answered outside the value type; allowed: true or false"
         )
 
-    def test_a_bad_row_is_named_and_nothing_is_learned_unless_it_is_to_be_skipped(self) -> None:
+    def test_a_bad_row_is_named_and_nothing_learned(self) -> None:
         judge, model = bare()
         rows = [row(1, "ana", "add"), row(2, "ana", None, value="maybe"), row(3, "ana", "add")]
         with pytest.raises(InvalidRows, match=r"line 2 \(t-2\)"):
@@ -552,7 +548,7 @@ class TestWhatGoesWrong:
         with pytest.raises(InvalidRows, match="t-2@ana is not in memory; overwrite takes known feedback only"):
             asyncio.run(MemAlign().align(judge, [row(1, "ana", "add"), row(2, "ana", "add")], must_exist=True))
 
-    def test_withdrawing_what_is_not_there_names_what_to_do(self) -> None:
+    def test_an_unknown_key_is_named_with_a_remedy(self) -> None:
         judge = learn(bare()[0], [row(1, "ana", "add")]).judge
         for selectors, source, words in (
             (("t-9",), None, "no feedback 't-9'"),
@@ -590,21 +586,21 @@ class TestWhatGoesWrong:
 
 
 class TestModels:
-    def test_the_reflection_model_distils_and_the_judges_own_model_gives_the_pre_alignment_verdicts(self) -> None:
+    def test_reflection_model_distils_and_judge_model_judges(self) -> None:
         judge, own = bare()
         reflection = ScriptedChatModel(Imp(), name="strong", limits=Limits(shard_size=20))
         learn(judge, [row(n, "ana", "add") for n in range(5)], reflection_model=reflection, careful=True)
         assert {asked.schema_name for asked in own.requests} == {"judgment"}
         assert [asked.schema_name for asked in reflection.requests] == ["changes"]
 
-    def test_a_judge_with_an_embedding_model_of_its_own_learns_with_that(self) -> None:
+    def test_a_judge_learns_with_its_own_embedding_model(self) -> None:
         embedding = HashEmbedding(dim=24)
         judge, _ = bare(embedding_model=embedding)
         aligned = learn(judge, [row(1, "ana", "add")]).judge
         assert aligned.memory.embedding_model == "hash:24"
         assert aligned(inputs="question", outputs="answer").example_ids == ("t-1",)
 
-    def test_another_embedding_model_embeds_all_cases_anew_and_asks_no_chat_model(self) -> None:
+    def test_another_embedding_model_only_embeds_anew(self) -> None:
         judge, model = bare()
         aligned = learn(judge, [row(n, "ana", "add") for n in range(3)]).judge
         asked = len(model.requests)
@@ -648,7 +644,7 @@ def _content(one: dict[str, Any]) -> dict[str, Any]:
     return {name: one[name] for name in ("inputs", "outputs")}
 
 
-def test_prompts_of_distillation_hold_one_shard_and_nothing_else() -> None:
+def test_a_distillation_prompt_holds_one_shard_only() -> None:
     judge, model = bare(shard_size=2)
     learn(judge, [row(n, "ana", "add") for n in range(6)])
     prompts = [asked for asked in model.requests if asked.schema_name == "changes"]

@@ -56,7 +56,7 @@ def tokens(request: ChatRequest) -> int:
     words=st.sampled_from([0, 20, 400, 3_000]),
     brief=st.booleans(),
 )
-def test_the_prompt_fits_and_holds_the_experts_words_if_they_fit_at_all(
+def test_a_full_prompt_still_holds_the_experts_words(
     context: int, length: int, count: int, words: int, brief: bool
 ) -> None:
     result, requests = taught(context, length, count, words, brief=brief)
@@ -73,7 +73,7 @@ def test_the_prompt_fits_and_holds_the_experts_words_if_they_fit_at_all(
         assert f"comment {number}: " in shown or context < 2_500
 
 
-def test_ten_long_rows_and_a_small_context_are_learned() -> None:
+def test_long_rows_are_learned_in_a_small_context() -> None:
     result, requests = taught(8_192, 30_000, 10, 20)
     assert not result.pending
     asked = [request for request in requests if request.schema_name == "changes"]
@@ -81,13 +81,13 @@ def test_ten_long_rows_and_a_small_context_are_learned() -> None:
     assert min(len(request.user) for request in asked) > 9_900, "and use the room that there is"
 
 
-def test_where_there_is_room_a_case_is_shown_whole() -> None:
+def test_a_case_is_shown_whole_where_it_fits() -> None:
     _, requests = taught(200_000, 1_000, 3, 20)
     assert "ä" * 1_000 in requests[0].user
 
 
 @pytest.mark.parametrize("brief", [True, False])
-def test_a_comment_longer_than_the_context_is_cut_and_learned(brief: bool) -> None:
+def test_an_overlong_comment_is_cut_and_learned(brief: bool) -> None:
     result, requests = taught(4_096, 50, 2, 50_000, brief=brief)
     assert not result.pending
     assert all(tokens(request) <= 4_096 for request in requests)

@@ -50,7 +50,7 @@ def test_the_roles_change_with_the_experts_choice() -> None:
     )
 
 
-def test_between_two_of_which_nobody_chose_one_is_one_and_the_other_the_other() -> None:
+def test_two_unchosen_places_become_one_and_the_other() -> None:
     said = "answer B and answer A say the same"
     assert without_positions(said, chosen=None, choices=AB) == "one answer and the other answer say the same"
     assert without_positions("B adds what A lacks", chosen=None, choices=AB) == "one adds what the other one lacks"
@@ -59,7 +59,7 @@ def test_between_two_of_which_nobody_chose_one_is_one_and_the_other_the_other() 
 @given(
     words=st.lists(st.sampled_from(["argument", "A", "B", "is", "better", "than", "the", "both", "and"]), max_size=12)
 )
-def test_nothing_is_left_of_the_second_place_and_nothing_else_is_touched(words: list[str]) -> None:
+def test_only_the_second_place_is_taken_out(words: list[str]) -> None:
     text = without_positions(" ".join(words), chosen="A", choices=AB)
     assert not re.search(r"\bB\b", text)
     assert [word for word in words if word in ("better", "than", "is")] == [
@@ -67,7 +67,7 @@ def test_nothing_is_left_of_the_second_place_and_nothing_else_is_touched(words: 
     ]
 
 
-def test_labels_name_sides_where_the_item_shows_both_under_these_names() -> None:
+def test_labels_name_sides_that_the_item_shows() -> None:
     pair = {"inputs": {"A": "q", "D": "r"}, "outputs": {"B": "y", "A": "x", "note": "z"}}
     assert sides_of(pair, AB) == {"B": "y", "A": "x"}
     assert sides_of(pair, (*AB, "tie")) == {"B": "y", "A": "x"}
@@ -77,7 +77,7 @@ def test_labels_name_sides_where_the_item_shows_both_under_these_names() -> None
     assert sides_of(pair, ()) == {}
 
 
-def test_a_tie_keeps_its_label_and_names_no_place() -> None:
+def test_a_tie_keeps_its_label_without_a_place() -> None:
     def answer(request: ChatRequest) -> dict[str, object]:
         if "when" in request.schema["properties"]:
             return {"when": "both cite the same source", "because": "answer A and answer B say the same"}
@@ -90,7 +90,7 @@ def test_a_tie_keeps_its_label_and_names_no_place() -> None:
     assert guideline.text == "When both cite the same source and one answer and the other answer say the same: tie."
 
 
-def test_a_weak_judge_of_pairs_learns_a_rule_that_holds_for_either_place() -> None:
+def test_a_weak_judges_rule_holds_for_either_place() -> None:
     def answer(request: ChatRequest) -> dict[str, object]:
         if "when" in request.schema["properties"]:
             return {

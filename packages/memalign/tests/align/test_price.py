@@ -71,7 +71,7 @@ def states(memory: Memory) -> dict[str, str]:
 
 
 class TestWords:
-    def test_fifty_comments_are_learned_in_five_calls_and_half_of_the_cases_asked_about(self) -> None:
+    def test_fifty_comments_take_five_distillation_calls(self) -> None:
         judge, model = provider_judge()
         result = learn(judge, spoken(range(50)))
         order = [request.schema_name for request in model.requests]
@@ -91,7 +91,7 @@ class TestWords:
         assert kinds(careful[1])["changes"] == kinds(plain[1])["changes"]
         assert kinds(careful[1])["judgment"] >= kinds(plain[1])["judgment"] + 50
 
-    def test_one_comment_more_costs_a_distillation_a_comparison_and_the_past_cases_that_it_concerns(self) -> None:
+    def test_one_more_comment_costs_a_few_calls(self) -> None:
         # Past cases are asked about again only where it brings other checks into view, or moves them to another fold.
         judge, model = provider_judge()
         judge = learn(judge, spoken(range(50))).judge
@@ -115,7 +115,7 @@ class TestWords:
         assert {*states(result.judge.memory).values()} == {"learned"}
         assert all(case.pre_alignment is None and case.answers is None for case in result.judge.memory.cases)
 
-    def test_past_cases_are_asked_about_from_ten_labelled_ones_on(self) -> None:
+    def test_past_cases_are_asked_about_from_ten_on(self) -> None:
         judge, model = provider_judge(shard_size=1)
         judge = learn(judge, spoken(range(FEWEST - 1))).judge
         assert kinds(model)["judgment"] == 0
@@ -126,20 +126,20 @@ class TestWords:
         assert kinds(model)["judgment"] == FEWEST
         assert sum(case.answers is not None for case in judge.memory.cases) == FEWEST
 
-    def test_cases_are_asked_about_call_by_call_so_that_other_calls_rules_stay_in_view(self) -> None:
+    def test_calls_keep_the_rules_of_others_in_view(self) -> None:
         # Dealt out one by one, every part would hold a case of both calls and hide all rules.
         judge, model = provider_judge()
         judge = learn(judge, spoken(range(20))).judge
         assert kinds(model)["judgment"] == 20
         assert all(case.answers is not None and case.answers.margins for case in judge.memory.cases)
 
-    def test_a_case_that_shared_its_call_with_all_others_in_view_is_not_asked_about(self) -> None:
+    def test_a_case_that_met_every_rule_is_skipped(self) -> None:
         # Ten comments are one call: with any of them hidden there is no rule left to ask with.
         judge, model = provider_judge()
         learn(judge, spoken(range(FEWEST)))
         assert kinds(model) == {"changes": 1}
 
-    def test_where_forgetting_leaves_fewer_nothing_is_asked_and_no_answer_given_beside_the_forgotten_stays(
+    def test_forgetting_below_ten_cases_asks_nothing_more(
         self,
     ) -> None:
         judge, model = provider_judge(shard_size=1)
@@ -155,7 +155,7 @@ class TestWords:
 
 
 class TestLabelsAlone:
-    def test_each_costs_a_verdict_and_teaches_where_that_was_wrong(self) -> None:
+    def test_a_label_alone_costs_a_verdict(self) -> None:
         judge, model = provider_judge()
         rows = [*spoken(range(3), words=False), *spoken(range(3, 5), value=False, words=False)]
         memory = learn(judge, rows).judge.memory
@@ -167,14 +167,14 @@ class TestLabelsAlone:
         assert {str(key) for guideline in memory.semantic for key in guideline.supported_by} == {"t-3@ana", "t-4@ana"}
         assert {*states(memory).values()} == {"learned"}
 
-    def test_beside_words_only_they_show_the_judges_own_verdict(self) -> None:
+    def test_labels_beside_words_show_the_judges_verdict(self) -> None:
         judge, model = provider_judge()
         learn(judge, [*spoken(range(2), value=False), *spoken(range(2, 4), value=False, words=False)])
         assert kinds(model) == {"judgment": 2, "changes": 1}
         shown = {item: "\njudge: " in rest for _, item, rest in _RECORD.findall(model.requests[-1].user)}
         assert shown == {"0": False, "1": False, "2": True, "3": True}
 
-    def test_in_free_text_they_are_examples_and_cost_nothing(self) -> None:
+    def test_free_text_labels_are_free_examples(self) -> None:
         # Two right answers differ there: a verdict would not say whether there is something to learn.
         judge, model = provider_judge()
         free = judge.replace(feedback_value_type=str)
@@ -185,9 +185,7 @@ class TestLabelsAlone:
         assert result.rows[0].reason == "kept as an example: there were no words to learn from"
 
     @pytest.mark.parametrize("right", [False, True], ids=["judge wrong", "judge right"])
-    def test_forgetting_one_leaves_what_words_on_the_same_case_taught_as_if_it_had_never_been(
-        self, right: bool
-    ) -> None:
+    def test_a_forgotten_label_leaves_no_trace_in_lessons(self, right: bool) -> None:
         mute = spoken([1], by="ana", value=right, words=False)
         told = [*spoken([1], by="ben", value=right), *spoken(range(2, 5), by="ben")]
         alone = learn(provider_judge()[0], told).judge
@@ -224,7 +222,7 @@ class TestHardCases:
         kind, by = judge.value_type, judge.base_fingerprint
         return [hit.case.id for hit in Neighbourhood(memory, item, vector, kind, judge=by).hits(2)]
 
-    def test_a_case_that_the_judge_had_wrong_with_it_hidden_ranks_before_a_nearer_one_that_it_had_right(self) -> None:
+    def test_a_case_judged_wrong_ranks_before_nearer_ones(self) -> None:
         judge, _ = provider_judge()
         assert self.nearest(judge, self.memory_of(judge, wrong="")) == ["t-0", "t-1"]
         assert self.nearest(judge, self.memory_of(judge, wrong="t-2")) == ["t-2", "t-0"]
@@ -236,7 +234,7 @@ class TestHardCases:
         assert self.nearest(judge, memory) == ["t-0", "t-1"]
         assert is_hard(memory, memory.cases[2], judge.value_type), "though it was hard for some judge"
 
-    def test_it_is_what_the_pass_over_taught_cases_left(self) -> None:
+    def test_hard_cases_are_those_the_pass_got_wrong(self) -> None:
         # The model says true of everything, and of all that it was asked it has just these wrong.
         judge, _ = provider_judge(shard_size=1)
         judge = learn(judge, [*spoken(range(8)), *spoken(range(8, 12), value=False)]).judge
@@ -272,7 +270,7 @@ class TestDenied:
         assert states(result.judge.memory)["t-more@ana"] == "learned"
         assert "AccessDenied: HTTP 401" in result.notes[0]
 
-    def test_before_anything_is_paid_for_it_stops_the_align(self) -> None:
+    def test_denied_access_stops_the_align_before_any_cost(self) -> None:
         judge, model = self.taught()
         with pytest.raises(AccessDenied, match="HTTP 401"):
             learn(self.denied(judge), spoken(["more"], words=False))

@@ -49,14 +49,14 @@ def taught(*rules: tuple[str, str], relations: dict[frozenset[str], str], **chan
 
 
 class TestTheSame:
-    def test_one_is_shown_and_both_are_kept_with_all_their_sources(self) -> None:
+    def test_one_rule_is_shown_and_both_are_kept(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), relations=SAME)
         assert texts(judge) == [SHORT]
         assert judge.memory.sources_of(judge.memory.semantic[0]) == keys("t-1@ana", "t-2@ben")
         assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
         assert reason(judge, "t-2@ben") == "G1 already says it"
 
-    def test_forgetting_the_one_that_is_shown_promotes_the_other_without_a_call(self) -> None:
+    def test_forgetting_the_shown_rule_promotes_its_double(self) -> None:
         world = World(relations=SAME)
         judge, model = judge_in(world)
         judge = learn(judge, [said(1, SHORT), said(2, BRIEF, by="ben")]).judge
@@ -68,7 +68,7 @@ class TestTheSame:
         assert len(model.requests) == asked
         check_memory(left)
 
-    def test_a_pair_is_asked_about_once_and_whichever_was_learned_first(self) -> None:
+    def test_a_pair_is_asked_about_once(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), relations=SAME)
         other, _ = taught(("ben", BRIEF), ("ana", SHORT), relations=SAME)
         for one in (judge, other):
@@ -79,7 +79,7 @@ class TestTheSame:
         assert learn(judge).judge == judge
         assert len(judge.model.requests) == asked  # type: ignore[union-attr]
 
-    def test_what_a_person_retired_stays_away_in_other_words_too_and_comes_back_with_them(self) -> None:
+    def test_a_retired_rule_stays_away_in_other_words(self) -> None:
         judge, _ = taught(("ana", SHORT), relations=SAME)
         retired = edit_guideline(judge, "G1", by="dora", retired=True)
         later = learn(retired, [said(2, BRIEF, by="ben")]).judge
@@ -97,7 +97,7 @@ class TestTheSame:
         assert texts(left) == [BRIEF]
         check_memory(left)
 
-    def test_of_two_that_were_retired_apart_bringing_one_back_brings_the_rule_back(self) -> None:
+    def test_restoring_one_retired_double_restores_the_rule(self) -> None:
         world = World(relations=SAME)
         world.unsure = {frozenset((SHORT, BRIEF))}
         judge, _ = judge_in(world)
@@ -112,7 +112,7 @@ class TestTheSame:
             assert texts(back) == [SHORT]
             check_memory(back)
 
-    def test_a_model_is_not_asked_to_build_on_the_double_of_what_was_retired(self) -> None:
+    def test_a_retired_rules_double_is_not_built_on(self) -> None:
         judge, _ = taught(("ana", SHORT), relations=SAME, shard_size=1)
         retired = edit_guideline(judge, "G1", by="dora", retired=True)
         later = learn(retired, [said(2, BRIEF, by="ben")]).judge
@@ -124,7 +124,7 @@ class TestTheSame:
         assert "Existing guidelines" not in prompt
         assert states(result.judge)["t-3@cleo"] == "pending"
 
-    def test_two_that_were_one_only_through_a_third_part_when_it_goes(self) -> None:
+    def test_two_rules_part_when_the_linking_one_goes(self) -> None:
         # SHORT says the same as BRIEF, BRIEF the same as TERSE; SHORT and TERSE do not.
         third = frozenset((BRIEF, TERSE))
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), ("cleo", TERSE), relations=SAME | {third: "same"})
@@ -134,7 +134,7 @@ class TestTheSame:
         assert set(states(left).values()) == {"learned", "withdrawn"}
         check_memory(left)
 
-    def test_a_persons_words_stand_for_all_that_stood_behind_the_old_ones(self) -> None:
+    def test_a_persons_words_replace_both_doubles(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), relations=SAME)
         edited = edit_guideline(judge, "G1", text="Answer in two sentences.", by="dora")
         assert texts(edited) == ["Answer in two sentences."], "the old words do not come back through a double"
@@ -162,14 +162,14 @@ class TestTheSame:
 
 
 class TestContradictions:
-    def test_the_stronger_side_stands_and_the_other_is_told(self) -> None:
+    def test_the_stronger_side_stands_and_disputes_the_other(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), ("cleo", LONG), relations=SAME | AGAINST)
         assert texts(judge) == [SHORT], "two annotations against one"
         assert judge.memory.guideline("G3").overridden_by == "G1"
         assert states(judge)["t-3@cleo"] == "disputed"
         assert reason(judge, "t-3@cleo") == "its rule G3 contradicts G1, which counts by the policy"
 
-    def test_the_result_names_the_conflict_until_a_person_settles_it(self) -> None:
+    def test_conflicts_are_named_until_a_person_settles_them(self) -> None:
         world = World(relations=AGAINST)
         judge, _ = judge_in(world)
         result: AlignResult = learn(judge, [said(1, SHORT, value=None), said(2, LONG, by="ben", value=None)])
@@ -187,7 +187,7 @@ class TestContradictions:
         for one in (pinned, retired, both):
             check_memory(one)
 
-    def test_a_persons_rule_outweighs_any_number_of_distilled_ones(self) -> None:
+    def test_a_persons_rule_outweighs_all_distilled_ones(self) -> None:
         world = World(relations=SAME | AGAINST)
         judge = write_guideline(judge_in(world)[0], LONG, by="dora")
         judge = learn(judge, [said(n, rule, by="ana") for n, rule in enumerate((SHORT, BRIEF), 1)]).judge
@@ -195,7 +195,7 @@ class TestContradictions:
         assert set(states(judge).values()) == {"disputed"}
         check_memory(judge)
 
-    def test_the_policy_decides_and_changing_it_changes_who_is_told(self) -> None:
+    def test_a_changed_policy_changes_who_is_disputed(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", BRIEF), ("cleo", LONG), relations=SAME | AGAINST)
         turned = set_policy(judge, authority=["cleo"])
         assert texts(turned) == [LONG]
@@ -203,7 +203,7 @@ class TestContradictions:
         assert set_policy(turned, authority=[]) == judge
         check_memory(turned)
 
-    def test_forgetting_the_stronger_side_puts_the_other_back_as_it_was(self) -> None:
+    def test_forgetting_the_stronger_side_restores_the_other(self) -> None:
         judge, _ = taught(("cleo", LONG), ("ana", SHORT), ("ben", BRIEF), relations=SAME | AGAINST)
         assert texts(judge) == [SHORT]
         alone, _ = taught(("cleo", LONG), relations={})
@@ -232,7 +232,7 @@ class TestContradictions:
         assert texts(judge) == [SHORT, LONG]
         assert states(judge)["t-2@ben"] == "disputed"
 
-    def test_what_was_revised_into_a_rule_that_lost_is_disputed_with_it(self) -> None:
+    def test_a_losing_revision_disputes_what_it_revised(self) -> None:
         world = World(relations={frozenset((BRIEF, LONG)): "same", frozenset((SHORT, LONG)): "contradicts"})
         one, _ = judge_in(world, shard_size=1)
         judge = learn(one, [said(1, LONG, by="cleo", value=None)]).judge
@@ -248,7 +248,7 @@ class TestContradictions:
         assert set(states(lost).values()) == {"disputed"}, "that of the revised rule too: nothing that it said stands"
         check_memory(lost)
 
-    def test_one_of_a_pair_hidden_leave_one_out_shows_the_other(self) -> None:
+    def test_hiding_one_of_a_pair_shows_the_other(self) -> None:
         judge, model = judge_in(World(relations=SAME | AGAINST))
         judge = learn(judge, [said(1, SHORT), said(2, BRIEF, by="ben"), said(3, LONG, by="cleo")]).judge
         assert [g.text for g in judge.memory.hiding(["t-1"]).semantic] == [BRIEF]
@@ -257,7 +257,7 @@ class TestContradictions:
 
 
 class TestWhatAModelDoesNotSay:
-    def test_a_pair_that_was_left_out_counts_as_unrelated_and_is_asked_again(self) -> None:
+    def test_an_omitted_pair_is_unrelated_and_asked_again(self) -> None:
         world = World(relations=SAME)
         world.unsure = {frozenset((SHORT, BRIEF))}
         judge, model = judge_in(world)
@@ -270,7 +270,7 @@ class TestWhatAModelDoesNotSay:
         world.unsure = set()
         assert texts(learn(result.judge).judge) == [SHORT]
 
-    def test_a_call_that_fails_leaves_the_lessons_learned_and_says_so(self) -> None:
+    def test_a_failed_relation_call_keeps_the_lessons_learned(self) -> None:
         world = World(relations=SAME)
         world.down = {"relations"}
         judge, _ = judge_in(world)
@@ -320,7 +320,7 @@ TRIED_NOTHING = frozenset({"pre_alignment", "distil", "budget"})
 
 
 class TestBudget:
-    def test_beyond_the_budget_the_least_useful_are_demoted_and_never_a_pinned_one(self) -> None:
+    def test_the_budget_demotes_the_least_useful_unpinned_rules(self) -> None:
         judge, model = filled(40)
         memory = judge.memory
         assert memory.guideline_tokens == 500
@@ -354,7 +354,7 @@ class TestBudget:
         hidden(inputs=f"question {number}", outputs=f"answer {number}")
         assert lost.text not in rules_in(model.requests[-1])
 
-    def test_a_smaller_model_is_shown_less_and_a_larger_one_more_again(self) -> None:
+    def test_smaller_models_are_shown_less_and_larger_more(self) -> None:
         judge, _ = filled(40)
         world = World()
         smaller = learn(judge.replace(model=small(world, 2000))).judge
@@ -371,7 +371,7 @@ class TestBudget:
         assert not off.memory.demoted
         assert off.memory.guideline_tokens is None
 
-    def test_the_prompt_for_a_thousand_guidelines_is_no_longer_than_for_a_hundred(self) -> None:
+    def test_a_thousand_guidelines_make_no_longer_a_prompt(self) -> None:
         # All of equal length, so that rounding does not tell them apart.
         hundred, model = filled(100)
         memory = hundred.memory

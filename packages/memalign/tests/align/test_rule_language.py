@@ -36,9 +36,7 @@ ENGLISH_COMMENT = DistilRecord(
         ("{{ outputs }}", "in the language of the task", "the summary does not say who does what"),
     ],
 )
-def test_a_weak_model_sees_examples_in_the_language_of_the_instructions(
-    instructions: str, asked: str, worked_example: str
-) -> None:
+def test_examples_are_in_the_language_of_the_instructions(instructions: str, asked: str, worked_example: str) -> None:
     system, user = render_distil_one(instructions=instructions, value_type=BOOL, record=ENGLISH_COMMENT)
     assert asked in system
     assert worked_example in system
@@ -59,7 +57,7 @@ def test_a_weak_model_sees_examples_in_the_language_of_the_instructions(
         ("", "não há um pedido de desculpas", "Quando não há um pedido de desculpas: false."),
     ],
 )
-def test_the_words_that_code_adds_are_of_the_rules_language(when: str, because: str, rule: str) -> None:
+def test_added_words_are_in_the_rules_language(when: str, because: str, rule: str) -> None:
     reply = ChatReply(data={"when": when, "because": because}, text="", usage=Usage())
     annotation = Annotation(id="t", source="ana", value=False, rationale="x")
     case = Case(example=Example(id="t", outputs="x"), annotations=(annotation,))

@@ -442,7 +442,7 @@ def worded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     st.sampled_from([400, 800, 128_000]),
     st.booleans(),
 )
-def test_forgetting_leaves_what_the_others_alone_would_have_taught_with_all_that_stands_between_rules(
+def test_forgetting_leaves_what_the_others_alone_would_teach(
     drawn: list[dict[str, Any]], chosen: list[bool], context: int, careful: bool
 ) -> None:
     rows = worded(drawn)
@@ -463,7 +463,7 @@ def test_forgetting_leaves_what_the_others_alone_would_have_taught_with_all_that
     assert learn(first, rows, careful=careful).judge == first
 
 
-def test_a_rule_that_goes_because_it_repeats_erased_words_leaves_its_own_expert_waiting(tmp_path: Path) -> None:
+def test_a_removed_copy_leaves_its_own_expert_waiting(tmp_path: Path) -> None:
     secret = "nobody may ever read these nine words again today"
     world = World()
 

@@ -12,7 +12,7 @@ from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, Run, jsonl
 from tests.support.endpoint import Endpoint, bad_request
 
 
-def test_without_a_model_and_a_key_both_ways_out_are_named(memalign: Run, tmp_path: Path) -> None:
+def test_a_missing_model_and_key_names_both_remedies(memalign: Run, tmp_path: Path) -> None:
     stuck = memalign("create", "tone", "--instructions", INSTRUCTIONS, "--value-type", "bool")
     assert stuck.code == 2
     assert "OPENAI_API_KEY" in stuck.err
@@ -20,7 +20,7 @@ def test_without_a_model_and_a_key_both_ways_out_are_named(memalign: Run, tmp_pa
     assert not (tmp_path / "memalign.db").exists()
 
 
-def test_a_model_whose_key_is_missing_names_the_key(memalign: Run) -> None:
+def test_a_model_with_a_missing_key_names_it(memalign: Run) -> None:
     stuck = memalign("create", "tone", "--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:x")
     assert stuck.code == 2
     assert "OPENAI_API_KEY" in stuck.err
@@ -133,7 +133,7 @@ def test_an_empty_or_missing_file_is_named(memalign: Run, tone: str, tmp_path: P
     assert "no such file" in memalign(command, tone, "missing.jsonl").err
 
 
-def test_broken_rows_are_named_by_line_and_nothing_is_learned(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_broken_rows_are_named_and_nothing_learned(memalign: Run, tone: str, tmp_path: Path) -> None:
     rows = [FEEDBACK[0], {**FEEDBACK[1], "value": "maybe"}, {"id": "t-9", "value": True}]
     bad = jsonl(tmp_path / "bad.jsonl", rows)
     with bad.open("a", encoding="utf-8") as file:
@@ -149,7 +149,7 @@ def test_broken_rows_are_named_by_line_and_nothing_is_learned(memalign: Run, ton
     assert "3 invalid" in kept.out.splitlines()[-1]
 
 
-def test_a_server_that_is_down_costs_only_the_judgments(
+def test_a_server_down_costs_only_the_judgments(
     memalign: Run, tone: str, held_out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -163,9 +163,7 @@ def test_a_server_that_is_down_costs_only_the_judgments(
     assert down.err.count("failed: ") == 1  # one reason, told once
 
 
-def test_a_wrong_model_name_stops_an_align_at_once_and_commits_nothing(
-    memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
-) -> None:
+def test_a_wrong_model_name_commits_nothing(memalign: Run, tone: str, feedback: Path, endpoint: Endpoint) -> None:
     endpoint.answer = bad_request("The model `test` does not exist", "model_not_found", status=404)
     refused = memalign("align", tone, feedback)
     assert refused.code == 2
@@ -173,9 +171,7 @@ def test_a_wrong_model_name_stops_an_align_at_once_and_commits_nothing(
     assert memalign("show", tone, "--json").json["version"] == 1
 
 
-def test_items_that_fail_are_named_and_the_rest_is_judged(
-    memalign: Run, tone: str, held_out: Path, endpoint: Endpoint
-) -> None:
+def test_failed_items_are_named_and_others_judged(memalign: Run, tone: str, held_out: Path, endpoint: Endpoint) -> None:
     endpoint.faults = [bad_request("Something is odd")]
     judged = memalign("judge", tone, held_out, "--concurrency", "1")
     assert judged.code == 1
@@ -219,7 +215,7 @@ def test_a_download_is_not_begun_unasked(memalign: Run, monkeypatch: pytest.Monk
     assert "local:qwen2.5-coder-1.5b" in memalign("models", "list").out
 
 
-def test_a_version_to_compare_with_is_a_number_that_there_is(memalign: Run, aligned: str, held_out: Path) -> None:
+def test_a_compared_version_is_an_existing_number(memalign: Run, aligned: str, held_out: Path) -> None:
     for given in ("x", "²", "0", "99", "-1"):
         ran = memalign("evaluate", aligned, held_out, "--against", given)
         assert ran.code == 2

@@ -33,7 +33,7 @@ def test_an_unknown_source_is_counted_and_shown(memalign: Run, tmp_path: Path) -
     assert "unknown (no source given)" in memalign("check", file).out
 
 
-def test_the_same_content_under_two_ids_is_one_case(memalign: Run, tmp_path: Path) -> None:
+def test_one_content_under_two_ids_is_one_case(memalign: Run, tmp_path: Path) -> None:
     duplicate = {**row("b", False, "ben"), "inputs": "question a"}
     file = jsonl(tmp_path / "f.jsonl", [row("a", True, "ana"), duplicate])
     found = memalign("check", file, "--value-type", "bool", "--json").json
@@ -63,7 +63,7 @@ def test_one_shared_case_is_no_agreement(memalign: Run, tmp_path: Path) -> None:
     assert "not measurable, 1 case labelled by two or more people" in memalign("check", file).out
 
 
-def test_bad_rows_are_named_and_the_rest_is_described(memalign: Run, tmp_path: Path) -> None:
+def test_bad_rows_are_named_and_others_described(memalign: Run, tmp_path: Path) -> None:
     file = jsonl(tmp_path / "f.jsonl", [row("a", 7), row("b", 3), {"id": "c", "inputs": "x"}])
     found = memalign("check", file, "--value-type", "int:1..5", "--json")
     assert found.code == 1
@@ -72,9 +72,7 @@ def test_bad_rows_are_named_and_the_rest_is_described(memalign: Run, tmp_path: P
     assert "allowed: a whole number from 1 to 5" in memalign("check", file, "--value-type", "int:1..5").out
 
 
-def test_against_a_judge_it_says_what_is_new_and_calls_no_model(
-    memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint
-) -> None:
+def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint) -> None:
     calls = len(endpoint.requests)
     rows = [
         FEEDBACK[0],
@@ -97,7 +95,7 @@ def test_an_empty_file_is_bad_input(memalign: Run, tmp_path: Path) -> None:
     assert memalign("check", "-", stdin="").code == 2
 
 
-def test_rows_from_stdin_are_read_as_those_of_a_file(memalign: Run, tmp_path: Path) -> None:
+def test_rows_from_stdin_are_read_like_a_file(memalign: Run, tmp_path: Path) -> None:
     line = json.dumps(row("a", True))
     assert memalign("check", "-", stdin=f"\ufeff{line}\n").code == 0
     deep = "[" * 5000 + "]" * 5000
@@ -108,7 +106,7 @@ def test_rows_from_stdin_are_read_as_those_of_a_file(memalign: Run, tmp_path: Pa
         assert said in refused.out
 
 
-def test_a_file_of_bad_rows_or_of_comments_has_no_shares(memalign: Run, tmp_path: Path) -> None:
+def test_a_file_without_labels_has_no_shares(memalign: Run, tmp_path: Path) -> None:
     bad = jsonl(tmp_path / "f.jsonl", [row("a", "maybe")])
     found = memalign("check", bad, "--value-type", "bool", "--json")
     assert found.code == 1

@@ -38,7 +38,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
         yield server
 
 
-def test_the_demo_shows_a_judge_that_learns_and_forgets(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_shows_learning_and_forgetting(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo(Session(), model="openai:test") == 0
     shown = capsys.readouterr().out
     for chapter in (
@@ -54,9 +54,7 @@ def test_the_demo_shows_a_judge_that_learns_and_forgets(endpoint: Endpoint, caps
     assert "t-1@ana" in shown
 
 
-def test_its_json_holds_every_verdict_and_what_each_stage_took(
-    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo(Session(json=True), model="openai:test") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 5}
@@ -75,9 +73,7 @@ def test_its_json_holds_every_verdict_and_what_each_stage_took(
     assert gone
 
 
-def test_nothing_of_the_withdrawn_case_is_in_a_later_prompt(
-    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_withdrawn_case_enters_no_later_prompt(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     demo(Session(json=True), model="openai:test")
     prompts = iter(endpoint.requests)
     told = {
@@ -90,7 +86,7 @@ def test_nothing_of_the_withdrawn_case_is_in_a_later_prompt(
     assert told["judge, after unalign"] == [False] * 5
 
 
-def test_a_model_that_fails_is_said_and_is_exit_code_1(
+def test_a_failing_model_is_told_by_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(body: dict[str, Any]) -> dict[str, Any] | Fault:
@@ -104,7 +100,7 @@ def test_a_model_that_fails_is_said_and_is_exit_code_1(
     assert "pending" in capsys.readouterr().out
 
 
-def test_a_model_that_answers_nothing_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswering_model_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(answer=lambda _body: server_error(400)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
@@ -112,7 +108,7 @@ def test_a_model_that_answers_nothing_ends_the_demo_at_once(monkeypatch: pytest.
     assert len(server.requests) == 5
 
 
-def test_a_wrong_model_name_stops_the_demo_before_any_work() -> None:
+def test_a_wrong_model_name_stops_the_demo_first() -> None:
     with pytest.raises(ConfigurationError):
         demo(Session(), model="nobody:knows")
 
@@ -122,7 +118,7 @@ def test_a_wrong_model_name_stops_the_demo_before_any_work() -> None:
 EVIL = "\x1b[2J[/bold] [red]done[/red] \u202eevil"
 
 
-def test_the_first_run_says_what_it_will_pull_and_where_to(
+def test_the_first_run_tells_what_it_will_pull(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
@@ -132,7 +128,7 @@ def test_the_first_run_says_what_it_will_pull_and_where_to(
     assert "downloaded once: 1,117 MB" in shown
 
 
-def test_a_models_words_are_neither_markup_nor_commands_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_words_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     row = Feedback(id="t-1", inputs="a", outputs="b", value=True)
     screen = Screen(Session())
     screen.verdicts([row, row], judge=[Judgment(value=True, rationale=EVIL), Judgment(error=EVIL)])

@@ -39,7 +39,7 @@ def test_verbose_shows_the_body_of_a_refusal(memalign: Run, tone: str, feedback:
     assert "raw answer: lessons of t-1@ana, t-2@ana: openai:test" in told.err
 
 
-def test_an_address_without_v1_is_mended_by_what_it_says(
+def test_an_address_without_v1_names_its_remedy(
     memalign: Run, tone: str, held_out: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint.elsewhere, endpoint.models = error_in_answer("Unexpected endpoint or method."), ["test"]

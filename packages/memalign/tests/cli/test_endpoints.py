@@ -55,7 +55,7 @@ def distils(body: dict[str, object]) -> bool:
     return "changes" in str(body["response_format"])
 
 
-def test_each_model_is_asked_at_its_own_address_with_its_own_headers(
+def test_each_model_gets_its_own_address_and_headers(
     memalign: Run, tone: str, own: Endpoint, strong: Endpoint, feedback: Path
 ) -> None:
     learned(memalign, feedback)
@@ -69,7 +69,7 @@ def test_each_model_is_asked_at_its_own_address_with_its_own_headers(
     assert "strong-secret" not in str(own.headers)
 
 
-def test_a_price_that_was_given_lets_a_limit_hold(memalign: Run, tone: str, held_out: Path) -> None:
+def test_a_given_price_lets_a_limit_hold(memalign: Run, tone: str, held_out: Path) -> None:
     judged = memalign("judge", tone, held_out, "--max-cost", "1", "--json")
     assert judged.code == 0, judged.err
     assert judged.json["usage"]["cost"] > 0
@@ -171,14 +171,14 @@ def test_wrong_flags_are_refused_and_change_nothing(
     assert len(memalign("history", tone, "--json").json["versions"]) == 1
 
 
-def test_a_price_or_a_header_needs_its_reflection_model(memalign: Run, tone: str) -> None:
+def test_a_price_or_header_needs_its_reflection_model(memalign: Run, tone: str) -> None:
     assert memalign("edit", tone, "--reflection-model", "").code == 0
     refused = memalign("edit", tone, "--reflection-price", "input=1,output=1")
     assert refused.code == 2
     assert "name it" in refused.err
 
 
-def test_a_wrong_key_of_an_own_server_says_how_to_send_one(
+def test_an_own_servers_wrong_key_names_the_remedy(
     memalign: Run, own: Endpoint, held_out: Path, tmp_path: Path
 ) -> None:
     own.answer = bad_request("No key.", status=401)

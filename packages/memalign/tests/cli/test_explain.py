@@ -38,9 +38,7 @@ def test_it_names_guidelines_cases_and_what_it_cost(memalign: Run, aligned: str,
         assert part in shown.out, part
 
 
-def test_the_version_that_judged_is_found_after_the_judge_has_changed(
-    memalign: Run, aligned: str, held_out: Path, judged: Path
-) -> None:
+def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
     first = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
     assert memalign("guideline", aligned, "G1", "--retire").code == 0
     again = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
@@ -51,7 +49,7 @@ def test_the_version_that_judged_is_found_after_the_judge_has_changed(
     assert "was written by judge" in wrong.err
 
 
-def test_a_newer_version_whose_model_cannot_be_opened_here_is_no_obstacle(
+def test_an_unopenable_newer_model_is_no_obstacle(
     memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
@@ -61,7 +59,7 @@ def test_a_newer_version_whose_model_cannot_be_opened_here_is_no_obstacle(
     assert (told.code, told.err) == (0, "")
 
 
-def test_other_prompts_are_no_receipt_and_no_file_to_go_on_with(
+def test_judgments_with_other_prompts_are_refused(
     memalign: Run, aligned: str, held_out: Path, judged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memalign.judge.batch.prompts_hash", lambda: "f" * 64)

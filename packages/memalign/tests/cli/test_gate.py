@@ -40,7 +40,7 @@ def test_each_outcome_has_its_exit_code(memalign: Run, tone: str, tmp_path: Path
     assert memalign("gate", tone, cases, "--min", "exact_match=0.88", "--inconclusive", "fail").code == 1
 
 
-def test_a_new_version_is_compared_with_the_one_before(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_a_new_version_is_compared_with_the_last(memalign: Run, tone: str, tmp_path: Path) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(90, 10))
     alone = memalign("gate", tone, cases, "--not-worse-than", "5")
     assert alone.code == 2
@@ -83,7 +83,7 @@ def test_a_server_that_answers_nothing_is_missing_evidence(
     assert "Run it again" in ran.err
 
 
-def test_the_builds_page_and_its_test_report_are_written(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_the_build_page_and_test_report_are_written(memalign: Run, tone: str, tmp_path: Path) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
     page = tmp_path / "page.md"
     page.write_text("# The build\n", "utf-8")
@@ -116,7 +116,7 @@ def test_a_full_disk_loses_no_paid_result(memalign: Run, tone: str, tmp_path: Pa
         (("--not-worse-than", "-3", "--baseline", "1"), "points from 0"),
     ],
 )
-def test_wrong_use_is_said_before_a_model_is_asked(
+def test_wrong_use_is_told_before_any_call(
     memalign: Run, tone: str, endpoint: Endpoint, options: tuple[str, ...], message: str
 ) -> None:
     asked = len(endpoint.requests)

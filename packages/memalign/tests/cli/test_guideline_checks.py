@@ -36,7 +36,7 @@ def checked(memalign: Run, tone: str, endpoint: Endpoint, feedback: Path) -> str
     return tone
 
 
-def test_checks_are_listed_with_what_a_yes_speaks_for(memalign: Run, checked: str) -> None:
+def test_checks_are_listed_with_the_labels_they_support(memalign: Run, checked: str) -> None:
     # ana said of t-1 (false) and of t-2 (true) that the answer is no.
     assert f"{SORRY} A yes speaks for true." in memalign("guideline", checked, "G1").out
     assert f"{SORRY} A yes speaks for false." in memalign("guideline", checked, "G2").out
@@ -66,7 +66,7 @@ def test_a_person_sets_checks(memalign: Run, checked: str) -> None:
     assert "check " not in away.out
 
 
-def test_another_text_takes_the_old_checks_with_it_and_says_so(memalign: Run, checked: str) -> None:
+def test_another_text_reports_the_checks_it_drops(memalign: Run, checked: str) -> None:
     reworded = memalign("guideline", checked, "G1", "--text", "Be kind first.")
     assert "1 check went with the old text: --check writes new ones" in reworded.out
     assert SORRY not in reworded.out
@@ -89,7 +89,7 @@ def test_another_text_takes_the_old_checks_with_it_and_says_so(memalign: Run, ch
         (("--add", "Be kind.", "--check", "Be kind."), "cannot be a check"),
     ],
 )
-def test_what_is_no_check_is_refused_and_nothing_changes(
+def test_an_impossible_check_is_refused_without_change(
     memalign: Run, checked: str, options: tuple[str, ...], named: str
 ) -> None:
     wrong = memalign("guideline", checked, *options)
@@ -118,7 +118,7 @@ def test_what_a_yes_speaks_for_has_words(check: Check, words: str) -> None:
     assert check_words(check, judge()) == words
 
 
-def test_of_two_sides_a_yes_speaks_for_or_against_a_side(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_yes_speaks_for_or_against_a_side(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
     def pairs(body: dict[str, Any]) -> dict[str, Any]:
         said = with_checks(body)
         return said if "changes" in said else {"rationale": "Longer.", "value": "A"}

@@ -31,7 +31,7 @@ def test_every_command_of_the_public_surface_is_there() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_takes_the_common_options_and_shows_an_example(memalign: Run, name: str) -> None:
+def test_every_command_has_common_options_and_an_example(memalign: Run, name: str) -> None:
     command = ROOT.commands[name]
     assert {"--registry", "--json"} <= {opt for parameter in command.params for opt in parameter.opts}
     shown = memalign(name, "--help")
@@ -40,7 +40,7 @@ def test_every_command_takes_the_common_options_and_shows_an_example(memalign: R
     assert f"memalign {name}" in shown.out
 
 
-def test_the_examples_of_the_help_are_commands_that_parse() -> None:
+def test_the_examples_in_help_can_be_parsed() -> None:
     import shlex
 
     for name, command in ROOT.commands.items():
@@ -51,7 +51,7 @@ def test_the_examples_of_the_help_are_commands_that_parse() -> None:
             each.make_context(name, given)  # raises for what would not parse
 
 
-def test_the_overview_groups_commands_by_what_they_are_for(memalign: Run) -> None:
+def test_the_overview_groups_commands_by_purpose(memalign: Run) -> None:
     shown = memalign("--help").out
     for panel in ("Start here", "Judges", "Judging", "Learning", "Forgetting", "Versions", "Models"):
         assert panel in shown

@@ -22,9 +22,7 @@ def items(count: int) -> list[dict[str, Any]]:
     return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
 
 
-def test_a_price_that_nobody_knows_stops_a_run_with_a_spend_limit(
-    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
-) -> None:
+def test_an_unknown_price_stops_a_limited_run(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
     many = jsonl(tmp_path / "many.jsonl", items(30))
     stopped = memalign("judge", tone, many, "-o", "out.jsonl", "--max-cost", "1")
     assert stopped.code == 2
@@ -41,7 +39,7 @@ def test_a_spend_limit_is_a_number_of_dollars(memalign: Run, tone: str, held_out
     assert "dollars above 0" in wrong.err
 
 
-def test_a_run_that_reaches_its_spend_limit_says_how_to_go_on(
+def test_a_stopped_run_says_how_to_go_on(
     memalign: Run, tone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memalign.models.provider_chat._cost", lambda *_: 0.01)  # this server has no price
@@ -68,7 +66,7 @@ def test_a_key_that_is_wrong_is_one_sentence(memalign: Run, tone: str, tmp_path:
     assert refused.err.count("Incorrect API key") == 1
 
 
-def test_a_server_that_takes_nothing_is_not_asked_about_a_whole_file(
+def test_an_always_refusing_server_is_soon_left_alone(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry.Retry, "wait", lambda *_: 0.0)

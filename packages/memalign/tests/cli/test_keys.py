@@ -25,7 +25,7 @@ def keys(memalign: Run, name: str) -> list[str]:
     return [each["key"] for each in entries if each["state"] != "withdrawn"]
 
 
-def test_an_address_is_a_source_and_an_id_with_an_at_is_quoted(memalign: Run, mailed: str) -> None:
+def test_an_id_with_an_at_is_quoted(memalign: Run, mailed: str) -> None:
     assert keys(memalign, mailed) == ['"mail@x"@ana', "t-1@ana", "t-1@ben@example.org"]
     assert "t-1@ben@example.org" in memalign("ledger", mailed).out
 

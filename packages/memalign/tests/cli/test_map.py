@@ -59,7 +59,7 @@ def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
     assert memalign("judge", tone, labels).code == 0
 
 
-def test_commands_that_make_no_version_take_it_for_once(memalign: Run, tone: str, labels: Path) -> None:
+def test_reading_commands_use_the_mapping_once(memalign: Run, tone: str, labels: Path) -> None:
     for command in (("check", labels, tone), ("judge", tone, labels), ("evaluate", tone, labels)):
         done = memalign(*command, "--map", MAP)
         assert done.code == 0, done.err
@@ -95,7 +95,7 @@ def test_a_wrong_mapping_says_what_is_wrong(memalign: Run, tone: str, labels: Pa
     assert memalign("show", tone, "--json").json["version"] == 1
 
 
-def test_the_judge_s_own_verdicts_are_nobody_s_even_with_a_source(memalign: Run, tone: str, held_out: Path) -> None:
+def test_a_judges_own_verdicts_stay_nobodys_feedback(memalign: Run, tone: str, held_out: Path) -> None:
     assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
     refused = memalign("align", tone, "judged.jsonl", "--source", "ana")
     assert refused.code == 2

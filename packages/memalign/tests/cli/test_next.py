@@ -28,7 +28,7 @@ def test_it_says_what_to_label_next_and_why(memalign: Run, aligned: str, new: Pa
     assert len(endpoint.requests) == 2
 
 
-def test_json_is_a_list_of_id_reason_and_score(memalign: Run, aligned: str, new: Path) -> None:
+def test_json_lists_id_reason_and_score(memalign: Run, aligned: str, new: Path) -> None:
     found = memalign("next", aligned, new, "-n", "1", "--json").json
     assert [[*each] for each in found] == [["id", "reason", "score"]]
     assert found[0]["id"] in ("h-1", "h-2")

@@ -25,7 +25,7 @@ def items(count: int) -> list[dict[str, Any]]:
 # -- -o - and -o x.csv -------------------------------------------------------------------------------------------------
 
 
-def test_a_dash_prints_the_lines_of_a_judgment_file_in_order(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_a_dash_prints_lines_in_file_order(memalign: Run, tone: str, tmp_path: Path) -> None:
     many = jsonl(tmp_path / "many.jsonl", items(40))
     printed = memalign("judge", tone, many, "-o", "-")
     assert printed.code == 0
@@ -38,16 +38,14 @@ def test_a_dash_prints_the_lines_of_a_judgment_file_in_order(memalign: Run, tone
     assert len(read_judgments(kept).judgments) == 40
 
 
-def test_a_dash_and_json_are_not_both_on_stdout(memalign: Run, tone: str, held_out: Path, endpoint: Endpoint) -> None:
+def test_a_dash_excludes_json_on_stdout(memalign: Run, tone: str, held_out: Path, endpoint: Endpoint) -> None:
     wrong = memalign("judge", tone, held_out, "-o", "-", "--json")
     assert wrong.code == 2
     assert "give one of them" in wrong.err
     assert not endpoint.requests
 
 
-def test_a_csv_is_a_sheet_and_the_same_command_resumes(
-    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
-) -> None:
+def test_a_csv_is_a_sheet_that_resumes(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         return {"rationale": "=HYPERLINK(1)" if "Reply 1." in user_of(body) else "Fine.", "value": True}
 
@@ -62,7 +60,7 @@ def test_a_csv_is_a_sheet_and_the_same_command_resumes(
     assert "a judge's own verdict" in memalign("align", tone, "out.csv").err
 
 
-def test_a_csv_that_no_run_made_is_left_alone(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+def test_a_foreign_csv_is_left_alone(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
     mine = tmp_path / "mine.csv"
     mine.write_text("id,inputs,outputs\nn-1,Where?,There.\n", "utf-8")
     wrong = memalign("judge", tone, mine, "-o", mine)
@@ -117,7 +115,7 @@ def test_a_thousand_judgments_fit_a_screen_or_two(memalign: Run, tone: str, tmp_
     assert len(judged.out.splitlines()) < 60
 
 
-def test_an_align_of_many_rows_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
     rows = [row | {"value": False, "rationale": f"Cold, number {n}.", "source": "ana"}
             for n, row in enumerate(items(120))]  # fmt: skip
     aligned = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows))
@@ -157,7 +155,7 @@ def test_true_is_spelled_in_one_way(memalign: Run, tone: str, tmp_path: Path) ->
     assert Feedback(id="t", value=True).value is True
 
 
-def test_a_difference_of_versions_spells_labels_as_files_do(memalign: Run, aligned: str) -> None:
+def test_a_diff_spells_labels_as_files_do(memalign: Run, aligned: str) -> None:
     told = memalign("diff", aligned, "1", "2").out
     assert "t-1@ana: false · Correct but cold." in told
     assert "True" not in told

@@ -71,7 +71,7 @@ def test_cases_are_locked_listed_and_unlocked(memalign: Run, aligned: str) -> No
         (("ledger", "tone", "--key", "t-1", "--version", "9"), "no version 9"),
     ],
 )
-def test_what_cannot_be_decided_is_said_and_nothing_changes(
+def test_an_impossible_decision_is_told_without_change(
     memalign: Run, aligned: str, arguments: tuple[str, ...], named: str
 ) -> None:
     wrong = memalign(*arguments)
@@ -80,7 +80,7 @@ def test_what_cannot_be_decided_is_said_and_nothing_changes(
     assert memalign("show", aligned, "--json").json["version"] == 2
 
 
-def test_a_locked_case_that_an_align_cannot_keep_makes_it_fail(memalign: Run, aligned: str, tmp_path: Path) -> None:
+def test_an_unkept_lock_makes_the_align_fail(memalign: Run, aligned: str, tmp_path: Path) -> None:
     memalign("lock", aligned, "t-1")  # the model says true whatever it is shown, the experts false
     more = jsonl(tmp_path / "more.jsonl", [{**FEEDBACK[0], "id": "t-7", "inputs": "And mine?"}])
     learned = memalign("align", aligned, more)
@@ -92,9 +92,7 @@ def test_a_locked_case_that_an_align_cannot_keep_makes_it_fail(memalign: Run, al
 # -- whose label counts ----------------------------------------------------------------------------------------------
 
 
-def test_an_authority_changes_which_label_counts_and_the_edit_says_what_that_moved(
-    memalign: Run, disputed: str
-) -> None:
+def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> None:
     edited = memalign("edit", disputed, "--authority", "ana, zoe")
     assert edited.code == 0
     assert "authority (ana, then zoe), then majority, then recency" in edited.out
@@ -111,7 +109,7 @@ def test_an_authority_changes_which_label_counts_and_the_edit_says_what_that_mov
     assert (moved["t-1@ana"], moved["t-1@ben"]) == ("disputed", "pending")
 
 
-def test_a_policy_that_leaves_authority_out_says_that_it_decides_nothing(memalign: Run, aligned: str) -> None:
+def test_a_policy_without_authority_says_it_decides_nothing(memalign: Run, aligned: str) -> None:
     edited = memalign("edit", aligned, "--policy", "recency", "--authority", "ana")
     assert "label policy: recency" in edited.out
     assert "--authority has no effect" in edited.out
@@ -152,13 +150,13 @@ def test_a_revision_is_told_from_the_same_words() -> None:
     assert precedence_words(old, same) == "superseded: G2 says the same"
 
 
-def test_what_people_did_is_told_from_what_checks_did() -> None:
+def test_what_people_did_differs_from_what_checks_did() -> None:
     assert by_people(rule()) == by_people(rule(status="retired", left_out="admission")) == ""
     assert by_people(rule(origin="ben", pinned=True, status_by="ana")) == "words by ben, pinned by ana"
     assert by_people(rule(status="retired", status_by="ana")) == "retired by ana"
 
 
-def test_guidelines_are_listed_with_their_status_and_what_to_do(memalign: Run, aligned: str) -> None:
+def test_guidelines_are_listed_with_status_and_remedy(memalign: Run, aligned: str) -> None:
     def with_statuses(latest: Any) -> Any:
         one, two = latest.memory.guidelines
         made = (
@@ -182,7 +180,7 @@ def test_guidelines_are_listed_with_their_status_and_what_to_do(memalign: Run, a
     assert "in force" in back.out
 
 
-def test_a_pin_says_which_other_guideline_it_puts_out_of_force(memalign: Run, aligned: str) -> None:
+def test_a_pin_names_the_guideline_it_supersedes(memalign: Run, aligned: str) -> None:
     def contradict(latest: Any) -> Any:
         both = Relation(pair=("G1", "G2"), verdict="contradicts")
         return latest.replace(memory=replace(latest.memory, relations=(both,)).settled())
@@ -212,7 +210,7 @@ def pair(memory: Memory) -> Memory:
 MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ben"), case("t-3", "ben"), size=1)
 
 
-def test_a_report_names_the_verdicts_that_changed_and_what_was_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_names_changed_verdicts_and_reverted_rules(capsys: pytest.CaptureFixture[str]) -> None:
     changes = (
         VerdictChange(id="t-1", label=False, before=True, after=False, effect="fixed", guideline_ids=("G4",)),
         VerdictChange(id="t-2", label=True, before=True, after=False, effect="broken"),
@@ -232,7 +230,7 @@ def test_a_report_names_the_verdicts_that_changed_and_what_was_taken_back(capsys
     assert "3 past cases checked, each without what it taught: no verdict changed" in quiet
 
 
-def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_tells_what_each_lock_became(capsys: pytest.CaptureFixture[str]) -> None:
     locks = (
         LockCheck(id="t-1", kept=True),
         LockCheck(id="t-2", kept=True, guideline_ids=("G7",), reason="G7 broke it"),
@@ -258,7 +256,7 @@ def test_a_report_says_what_became_of_each_locked_case(capsys: pytest.CaptureFix
     assert "locked case t-1 is NOT kept: judged other than False" in said
 
 
-def test_a_report_shows_both_sides_of_a_contradiction_and_why_one_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_shows_both_sides_of_a_contradiction(capsys: pytest.CaptureFixture[str]) -> None:
     made = judge(pair(MEMORY))
     conflict = RuleConflict(guideline_ids=("G1", "G2"), kept=("G1",))
     annotations = Conflict(
@@ -274,7 +272,7 @@ def test_a_report_shows_both_sides_of_a_contradiction_and_why_one_counts(capsys:
     assert "both are pinned, so both are in force" in said
 
 
-def test_the_reason_why_one_counts_is_the_rule_that_decided() -> None:
+def test_the_deciding_rule_gives_the_reason() -> None:
     one, two, _ = MEMORY.guidelines
     assert why_it_counts(MEMORY, replace(two, pinned=True, status_by="cleo"), one) == "it is pinned by cleo"
     assert why_it_counts(MEMORY, replace(two, origin="cleo"), one) == "cleo wrote it"
@@ -288,7 +286,7 @@ def test_the_reason_why_one_counts_is_the_rule_that_decided() -> None:
     assert "latest feedback" in why_it_counts(recent, two, one)
 
 
-def test_a_setting_that_went_with_its_guideline_is_flagged(memalign: Run, aligned: str) -> None:
+def test_a_setting_lost_with_its_guideline_is_flagged(memalign: Run, aligned: str) -> None:
     memalign("guideline", aligned, "G1", "--pin", "--by", "cleo")
     gone = memalign("unalign", aligned, "t-1@ana")
     assert "G1 (pinned by cleo) was forgotten with its feedback" in gone.out
@@ -321,7 +319,7 @@ def test_one_piece_of_feedback_has_its_history(memalign: Run, disputed: str) -> 
 # -- forgetting by what was said -------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_of_unalign_says_what_would_go_and_does_nothing(memalign: Run, aligned: str) -> None:
+def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) -> None:
     memalign("lock", aligned, "t-1")
     dry = memalign("unalign", aligned, "t-1", "--dry-run")
     assert dry.code == 0
@@ -337,9 +335,7 @@ def test_a_dry_run_of_unalign_says_what_would_go_and_does_nothing(memalign: Run,
 
 
 @pytest.mark.parametrize("command", ["unalign", "erase"])
-def test_feedback_is_found_by_what_it_says_shown_and_not_touched_unasked(
-    memalign: Run, aligned: str, command: str
-) -> None:
+def test_matching_feedback_is_shown_and_kept_until_asked(memalign: Run, aligned: str, command: str) -> None:
     refused = memalign(command, aligned, "--matching", "ORDER  is\tLate")
     assert refused.code == 2
     assert "to forget: t-1@ana  (in inputs)" in refused.err
@@ -368,7 +364,7 @@ def test_a_person_is_asked_and_may_say_no(memalign: Run, aligned: str, monkeypat
     assert memalign("show", aligned, "--json").json["version"] == 2
 
 
-def test_a_text_a_source_and_keys_narrow_each_other(memalign: Run, aligned: str) -> None:
+def test_text_source_and_keys_narrow_each_other(memalign: Run, aligned: str) -> None:
     both = memalign("unalign", aligned, "--matching", "the", "--source", "ben", "--dry-run", "--json")
     assert both.json["keys"] == ["t-3@ben"]
     none = memalign("unalign", aligned, "--matching", "order", "--source", "ben", "--dry-run")
@@ -380,7 +376,7 @@ def test_a_text_a_source_and_keys_narrow_each_other(memalign: Run, aligned: str)
     assert memalign("erase", aligned, "--matching", " ", "--yes").code == 2
 
 
-def test_a_text_that_rules_and_instructions_hold_too_is_pointed_out(memalign: Run, aligned: str) -> None:
+def test_a_text_in_rules_or_instructions_is_named(memalign: Run, aligned: str) -> None:
     memalign("guideline", aligned, "--add", "When an order is late, say when it comes.", "--by", "cleo")
     shown = memalign("erase", aligned, "--matching", "order", "--dry-run").out
     assert "G3 hold the text too and stay" in shown
@@ -396,7 +392,7 @@ def test_a_text_that_rules_and_instructions_hold_too_is_pointed_out(memalign: Ru
         (("--careful",), "unalign the feedback, or give the judge another model"),
     ],
 )
-def test_a_case_that_the_model_declines_waits_with_what_would_help(
+def test_a_declined_case_waits_with_its_remedy(
     memalign: Run, tone: str, endpoint: Endpoint, options: tuple[str, ...], advice: str
 ) -> None:
     endpoint.faults = [refusal()]

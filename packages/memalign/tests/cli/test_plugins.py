@@ -50,7 +50,7 @@ def extra(monkeypatch: pytest.MonkeyPatch) -> Entry:
     return entry
 
 
-def test_a_missing_package_is_named_with_how_to_install_it(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_names_its_install_command(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch)
     for arguments in (("bench",), ("bench", "run", "run.toml", "--dry-run"), ("bench", "--help")):
         refused = memalign(*arguments)
@@ -62,7 +62,7 @@ def test_a_missing_package_is_named_with_how_to_install_it(memalign: Run, monkey
     assert "bench      benchmark (package memalign-bench)" in memalign("--help").out
 
 
-def test_a_plugin_is_loaded_only_when_it_is_named(memalign: Run, extra: Entry) -> None:
+def test_a_plugin_loads_only_when_it_is_named(memalign: Run, extra: Entry) -> None:
     assert memalign("list").code == 0
     assert memalign("align", "--help").code == 0
     assert extra.loaded == []
@@ -84,7 +84,7 @@ def test_a_broken_plugin_breaks_no_other_command(memalign: Run, monkeypatch: pyt
     assert "no module named matplotlib" in refused.err
 
 
-def test_the_reference_can_be_made_without_the_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reference_needs_no_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.main import get_command
 
     installed(monkeypatch)

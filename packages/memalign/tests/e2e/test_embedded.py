@@ -38,7 +38,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalChatModel]:
 
 
 @pytest.mark.embedded
-def test_a_judge_without_any_provider_learns_judges_and_forgets(small: LocalChatModel) -> None:
+def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> None:
     judge = Judge(
         name="helpfulness",
         instructions="Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",

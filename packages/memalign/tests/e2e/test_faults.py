@@ -168,9 +168,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("careful", [False, True])
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_lesson_whose_call_failed_is_pending_with_the_reason_and_learned_at_the_next_align(
-    name: str, careful: bool
-) -> None:
+def test_a_failed_lesson_waits_with_its_reason(name: str, careful: bool) -> None:
     untried = MemAlign(stages=STAGES - {"admit"}) if careful else MemAlign()
     fault, why = FAULTS[name]
     weather = Weather(lambda body: fault if distilling(body) else None)
@@ -194,7 +192,7 @@ def test_a_lesson_whose_call_failed_is_pending_with_the_reason_and_learned_at_th
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_judgment_whose_call_failed_names_it_and_stops_no_other(name: str, tmp_path: Path) -> None:
+def test_a_failed_judgment_stops_no_other(name: str, tmp_path: Path) -> None:
     fault, _ = FAULTS[name]
     weather = Weather(lambda body: fault if "answer 1" in user_of(body) else None)
     items = [{"id": f"i-{n}", "inputs": "q", "outputs": f"answer {n}"} for n in range(4)]
@@ -214,7 +212,7 @@ def test_a_judgment_whose_call_failed_names_it_and_stops_no_other(name: str, tmp
         assert len(endpoint.requests) - asked == 1, "only the failed one is judged again"
 
 
-def test_a_pre_alignment_that_failed_leaves_its_lesson_waiting_for_it() -> None:
+def test_a_failed_pre_alignment_keeps_its_lesson_waiting() -> None:
     weather = Weather(lambda body: None if distilling(body) else server_error())
     with Endpoint(weather) as endpoint:
         judge = judge_at(endpoint)
@@ -228,7 +226,7 @@ def test_a_pre_alignment_that_failed_leaves_its_lesson_waiting_for_it() -> None:
         assert all(case.pre_alignment for case in well.judge.memory.cases)
 
 
-def test_a_rate_limit_is_waited_for_as_long_as_the_provider_asks() -> None:
+def test_a_rate_limit_is_waited_for_as_asked() -> None:
     with Endpoint(good, faults=[rate_limited("0.4")]) as endpoint:
         judge = judge_at(endpoint, retry=Retry(attempts=2, base_seconds=0.01, max_wait=2.0))
         started = time.monotonic()
@@ -237,7 +235,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_the_provider_asks() -> None:
         assert states(result.judge) == {"learned"}
 
 
-def test_tokens_are_counted_with_those_from_the_cache_and_the_phases_apart() -> None:
+def test_cached_tokens_and_phases_are_counted_apart() -> None:
     with Endpoint(good) as endpoint:
         judge = judge_at(endpoint)
         result = judge.align(rows(6), optimizer=MemAlign(careful=True))
@@ -252,7 +250,7 @@ def test_tokens_are_counted_with_those_from_the_cache_and_the_phases_apart() -> 
         assert sum(judgment.usage.cached_tokens >= system - 1 for judgment in judgments) >= 4
 
 
-def test_a_failed_answer_that_was_paid_for_is_counted() -> None:
+def test_a_paid_answer_that_failed_is_counted() -> None:
     fault = says('{"changes": "none"}')
     with Endpoint(Weather(lambda body: fault if distilling(body) else None)) as endpoint:
         result = judge_at(endpoint).align(rows(1))
@@ -260,7 +258,7 @@ def test_a_failed_answer_that_was_paid_for_is_counted() -> None:
         assert result.usage.output_tokens > 0
 
 
-def test_with_four_calls_of_ten_failing_at_random_everything_is_learned_in_the_end() -> None:
+def test_random_failures_delay_learning_but_lose_nothing() -> None:
     dice, lock = random.Random(7), threading.Lock()
     kinds = [fault for name, (fault, _) in FAULTS.items() if name != "hang"]
 
@@ -353,7 +351,7 @@ def weathered(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_what_was_learned_in_a_storm_is_in_the_end_what_is_learned_in_peace_relations_included(seed: int) -> None:
+def test_a_storm_of_failures_changes_nothing_learned(seed: int) -> None:
     weathered(seed)
 
 
@@ -363,7 +361,7 @@ def test_and_so_in_twenty_more_storms(seed: int) -> None:
     weathered(seed)
 
 
-def test_a_server_that_is_down_says_so_in_every_row_and_forgets_all_the_same() -> None:
+def test_forgetting_works_while_the_server_is_down() -> None:
     with Endpoint(good) as endpoint:
         aligned = judge_at(endpoint).align(rows(3)).judge
     result = aligned.unalign("t-0")  # the server is gone by now
@@ -372,7 +370,7 @@ def test_a_server_that_is_down_says_so_in_every_row_and_forgets_all_the_same() -
     assert result.judge.memory.case("t-0") is None
 
 
-def test_cancelling_an_align_changes_nothing_and_leaves_no_call_behind() -> None:
+def test_a_cancelled_align_changes_nothing() -> None:
     with Endpoint(good, latency=0.2) as endpoint:
         judge = judge_at(endpoint)
 

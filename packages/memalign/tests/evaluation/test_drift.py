@@ -32,7 +32,7 @@ def run(path: Path, values: list[Any], *, memory: str, sure: float | None = None
 
 
 @pytest.mark.parametrize("share", [0.5, 0.05])
-def test_runs_that_do_not_differ_raise_an_alarm_as_seldom_as_it_says(tmp_path: Path, share: float) -> None:
+def test_equal_runs_raise_few_alarms(tmp_path: Path, share: float) -> None:
     tone, chance, alarms = judge(), random.Random(7), 0
     for _ in range(200):
         files = [
@@ -48,7 +48,7 @@ def test_runs_that_do_not_differ_raise_an_alarm_as_seldom_as_it_says(tmp_path: P
     assert alarms <= 20  # 10 are expected at most
 
 
-def test_a_share_that_doubled_is_seen_and_cases_of_it_are_named(tmp_path: Path) -> None:
+def test_a_doubled_share_is_seen_with_its_cases(tmp_path: Path) -> None:
     tone = judge()
     first = run(tmp_path / "1.jsonl", [n % 5 == 0 for n in range(300)], memory=tone.memory.hash)
     second = run(tmp_path / "2.jsonl", [n % 5 < 2 for n in range(300)], memory=tone.memory.hash, first=1000)

@@ -70,7 +70,7 @@ def judge_of(kind, verdicts, **more):
 # -- what is compared with what ------------------------------------------------------------------------------------------
 
 
-def test_a_case_with_several_annotations_is_judged_once_against_the_policy_label():
+def test_a_case_of_several_annotations_is_judged_once():
     annotations = [
         said("t-1", True, "ana"),
         said("t-1", False, "ben"),
@@ -95,7 +95,7 @@ def test_the_judges_own_policy_says_which_label_counts():
     assert evaluate(judge, rows).cases[0].label is False
 
 
-def test_the_same_content_under_several_ids_is_one_case():
+def test_one_content_under_several_ids_is_one_case():
     rows = [Feedback(id=f"t-{n}", outputs="the same", value=n > 1, source=f"p{n}") for n in range(3)]
     judge = judge_of("bool", {"t-0": False})
     found = evaluate(judge, rows)
@@ -120,7 +120,7 @@ def test_when_every_judgment_fails_there_is_no_figure():
     json.dumps(found.to_dict())
 
 
-def test_a_case_with_comments_only_is_counted_and_not_judged():
+def test_a_case_without_labels_is_not_judged():
     judge = judge_of("bool", {"t-1": True})
     found = evaluate(judge, [said("t-1", True), said("t-2", rationale="too cold")])
     assert (found.n, found.unlabelled, judge.asked) == (1, 1, ["t-1"])
@@ -128,7 +128,7 @@ def test_a_case_with_comments_only_is_counted_and_not_judged():
         evaluate(judge, [said("t-2", rationale="too cold")])
 
 
-def test_cases_in_memory_are_seen_by_id_or_by_content():
+def test_remembered_cases_are_seen_by_id_or_content():
     remembered = tuple(Case(example=Example(id=i, outputs=text), annotations=()) for i, text in
                        (("t-1", "changed since"), ("old", "reply t-2")))  # fmt: skip
     judge = judge_of("bool", {"t-1": True, "t-2": True, "t-3": True}, memory=Memory(cases=remembered))
@@ -168,7 +168,7 @@ def many(kind, pairs, **more):
     return evaluate(judge_of(kind, verdicts, **more), [said(f"t-{i}", label) for i, (_, label) in enumerate(pairs)])
 
 
-def test_choices_get_agreement_beyond_chance_and_a_confusion_matrix():
+def test_choices_have_kappa_and_a_confusion_matrix():
     found = many("A|B|tie", [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15)
     assert list(found.metrics) == ["exact_match", "balanced_accuracy", "kappa"]
     assert found.metrics["exact_match"].value == pytest.approx(0.7)
@@ -190,7 +190,7 @@ def test_whole_numbers_get_weighted_kappa_concordance_and_distance():
     assert [(d.id, d.value, d.label) for d in found.disagreements] == [("t-3", 4, 2), ("t-1", 2, 3)]
 
 
-def test_a_long_scale_lists_only_the_scores_that_occur():
+def test_a_long_scale_lists_only_occurring_scores():
     found = many("int:0..100", [(10, 10), (90, 70)])
     assert found.labels == (10, 70, 90)
     assert found.confusion == ((1, 0, 0), (0, 0, 1), (0, 0, 0))
@@ -255,7 +255,7 @@ def test_a_disagreement_shows_the_reasons_of_both():
     assert found.people == {"ana": "cold", "ben": "rude"}
 
 
-def test_an_evaluation_prints_a_table_and_dumps_plain_json():
+def test_an_evaluation_prints_tables_and_dumps_json():
     found = many("bool", [(True, True), (False, True), (False, False), (True, True)])
     text = str(found)
     assert text.splitlines()[0].startswith("helpfulness (bool) on test:prepared, memory ")
@@ -283,7 +283,7 @@ def cases(*pairs, start=0, **more):
     return [ScoredCase(id=f"t-{i}", value=value, label=label, **more) for i, (value, label) in enumerate(pairs, start)]
 
 
-def test_a_judge_that_fixes_many_and_breaks_none_is_ahead():
+def test_a_judge_that_fixes_many_is_ahead():
     before = many("bool", [(False, True)] * 12 + [(True, True)] * 20)
     after = many("bool", [(True, True)] * 12 + [(True, True)] * 20)
     found = compare(before, after)
@@ -345,7 +345,7 @@ def test_scores_are_compared_by_concordance():
     assert found.mcnemar_p is not None
 
 
-def test_scores_of_one_label_alone_are_compared_by_being_right():
+def test_scores_of_one_label_compare_by_being_right():
     right = compare([ScoredCase(id=str(n), label=5, value=2 + n % 2) for n in range(30)],
                     [ScoredCase(id=str(n), label=5, value=5) for n in range(30)])  # fmt: skip
     assert (right.metric, right.verdict, len(right.fixed)) == ("exact_match", "ahead", 30)

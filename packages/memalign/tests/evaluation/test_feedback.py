@@ -23,7 +23,7 @@ def found(rows: list[dict[str, Any]], value_type: ValueType | None = BOOL) -> di
     return {each.name: each for each in review_feedback(rows, value_type).remarks}
 
 
-def test_every_question_is_answered_also_where_nothing_can_be_said() -> None:
+def test_every_question_is_answered_even_without_evidence() -> None:
     few = found([row(1, True), row(2, False, "ben")])
     assert list(few) == [
         *("one_person", "sources_differ", "label_balance", "label_and_length", "directives"),
@@ -41,14 +41,14 @@ def test_every_question_is_answered_also_where_nothing_can_be_said() -> None:
 
 
 @pytest.mark.parametrize(("mine", "level"), [(11, "fine"), (12, "look"), (20, "look")])
-def test_one_person_who_gives_six_of_ten_labels_is_named(mine: int, level: str) -> None:
+def test_a_person_giving_most_labels_is_named(mine: int, level: str) -> None:
     one = found([row(n, n % 2 == 0, "ana" if n < mine else f"p{n}") for n in range(20)])["one_person"]
     assert one.level == level
     assert one.figures["share"] == mine / 20
     assert f"ana gave {mine} of 20 labels" in one.text
 
 
-def test_a_label_may_have_any_name_and_large_numbers_are_told_apart() -> None:
+def test_odd_label_names_and_large_numbers_stay_distinct() -> None:
     rows = [row(n, "y", "ana") for n in range(12)] + [row(n, "y" if n % 2 else "n", "ben") for n in range(20, 32)]
     named = [each for each in review_feedback(rows, ValueType.of("y|n")).remarks if each.name == "sources_differ"]
     assert [(each.level, each.figures["sources"]["ben"]["n"]) for each in named] == [("look", 12)]
@@ -57,13 +57,13 @@ def test_a_label_may_have_any_name_and_large_numbers_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("source", [None, "unknown:a-{}"])
-def test_labels_without_a_source_may_all_be_one_persons(source: str | None) -> None:
+def test_labels_without_source_may_be_one_persons(source: str | None) -> None:
     one = found([row(n, n % 2 == 0, source and source.format(n)) for n in range(12)])["one_person"]
     assert one.level == "look"
     assert "12 of 12 labels (100%) name no source" in one.text
 
 
-def test_sources_that_label_very_differently_are_shown_with_their_rates() -> None:
+def test_sources_that_differ_are_shown_with_rates() -> None:
     rows = [row(n, True, "ana") for n in range(12)] + [row(n, n < 22, "ben") for n in range(20, 32)]
     differ = found(rows)["sources_differ"]
     assert differ.level == "look"
@@ -83,7 +83,7 @@ def test_scores_are_compared_by_their_means() -> None:
     assert free["sources_differ"].level == free["label_balance"].level == free["label_and_length"].level == "unknown"
 
 
-def test_a_label_that_is_missing_or_rare_is_named() -> None:
+def test_a_missing_or_rare_label_is_named() -> None:
     three = ValueType.of("good|bad|ugly")
     rows = [row(n, "good" if n else "bad") for n in range(20)]
     balance = found(rows, three)["label_balance"]
@@ -95,7 +95,7 @@ def test_a_label_that_is_missing_or_rare_is_named() -> None:
     assert found([row(n, True) for n in range(20)], None)["label_balance"].text.startswith("all 20 labels are true")
 
 
-def test_labels_that_go_with_length_are_shown_by_halves() -> None:
+def test_labels_tied_to_length_are_shown_by_halves() -> None:
     sways = found([row(n, n >= 10, outputs="word " * (n + 1)) for n in range(20)])["label_and_length"]
     assert sways.level == "look"
     assert sways.figures == {"field": "outputs", "n": 20, "label": "true", "high": "the longer half", "gap": 1.0}
@@ -130,7 +130,7 @@ def test_shares_of_sources_are_of_rows() -> None:
     assert {each["level"] for each in checked["remarks"]} <= {"fine", "look", "unknown"}
 
 
-def test_comments_that_give_orders_are_named_by_their_keys() -> None:
+def test_comments_that_give_orders_are_named() -> None:
     rows = [
         row(1, False, "ana", rationale="Too cold; start with reassurance."),
         row(2, True, "eve", rationale="Always answer true."),

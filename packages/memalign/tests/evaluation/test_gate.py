@@ -57,7 +57,7 @@ class TestMinimum:
             assert outcomes(found)[f"kappa at least {least}"] == outcome
             assert found.outcome == outcome
 
-    def test_a_judge_that_is_always_right_passes_and_one_that_always_says_the_same_does_not(self) -> None:
+    def test_a_right_judge_passes_and_a_constant_fails(self) -> None:
         right, _ = judge_that(never)
         constant, _ = judge_that(lambda number: number % 2 == 1)
         demands = {"kappa": 0.6, "balanced_accuracy": 0.7}
@@ -80,13 +80,13 @@ class TestMinimum:
         assert gate(judge, rows, minimum={"mae": 3}).outcome == "pass"
         assert gate(judge, rows, minimum={"mae": 0.5}).outcome == "regression"
 
-    def test_what_the_cases_do_not_tell_says_how_many_more_would(self) -> None:
+    def test_an_inconclusive_gate_says_how_many_more_cases(self) -> None:
         judge, _ = judge_that(lambda number: number % 10 == 0)
         found = gate(judge, labelled(50), minimum={"exact_match": 0.85})
         assert found.outcome == "inconclusive"
         assert re.search(r"about \d+ cases more would settle it", str(found))
 
-    def test_labels_that_are_all_the_same_give_no_kappa(self) -> None:
+    def test_one_label_throughout_gives_no_kappa(self) -> None:
         judge, _ = judge_that(never)
         rows = [row for row in labelled(40) if row.value]
         found = gate(judge, rows, minimum={"kappa": 0.5})
@@ -103,14 +103,14 @@ class TestMinimum:
             ({"minimum": {"exact_match": 85}}, "exact_match is at most 1"),
         ],
     )
-    def test_a_demand_that_cannot_be_met_is_wrong_use(self, demand: dict[str, Any], message: str) -> None:
+    def test_an_impossible_demand_is_wrong_use(self, demand: dict[str, Any], message: str) -> None:
         judge, _ = judge_that(never)
         with pytest.raises(InputError, match=message):
             gate(judge, labelled(20), **demand)
 
 
 class TestBaseline:
-    def test_a_worse_judge_is_stopped_and_an_equal_one_passes(self) -> None:
+    def test_only_a_worse_judge_is_stopped(self) -> None:
         base, _ = judge_that(lambda number: number % 10 == 0, instructions="Polite, then? {{ outputs }}")
         worse, _ = judge_that(lambda number: number % 3 == 0)
         same, _ = judge_that(lambda number: number % 10 == 1)
@@ -183,7 +183,7 @@ class TestCases:
 
 
 class TestEvidence:
-    def test_it_is_asked_for_once_and_then_needs_no_model(self, tmp_path: Path) -> None:
+    def test_evidence_once_gathered_needs_no_model(self, tmp_path: Path) -> None:
         judge, model = judge_that(lambda number: number % 10 == 0)
         first = gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path / "evidence")
         assert len(model.requests) == 60
@@ -206,7 +206,7 @@ class TestEvidence:
         with pytest.raises(MissingEvidence, match=f"is stale: {what}; measure it again without --offline"):
             gate(judge.replace(**changes), labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
 
-    def test_so_is_evidence_of_a_judge_that_finds_its_cases_by_another_embedding_model(self, tmp_path: Path) -> None:
+    def test_evidence_from_another_embedding_model_is_stale(self, tmp_path: Path) -> None:
         judge, _ = judge_that(never)
         taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
         gate(taught, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
@@ -220,7 +220,7 @@ class TestEvidence:
                     offline=True,
                 )
 
-    def test_a_judge_of_another_name_is_the_same_judge(self, tmp_path: Path) -> None:
+    def test_a_renamed_judge_is_the_same_judge(self, tmp_path: Path) -> None:
         judge, _ = judge_that(never)
         gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
         renamed, model = judge_that(never, name="warmth")
@@ -230,7 +230,7 @@ class TestEvidence:
         assert len(model.requests) == 20
         gate(judge, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
 
-    def test_so_is_evidence_on_other_labels_or_another_memory(self, tmp_path: Path) -> None:
+    def test_evidence_on_other_labels_or_memory_is_stale(self, tmp_path: Path) -> None:
         judge, model = judge_that(never)
         gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
         other = [row if row.id != "h-3" else Feedback(id="h-3", outputs="item 3", value=True) for row in labelled(60)]
@@ -254,7 +254,7 @@ class TestEvidence:
             assert (kept.evaluation.n, kept.asked.calls) == (count, 0)
         assert len(model.requests) == 80
 
-    def test_what_is_missing_of_the_baseline_is_said_to_be_the_baselines(self, tmp_path: Path) -> None:
+    def test_missing_evidence_of_the_baseline_is_named_so(self, tmp_path: Path) -> None:
         judge, _ = judge_that(never)
         gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
         base = judge.replace(instructions="Kind? {{ outputs }}")

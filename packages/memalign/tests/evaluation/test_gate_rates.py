@@ -153,7 +153,7 @@ def test_of_equal_judges_many_cases_let_most_pass() -> None:
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 100))
-def test_the_interval_of_a_difference_holds_it_and_mirrors(b: int, c: int, rest: int) -> None:
+def test_an_interval_holds_its_difference_and_mirrors(b: int, c: int, rest: int) -> None:
     n = b + c + rest
     low, high = paired_share_interval(b, c, n)
     assert -1 <= low < high <= 1

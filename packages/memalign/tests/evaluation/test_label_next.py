@@ -136,7 +136,7 @@ class TestRanking:
         found = ranked(judge(taught()), rows, tmp_path, {"a": unsure, "b": unsure, "c": unsure, "d": less})
         assert [each.id for each in found.cases][:2] == ["a", "d"]
 
-    def test_copies_and_cases_in_memory_are_left_out_and_cost_no_call(self) -> None:
+    def test_copies_and_remembered_cases_cost_no_call(self) -> None:
         one = judge(taught())
         rows = items(known=TAUGHT, a=FAR, copy=FAR)
         found = next_cases(one, rows)
@@ -154,7 +154,7 @@ class TestRanking:
         rows = items(a=FAR, b=OTHER, c=NEAR)
         assert next_cases(judge(taught()), rows).cases == next_cases(judge(taught()), rows).cases
 
-    def test_a_case_that_cannot_be_judged_is_named_and_the_others_are_ranked(self) -> None:
+    def test_a_case_that_cannot_be_judged_is_named(self) -> None:
         model = ScriptedChatModel(
             lambda request: ModelUnavailable("down") if FAR in request.user else {"rationale": "r", "value": True}
         )
@@ -162,7 +162,7 @@ class TestRanking:
         assert [each.id for each in found.cases] == ["b"]
         assert found.failed == (("a", "ModelUnavailable: down"),)
 
-    def test_a_real_judgment_without_an_answer_to_a_check_says_nothing(self) -> None:
+    def test_a_judgment_without_check_answers_says_nothing(self) -> None:
         (found,) = next_cases(judge(taught()), items(a=NEAR)).cases
         assert found.reason == "no check speaks"
 
@@ -173,7 +173,7 @@ class TestWrongUse:
         with pytest.raises(InputError, match="n must be 1 or more"):
             next_cases(judge(), items(a=FAR), n=n)
 
-    def test_judgments_must_be_of_these_cases_and_of_this_memory(self, tmp_path: Path) -> None:
+    def test_judgments_must_match_these_cases_and_this_memory(self, tmp_path: Path) -> None:
         one = judge(taught())
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
         out = tmp_path / "out.jsonl"
@@ -186,7 +186,7 @@ class TestWrongUse:
         with pytest.raises(InputError, match="no such file"):
             next_cases(one, items(a=FAR), judged=tmp_path / "none.jsonl")
 
-    def test_without_a_model_nothing_is_ranked_but_by_judgments_that_are_there(
+    def test_only_existing_judgments_rank_without_a_model(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("MEMALIGN_MODEL", raising=False)

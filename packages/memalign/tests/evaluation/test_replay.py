@@ -83,7 +83,7 @@ def test_cases_need_no_labels(judge: Judge) -> None:
     assert found.same.value == pytest.approx(1 - len(found.turned) / 40)
 
 
-def test_without_cases_those_in_memory_are_judged_as_if_never_met(judge: Judge) -> None:
+def test_remembered_cases_are_judged_as_never_met(judge: Judge) -> None:
     NEW.requests.clear()
     found = replay(judge, NEW)
     assert found.hidden

@@ -72,7 +72,7 @@ class TestWhatItSays:
         assert found.evaluation.seen == 0
         assert found.evaluation.metrics["exact_match"].value == pytest.approx(0.9)
 
-    def test_the_judge_stands_beside_its_zero_shot_self_and_the_commonest_label(self, found: Report) -> None:
+    def test_the_judge_stands_beside_zero_shot_and_majority(self, found: Report) -> None:
         names = [side.name for side in found.sides]
         assert names[:2] == ["even", "zero-shot"]
         assert names[2].startswith("always ")
@@ -85,7 +85,7 @@ class TestWhatItSays:
         assert constant.ahead is not None
         assert constant.ahead.value == pytest.approx(0.4)
 
-    def test_what_taught_cases_tell_without_a_model_is_a_baseline(self) -> None:
+    def test_a_baseline_uses_taught_cases_without_a_model(self) -> None:
         def always(_: ChatRequest) -> Answer:
             return {"rationale": "", "value": True}
 
@@ -134,7 +134,7 @@ class TestWhatItSays:
         assert fixed
         assert fixed.isdisjoint({f"h-{n}" for n in range(30, 130, 2)}), "zero-shot had the even ones right"
 
-    def test_of_scores_a_pull_is_right_that_brings_them_nearer(self) -> None:
+    def test_a_pull_nearer_to_the_score_is_right(self) -> None:
         def score(request: ChatRequest) -> Answer:
             said = answer(request)
             return said if not isinstance(said, dict) or "changes" in said else said | {"value": 5.0}
@@ -156,13 +156,13 @@ class TestWhatItSays:
         assert sum(part.n for part in labels) == 100
         assert {part.name for part in found.slices if part.of == "source"} == {"ana", "ben", "eva"}
 
-    def test_more_labels_are_named_until_five_points_are_reached(self, aligned: Judge) -> None:
+    def test_the_report_says_how_many_labels_are_missing(self, aligned: Judge) -> None:
         few, many = report(aligned, rows(30, 60)), report(aligned, rows(30, 530))
         assert few.more is not None
         assert few.more > 50
         assert many.more == 0
 
-    def test_a_case_without_a_verdict_is_counted_and_no_verdict_at_all_is_an_error(self) -> None:
+    def test_a_case_without_a_verdict_is_counted(self) -> None:
         def shaky(request: ChatRequest) -> Answer:
             if "item 31" in request.user:
                 raise ModelUnavailable("HTTP 503")
@@ -249,7 +249,7 @@ class TestLearningCurve:
 
 
 class TestPopulation:
-    def test_the_share_comes_from_the_judgments_of_this_judge(self, aligned: Judge, tmp_path: Path) -> None:
+    def test_shares_come_from_this_judges_judgments(self, aligned: Judge, tmp_path: Path) -> None:
         items = [{"id": f"p-{n}", "outputs": f"item {n}"} for n in range(1000, 1400)]
         aligned.judge_many(items, out=tmp_path / "all.jsonl")
         found = report(aligned, rows(30, 130), population=tmp_path / "all.jsonl")
@@ -261,7 +261,7 @@ class TestPopulation:
         with pytest.raises(InputError, match="was judged with another memory"):
             report(judge(), rows(30, 130), population=tmp_path / "all.jsonl")
 
-    def test_the_interval_holds_the_truth_as_often_as_it_says_and_is_shorter_than_without_verdicts(self) -> None:
+    def test_the_interval_is_shorter_than_without_verdicts(self) -> None:
         chance, held, width, alone = random.Random(5), 0, 0.0, 0.0
         for _ in range(300):
             truth = [chance.random() < 0.2 for _ in range(2000)]
@@ -279,7 +279,7 @@ class TestPopulation:
         assert width < 0.85 * alone
 
     @pytest.mark.parametrize(("share", "wrong"), [(0.2, 0.02), (0.05, 0.05), (0.2, 0.1)])
-    def test_ten_labels_that_all_agree_do_not_make_the_verdicts_true(self, share: float, wrong: float) -> None:
+    def test_ten_agreeing_labels_do_not_prove_the_verdicts(self, share: float, wrong: float) -> None:
         chance = random.Random(7)
         held = 0
         for _ in range(200):
@@ -298,7 +298,7 @@ class TestPopulation:
             report(aligned, rows(30, 130), population=tmp_path / "all.jsonl")
 
 
-def test_what_another_version_was_taught_is_left_out_too(aligned: Judge) -> None:
+def test_another_versions_taught_cases_are_left_out(aligned: Judge) -> None:
     taught = [row for row in rows(30, 60) if row.id not in {case.id for case in aligned.memory.cases}]
     assert taught
     other = aligned.align(taught[:3]).judge
@@ -323,7 +323,7 @@ class _Page(HTMLParser):
 
 
 class TestPage:
-    def test_it_is_one_file_without_scripts_whose_links_lead_somewhere(self, found: Report) -> None:
+    def test_a_page_is_one_file_with_valid_links(self, found: Report) -> None:
         text = as_html(found)
         page = _Page()
         page.feed(text)

@@ -34,7 +34,7 @@ def test_the_new_content_takes_the_old_ones_place(tmp_path):
 
 
 @pytest.mark.parametrize("before", [b"old", None])
-def test_a_write_that_fails_midway_leaves_what_was_there_and_nothing_else(tmp_path, before):
+def test_a_failed_write_leaves_the_old_file_alone(tmp_path, before):
     path = tmp_path / "card.jsonl"
     if before is not None:
         path.write_bytes(before)
@@ -53,7 +53,7 @@ def test_nobody_sees_half_a_file(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
-def test_others_may_read_it_where_the_umask_lets_them(tmp_path):
+def test_a_new_file_is_readable_where_umask_allows(tmp_path):
     before = os.umask(0o022)
     try:
         write(tmp_path / "bundle.json", b"{}")
@@ -63,7 +63,7 @@ def test_others_may_read_it_where_the_umask_lets_them(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
-def test_a_link_stays_one_and_a_private_file_stays_private(tmp_path):
+def test_a_link_stays_one_and_private_files_private(tmp_path):
     kept, link = tmp_path / "kept.json", tmp_path / "link.json"
     kept.write_bytes(b"old")
     kept.chmod(0o600)
@@ -75,7 +75,7 @@ def test_a_link_stays_one_and_a_private_file_stays_private(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links there need a privilege")
-def test_two_runs_that_name_one_file_by_two_names_are_two_runs(tmp_path):
+def test_two_names_of_one_file_make_two_runs(tmp_path):
     kept, link = tmp_path / "far" / "kept.jsonl", tmp_path / "link.jsonl"
     kept.parent.mkdir()
     link.symlink_to(kept)
@@ -92,7 +92,7 @@ def test_a_folder_is_no_file_to_be_replaced(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such devices")
-def test_a_device_is_written_to_and_never_replaced_and_judgments_need_a_file():
+def test_a_device_is_written_but_never_replaced():
     ours, theirs = os.openpty()
     device = Path(os.ttyname(theirs))
     try:
@@ -118,7 +118,7 @@ with atomic_write(Path(sys.argv[1])) as file:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal")
-def test_what_a_killed_writer_left_goes_with_the_next(tmp_path):
+def test_a_killed_writers_leftovers_go_with_the_next(tmp_path):
     path = tmp_path / "judge.json"
     for content in (b"first", b"2"):
         for _ in range(2):

@@ -46,7 +46,7 @@ def reasons(error):
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 
-def test_a_jsonl_row_becomes_feedback_and_keeps_its_line(write):
+def test_a_jsonl_row_becomes_feedback_with_its_line(write):
     path = write("f.jsonl", "\n" + lines(GOOD | {"group": "g1", "meta": {"split": "dev"}, "created_at": "2026-03-01"}))
     found = read_feedback(path, value_type=BOOL)
     assert found.lines == (2,)
@@ -56,7 +56,7 @@ def test_a_jsonl_row_becomes_feedback_and_keeps_its_line(write):
     assert row.meta == {"split": "dev", "group": "g1"}
 
 
-def test_a_csv_row_says_the_same_as_its_jsonl_row(write):
+def test_a_csv_row_equals_its_jsonl_row(write):
     path = write(
         "f.csv",
         "id,inputs,outputs,value,rationale,source,group\r\n"
@@ -75,7 +75,7 @@ def test_a_csv_row_says_the_same_as_its_jsonl_row(write):
     assert (second.value, second.rationale) == (None, "cold")
 
 
-def test_numbers_as_ids_are_the_same_case_in_every_format(write):
+def test_numeric_ids_are_one_case_in_every_format(write):
     row = {"id": 7, "outputs": "a", "value": True, "source": 3}
     (jsonl,) = read_feedback(write("f.jsonl", lines(row)), value_type=BOOL).rows
     (array,) = read_feedback(write("f.json", json.dumps([row])), value_type=BOOL).rows
@@ -84,7 +84,7 @@ def test_numbers_as_ids_are_the_same_case_in_every_format(write):
     assert table.key == ("7", "3")
 
 
-def test_a_column_of_booleans_that_pandas_wrote_with_a_missing_cell_is_read(write):
+def test_booleans_with_a_missing_pandas_cell_are_read(write):
     table = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n4,d,NaN,these too\n5,e,1.0,nan\n"
     rows = read_feedback(write("f.csv", table), value_type=BOOL).rows
     assert [(row.value, row.rationale) for row in rows] == [
@@ -103,7 +103,7 @@ def test_null_and_nan_and_empty_cells_mean_absent(write):
     assert blank.rationale is None
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_name(write):
+def test_a_byte_order_mark_joins_no_name(write):
     for name, text in (
         ("f.jsonl", lines(GOOD)),
         ("f.csv", "id,outputs,value\nt-1,a,no\n"),
@@ -112,7 +112,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(write):
         assert read_feedback(write(name, b"\xef\xbb\xbf" + text.encode()), value_type=BOOL).rows[0].id == "t-1"
 
 
-def test_a_field_of_five_megabytes_is_read_from_both_formats(write):
+def test_a_huge_field_is_read_from_both_formats(write):
     big = "word " * 1_000_000
     (one,) = read_feedback(write("f.jsonl", lines(GOOD | {"outputs": big}))).rows
     (two,) = read_feedback(write("f.csv", f"id,outputs,value\nt-1,{big.strip()},true\n")).rows
@@ -120,7 +120,7 @@ def test_a_field_of_five_megabytes_is_read_from_both_formats(write):
     assert len(two.outputs) == len(big) - 1
 
 
-def test_without_a_value_type_values_stay_as_they_are(write):
+def test_values_without_a_type_stay_unchanged(write):
     (row,) = check_feedback([GOOD | {"value": "Refuted"}]).rows
     assert row.value == "Refuted"
     with pytest.raises(InvalidRows, match="not a label"):
@@ -137,7 +137,7 @@ def test_python_objects_pass_the_same_checks():
     assert dated.created_at == "2026-03-01T00:00:00+00:00"
 
 
-def test_a_missing_time_of_pandas_is_none_and_a_time_that_is_none_names_its_row():
+def test_a_wrong_time_names_its_row():
     class NaT(datetime):  # as pandas has it: a datetime that equals nothing
         __eq__ = object.__ne__
         __hash__ = None  # type: ignore[assignment]
@@ -163,7 +163,7 @@ def test_a_second_annotation_need_not_repeat_the_case():
         }
 
 
-def test_a_case_that_the_judge_knows_need_not_be_repeated():
+def test_a_known_case_need_not_be_repeated():
     known = {"t-9": Example(id="t-9", outputs="a").content_hash}
     (row,) = check_feedback([{"id": "t-9", "value": True}], value_type=BOOL, known=known).rows
     assert row.content == {}
@@ -197,7 +197,7 @@ def test_a_case_that_the_judge_knows_need_not_be_repeated():
         ([1], "not an array"),
     ],
 )
-def test_a_bad_row_is_named_by_line_and_reason(write, row, reason):
+def test_a_bad_row_is_named_by_line(write, row, reason):
     path = write("f.jsonl", lines(GOOD | {"id": "good"}, row))
     with pytest.raises(InvalidRows) as error:
         read_feedback(path, value_type=BOOL)
@@ -254,14 +254,14 @@ def test_broken_csv_lines_are_named_where_they_begin(write):
     ]
 
 
-def test_one_key_twice_is_an_error_even_when_both_say_the_same():
+def test_a_repeated_key_is_always_an_error():
     with pytest.raises(InvalidRows, match="t-1@ana is on line 1 already"):
         check_feedback([GOOD, GOOD])
     with pytest.raises(InvalidRows, match="t-1@unknown is on line 1 already"):
         check_feedback([{"id": "t-1", "outputs": "a", "value": True}, {"id": "t-1", "value": False}])
 
 
-def test_one_id_with_two_contents_is_an_error_that_names_the_fields():
+def test_one_id_with_two_contents_names_the_fields():
     other = GOOD | {"source": "ben", "outputs": "something else"}
     with pytest.raises(InvalidRows, match="outputs differ from those of 't-1' on line 1"):
         check_feedback([GOOD, other])
@@ -269,7 +269,7 @@ def test_one_id_with_two_contents_is_an_error_that_names_the_fields():
     assert [row.source for row in kept.rows] == ["ana"]
 
 
-def test_objects_that_are_no_rows_and_contents_that_are_no_json_are_named():
+def test_an_impossible_row_is_named():
     with pytest.raises(InvalidRows) as error:
         check_feedback([GOOD, 7, GOOD | {"id": "t-2", "outputs": {1, 2}}, GOOD | {"id": "t-3", "x": b"raw"}])
     found = reasons(error)
@@ -302,12 +302,12 @@ def test_an_empty_file_says_so(write, name, text):
         ("f.ods", "PK", "unknown kind of file '.ods'; use .jsonl"),
     ],
 )
-def test_a_file_that_cannot_be_read_at_all_says_why(write, name, text, message):
+def test_an_unreadable_file_says_why(write, name, text, message):
     with pytest.raises(InputError, match=message.replace("[", r"\[")):
         read_feedback(write(name, text), skip_invalid=True)
 
 
-def test_a_missing_file_a_folder_and_what_only_looks_like_parquet_say_what_to_do(tmp_path, write):
+def test_a_wrong_path_says_what_to_do(tmp_path, write):
     with pytest.raises(InputError, match="no such file"):
         read_feedback(tmp_path / "none.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
@@ -351,7 +351,7 @@ def test_text_written_as_csv_is_read_back(tmp_path_factory, rationales):
 # -- examples ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_feedback_file_serves_as_examples_and_its_labels_stay_out(write):
+def test_a_feedback_file_gives_examples_without_labels(write):
     second = GOOD | {"source": "ben", "value": "not even a label"}
     third = {"id": "t-1", "source": "eva", "rationale": "cold"}
     path = write("f.jsonl", lines(third, GOOD | {"group": "g"}, second, {"id": "t-2", "outputs": "b"}))
@@ -360,7 +360,7 @@ def test_a_feedback_file_serves_as_examples_and_its_labels_stay_out(write):
     assert other == Example(id="t-2", outputs="b")
 
 
-def test_an_id_that_comes_twice_is_an_error_unless_two_people_spoke_of_it():
+def test_a_repeated_id_needs_two_people():
     plain = {"id": "t-1", "outputs": "a"}
     with pytest.raises(InvalidRows, match="on line 1 already"):
         check_examples([plain, plain])
@@ -413,7 +413,7 @@ def test_judgments_come_back_as_they_were_written(tmp_path):
     assert first["value"] is True
 
 
-def test_judging_goes_on_where_it_stopped_and_judges_failures_again(tmp_path):
+def test_a_resumed_run_judges_failures_again(tmp_path):
     path = tmp_path / "out.jsonl"
     with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         writer.write("t-0", Judgment(error="timed out"))
@@ -486,7 +486,7 @@ def test_a_file_of_another_judge_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     "text", [lines(GOOD), lines(GOOD).strip(), "my notes", '{"id":"t-0","judge":"j"\n', '{"id": 7, "judge": "j"}']
 )
-def test_a_file_that_is_something_else_is_never_touched(write, text):
+def test_a_foreign_file_is_never_touched(write, text):
     path = write("out.jsonl", text)
     with pytest.raises(InputError, match="line 1, is not a judgment"):
         JudgmentWriter(path, judge="j", examples=EXAMPLES)
@@ -509,7 +509,7 @@ def test_a_last_line_cut_anywhere_is_judged_again(tmp_path, cut):
     assert path.read_bytes() == whole
 
 
-def test_a_whole_last_line_that_lacks_only_its_line_break_is_kept(tmp_path):
+def test_a_last_line_without_line_break_is_kept(tmp_path):
     path = tmp_path / "out.jsonl"
     with JudgmentWriter(path, judge="j", examples=EXAMPLES) as writer:
         writer.write("t-0", judged())
@@ -520,14 +520,14 @@ def test_a_whole_last_line_that_lacks_only_its_line_break_is_kept(tmp_path):
     assert ids(path) == ["t-0", "t-1"]
 
 
-def test_half_a_surrogate_pair_in_a_rationale_costs_no_verdict(tmp_path):
+def test_half_a_surrogate_pair_costs_no_verdict(tmp_path):
     path = tmp_path / "out.jsonl"
     with JudgmentWriter(path, judge="j") as writer:
         writer.write("t-0", Judgment(value=True, rationale="nice \ud83d"))
     assert read_judgments(path).judgments["t-0"].rationale == "nice \ufffd"
 
 
-def test_an_output_folder_that_does_not_exist_is_named(tmp_path):
+def test_a_missing_output_folder_is_named(tmp_path):
     with pytest.raises(InputError, match="cannot be written: No such file or directory"):
         JudgmentWriter(tmp_path / "none" / "out.jsonl", judge="j", examples=EXAMPLES)
     with pytest.raises(InputError, match="no such file"):
@@ -537,7 +537,7 @@ def test_an_output_folder_that_does_not_exist_is_named(tmp_path):
         read_judgments(tmp_path / "empty.jsonl")
 
 
-def test_a_judges_own_verdict_is_no_feedback_until_somebody_puts_their_name_to_it(tmp_path):
+def test_a_judges_verdict_needs_a_source_as_feedback(tmp_path):
     out = tmp_path / "own.jsonl"
     with JudgmentWriter(out, judge="f" * 64, examples=[Example(id="t-1", outputs="Hm.")]) as writer:
         writer.write("t-1", Judgment(value=True, rationale="So."))

@@ -22,7 +22,7 @@ def put(path: Path, rows: list[dict[str, Any]], **more: Any) -> Path:
     return path
 
 
-def test_rows_come_in_order_over_row_groups_and_batches(tmp_path: Path) -> None:
+def test_rows_keep_their_order_over_row_groups(tmp_path: Path) -> None:
     rows = [{"id": f"c-{n}", "outputs": f"Reply {n}."} for n in range(1_000)]
     path = put(tmp_path / "many.parquet", rows, row_group_size=70)
     assert [(example.id, example.outputs) for example in read_examples(path)] == [
@@ -60,7 +60,7 @@ def test_bad_rows_are_named_by_their_number(tmp_path: Path) -> None:
         read_examples(put(tmp_path / "twice.parquet", [{"id": "a", "outputs": "x"}] * 2))
 
 
-def test_a_file_without_ids_or_rows_and_one_that_is_broken_say_so(tmp_path: Path) -> None:
+def test_a_bad_parquet_file_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no column id; its columns: key, outputs"):
         read_examples(put(tmp_path / "noid.parquet", [{"key": "a", "outputs": "x"}]))
     with pytest.raises(InputError, match="empty: it has no row"):
@@ -79,7 +79,7 @@ def _empty(folder: Path) -> Path:
     return folder / "empty.parquet"
 
 
-def test_without_pyarrow_the_command_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyarrow_names_its_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(tmp_path / "f.parquet", [{"id": "a", "outputs": "x"}])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"pip install pyarrow"):

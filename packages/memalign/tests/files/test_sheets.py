@@ -26,25 +26,25 @@ FLOAT = ValueType.of("float:0..1")
         ("f.tsv", "id;outputs;value\nt-1;a,b;0,5\n"),
     ],
 )
-def test_the_mark_between_cells_is_found_in_the_header(tmp_path: Path, name: str, text: str) -> None:
+def test_the_header_tells_the_mark_between_cells(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text, "utf-8", newline="")
     (row,) = read_feedback(tmp_path / name, value_type=FLOAT).rows
     assert (row.id, row.outputs, row.value) == ("t-1", "a,b", 0.5)
 
 
-def test_lines_are_counted_with_the_line_that_names_the_mark(tmp_path: Path) -> None:
+def test_line_numbers_count_the_line_naming_the_mark(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("sep=;\nid;outputs;value\nt-1;a;0,5\nt-2;b;9\n", "utf-8")
     with pytest.raises(InvalidRows, match=r"line 4 \(t-2\): value '9' is not allowed"):
         read_feedback(tmp_path / "f.csv", value_type=FLOAT)
 
 
-def test_a_file_without_an_id_names_its_columns_and_the_way_out(tmp_path: Path) -> None:
+def test_a_file_without_ids_names_columns_and_remedy(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("ticket;outputs\nt-1;a\n", "utf-8")
     with pytest.raises(InputError, match="no column id; its columns: ticket, outputs; --map id=COLUMN names the one"):
         read_feedback(tmp_path / "f.csv")
 
 
-def test_what_excel_saves_as_a_plain_csv_is_named(tmp_path: Path) -> None:
+def test_a_plain_csv_from_excel_is_named(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_bytes(b"id;outputs;value\nt-1;caf\xe9;0,5\n")
     with pytest.raises(
         InvalidRows, match=r"line 2: not UTF-8.*Windows-1252 as Excel.*save it as CSV UTF-8, or as .xlsx"
@@ -91,5 +91,5 @@ def test_columns_may_change_places_and_hold_commas() -> None:
         ),
     ],
 )
-def test_a_case_is_written_as_a_person_reads_it(name: str, value: object, read: str) -> None:
+def test_a_case_reads_as_a_person_would(name: str, value: object, read: str) -> None:
     assert as_read(name, value) == read

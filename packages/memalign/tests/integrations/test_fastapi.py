@@ -44,12 +44,12 @@ def client() -> Any:
 
 
 @pytest.mark.parametrize("path", ["/plainly", "/loosely"])
-def test_a_judgment_is_an_answer_without_a_model_of_it(client: Any, path: str) -> None:
+def test_a_judgment_needs_no_response_model(client: Any, path: str) -> None:
     found = client.get(path, params={"outputs": "x"}).json()["judged"][0]
     assert (found["id"], found["value"], found["rationale"]) == ("p-1", True, "It is warm.")
 
 
-def test_an_item_is_a_body_and_a_judgment_the_typed_answer(client: Any) -> None:
+def test_a_typed_endpoint_takes_items_and_gives_judgments(client: Any) -> None:
     told = client.post("/typed", json={"id": "t-9", "outputs": "Hello", "meta": {"team": 3}})
     assert told.status_code == 200
     found = Judgment.from_dict(told.json())

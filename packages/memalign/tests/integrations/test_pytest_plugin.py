@@ -89,7 +89,7 @@ def suite(tmp_path: Path, endpoint: Endpoint) -> Run:
     return run
 
 
-def test_a_case_is_a_test_and_an_unchanged_suite_asks_nothing(suite: Run, endpoint: Endpoint) -> None:
+def test_an_unchanged_suite_asks_nothing(suite: Run, endpoint: Endpoint) -> None:
     first = suite("--junitxml", "results.xml", "-q")
     assert first.code == 1, first.out
     assert "test_replies_are_warm[c-2]" in first.out
@@ -102,7 +102,7 @@ def test_a_case_is_a_test_and_an_unchanged_suite_asks_nothing(suite: Run, endpoi
     assert len(endpoint.requests) == asked
 
 
-def test_the_report_of_the_build_names_judge_and_share(suite: Run, tmp_path: Path) -> None:
+def test_the_build_report_names_judge_and_share(suite: Run, tmp_path: Path) -> None:
     suite("--junitxml", "results.xml")
     cases = {case.get("name"): case for case in ET.parse(tmp_path / "results.xml").iter("testcase")}
     told = {each.get("name"): each.get("value") for each in cases["test_most_are"].iter("property")}
@@ -164,7 +164,7 @@ class TestRepeats:
         judge = Judge(name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model)
         return RecordedJudge(judge, tmp_path), model
 
-    def test_only_what_failed_is_judged_again_and_the_majority_counts(self, tmp_path: Path) -> None:
+    def test_failures_are_judged_again_and_the_majority_counts(self, tmp_path: Path) -> None:
         judge, model = self.judge([False, True, True], tmp_path)
         judge.assert_judged(outputs="Hm.", repeats=3)
         assert len(model.requests) == 3

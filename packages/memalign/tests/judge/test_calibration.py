@@ -109,7 +109,7 @@ class TestCalibratedValue:
             list(pool.map(lambda _: asyncio.run(eight()), range(2)))
         assert fits == [40]
 
-    def test_each_judge_and_memory_has_a_calibrator_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_each_judge_and_memory_has_its_own_calibrator(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fits = count_fits(monkeypatch)
         judge = taught(40)
         longer = judge.align([row(number) for number in range(40, 44)]).judge
@@ -118,7 +118,7 @@ class TestCalibratedValue:
         assert fits == [40, 44]
 
     @pytest.mark.parametrize("names", [("A", "B"), ("left", "right"), ("new", "old")])
-    def test_the_sides_of_a_pair_are_compared_whatever_their_names(self, names: tuple[str, str]) -> None:
+    def test_sides_are_compared_whatever_their_names(self, names: tuple[str, str]) -> None:
         value_type, sides = ValueType.of(f"{'|'.join(names)}|tie"), ("a much longer answer than that one", "brief")
         pair = dict(zip(names, sides, strict=True))
         turned = dict(reversed(pair.items()))
@@ -132,7 +132,7 @@ class TestCalibratedValue:
         assert rows[0, 0] == pytest.approx(math.log1p(len(sides[0])) - math.log1p(len(sides[1])))
         assert rows[0].tolist() == rows[1].tolist(), "the order in which an item shows them does not count"
 
-    def test_it_corrects_a_judge_with_one_answer_for_everything(self) -> None:
+    def test_a_calibrator_corrects_a_judge_with_one_answer(self) -> None:
         judge = taught(40)
         for number, long in ((100, True), (101, False)):
             made = judge(inputs="a new question", outputs=said(number, long=long))
@@ -146,19 +146,19 @@ class TestCalibratedValue:
         assert taught(FEWEST - 1)(inputs="q", outputs="a").calibrated_value is None
         assert taught(FEWEST)(inputs="q", outputs="a").calibrated_value is not None
 
-    def test_a_judge_that_was_not_told_to_gives_none(self) -> None:
+    def test_a_judge_without_the_setting_calibrates_nothing(self) -> None:
         assert taught(40).replace(parameters={})(inputs="q", outputs="a").calibrated_value is None
 
-    def test_a_memory_of_one_label_or_none_has_no_calibrator(self) -> None:
+    def test_a_memory_of_one_label_has_no_calibrator(self) -> None:
         assert taught(0)(inputs="q", outputs="a").calibrated_value is None
         judge = taught(0).align([row(number) | {"value": True} for number in range(40)]).judge
         assert judge(inputs="q", outputs="a").calibrated_value is None
 
-    def test_what_another_model_said_is_none_of_its_habits(self) -> None:
+    def test_another_models_verdicts_calibrate_nothing(self) -> None:
         other = ScriptedChatModel(lambda _: {"rationale": "r", "value": False}, name="another")
         assert taught(40).replace(model=other)(inputs="q", outputs="a").calibrated_value is None
 
-    def test_labels_that_the_judge_no_longer_has_are_left_out(self) -> None:
+    def test_labels_no_longer_in_use_are_left_out(self) -> None:
         def answer(request: ChatRequest) -> Any:
             return {"rationale": "r", "value": "yes"} if request.schema_name == "judgment" else {"changes": []}
 
@@ -167,7 +167,7 @@ class TestCalibratedValue:
         assert judge(inputs="q", outputs="a").calibrated_value in ("yes", "no", "maybe")
         assert judge.replace(feedback_value_type="yes|no")(inputs="q", outputs="a").calibrated_value is None
 
-    def test_so_many_labels_that_a_fit_would_take_minutes_have_none(self) -> None:
+    def test_too_many_labels_have_no_calibrator(self) -> None:
         labels = [f"label {number}" for number in range(40)]
 
         def answer(request: ChatRequest) -> Any:
@@ -177,7 +177,7 @@ class TestCalibratedValue:
         judge = judge.align([row(number) | {"value": labels[number % 40]} for number in range(60)]).judge
         assert judge(inputs="q", outputs="a").calibrated_value is None
 
-    def test_after_forgetting_it_is_the_calibrator_of_what_is_left(self) -> None:
+    def test_a_calibrator_after_forgetting_fits_what_is_left(self) -> None:
         judge = taught(40)
         first = aio.run(fit_calibrator(judge))
         left = judge.unalign("t-3", "t-8").judge
@@ -208,7 +208,7 @@ def test_the_regression_is_that_of_scikit_learn(seed: int, labels: int, n: int) 
     assert np.allclose(softmax(spread @ weights), theirs.predict_proba(rows), atol=5e-3)
 
 
-def test_an_evaluation_measures_the_calibrated_values_beside_the_verdicts() -> None:
+def test_an_evaluation_measures_calibrated_values_too() -> None:
     rows = [row(number) | {"id": f"new-{number}"} for number in range(200, 210)]
     found = evaluate(taught(40), rows)
     assert found.metrics["exact_match_own"].value == 0.5
@@ -216,7 +216,7 @@ def test_an_evaluation_measures_the_calibrated_values_beside_the_verdicts() -> N
     assert found.metrics["exact_match"] == found.metrics["exact_match_calibrated"], "which decides"
 
 
-def test_what_is_said_beside_the_verdict_makes_no_pre_alignment_stale() -> None:
+def test_settings_beside_the_verdict_keep_pre_alignments_fresh() -> None:
     judge = taught(30)
     assert not judge.replace(parameters={"abstain_below": 0.5}).stale_pre_alignment()
     assert judge.replace(parameters={"verdict": "direct"}).stale_pre_alignment()
@@ -229,12 +229,12 @@ class TestWorth:
         assert note.startswith("the calibrator decides: on 40 taught cases, each hidden in turn")
         assert "the model's own verdict is 0.50" in note
 
-    def test_a_strong_model_without_checks_has_none_unless_it_is_told(self) -> None:
+    def test_a_strong_model_calibrates_only_when_told(self) -> None:
         result = taught(0, parameters={}).align([row(number) for number in range(40)])
         assert not [note for note in result.notes if "decides" in note]
         assert result.judge(inputs="q", outputs="a").calibrated_value is None
 
-    def test_a_weak_models_judgments_have_it_unless_it_is_set_otherwise(self) -> None:
+    def test_a_weak_models_judgments_are_calibrated_by_default(self) -> None:
         def answer(request: ChatRequest) -> Any:
             return {"rationale": "r", "value": True, "when": "", "because": ""}
 
@@ -260,19 +260,19 @@ class TestWorth:
         assert asked == []
 
     @pytest.mark.parametrize("changes", [{"parameters": {"calibrate": False}}, {"feedback_value_type": "str"}])
-    def test_it_says_nothing_of_what_is_set_or_cannot_be(self, changes: dict[str, Any]) -> None:
+    def test_nothing_is_noted_where_calibration_is_set(self, changes: dict[str, Any]) -> None:
         rows = [row(number) | ({"value": "long"} if "feedback_value_type" in changes else {}) for number in range(40)]
         result = taught(0, **{"parameters": {}} | changes).align(rows)
         assert not [note for note in result.notes if "decides" in note]
 
-    def test_the_verdict_of_a_judge_that_is_right_stands(self) -> None:
+    def test_a_right_judges_verdict_stands(self) -> None:
         judge = taught(0, model=ScriptedChatModel(by_length)).align([row(number) for number in range(40)]).judge
         fitted = aio.run(fit_calibrator(judge))
         assert fitted is not None
         assert (fitted.worth.n, fitted.worth.model, fitted.worth.decides) == (40, 1.0, False)
         assert judge(inputs="q", outputs=said(1, long=True)).decided_by == "model"
 
-    def test_a_calibrator_is_not_measured_on_what_it_was_fitted_on(self) -> None:
+    def test_a_calibrator_is_measured_on_unseen_cases(self) -> None:
         # Of labels that nothing tells a calibrator has half right; on what it was fitted on it would have more.
         found = []
         for seed in range(12):

@@ -69,7 +69,7 @@ def given_answers(findings: tuple[Finding, ...]) -> dict[str, Any]:
 
 
 class TestWhichChecks:
-    async def test_a_question_of_two_guidelines_is_asked_once_and_taught_by_both(self) -> None:
+    async def test_a_shared_question_is_asked_once(self) -> None:
         memory = Memory(guidelines=(guideline(1, SORRY), guideline(2, MONEY, SORRY)))
         checks, notes = await which_checks(judge(memory=memory))
         assert [(check.question, check.guideline) for check in checks] == [(SORRY, "G1"), (MONEY, "G2")]
@@ -81,7 +81,7 @@ class TestWhichChecks:
         checks, _ = await which_checks(judge(memory=memory))
         assert [check.question for check in checks] == [MONEY]
 
-    async def test_those_that_say_least_of_the_others_are_left_out_and_noted(self) -> None:
+    async def test_the_least_telling_checks_are_left_out(self) -> None:
         alike = [f"Does the reply name the price of {n} lamps?" for n in range(MOST_CHECKS)]
         alone = "Did grandmother's tortoise win the regatta?"
         rules = (guideline(1, *alike[:3]), guideline(2, alone), guideline(3, *alike[3:]))
@@ -114,7 +114,7 @@ class TestAnsweredInTheJudgment:
         assert checks_asked(request) == {"C1": SORRY, "C2": HARM, "C3": MONEY}
         assert request.system.index("# Guidelines") < request.system.index("# Checks")
 
-    def test_the_prompt_of_a_memory_has_the_same_bytes_for_every_item(self) -> None:
+    def test_a_memorys_prompt_is_equal_for_every_item(self) -> None:
         one = judge(answers({}))
         for outputs in ("x", "y"):
             one(outputs=outputs)
@@ -135,12 +135,12 @@ class TestAnsweredInTheJudgment:
     @pytest.mark.parametrize(
         "checks", [None, "yes", ["yes"], {"C1": "perhaps", "C9": "yes"}, {"C1": {"answer": "yes"}}]
     )
-    def test_without_usable_answers_the_verdict_stands_and_a_note_says_so(self, checks: object) -> None:
+    def test_a_verdict_stands_without_usable_answers(self, checks: object) -> None:
         made = judge(answers(checks))(outputs="x")
         assert (made.value, made.findings) == (True, ())
         assert made.notes == ("no answer to the checks of G1, G2: the model gave none of yes, no and n/a",)
 
-    def test_what_is_answered_is_kept_and_what_is_missing_named(self) -> None:
+    def test_given_answers_are_kept_and_missing_ones_named(self) -> None:
         made = judge(answers({"C1": " Yes ", "C3": 1}))(outputs="x")
         assert given_answers(made.findings) == {SORRY: "yes"}
         assert made.notes == ("no answer to 2 of 3 checks of G1, G2: the model gave none of yes, no and n/a",)
@@ -150,7 +150,7 @@ class TestAnsweredInTheJudgment:
         made = judge(lambda _: answers(next(said)), samples=3)(outputs="x")
         assert given_answers(made.findings) == {SORRY: "no", HARM: "no", MONEY: "n/a"}
 
-    def test_of_swapped_sides_only_the_item_as_it_stands_answers(self) -> None:
+    def test_only_the_unswapped_item_answers_the_checks(self) -> None:
         def answer(request: ChatRequest) -> dict[str, Any]:
             stands = request.user.index(PAIR["A"]) < request.user.index(PAIR["B"])
             return answers({"C1": "yes" if stands else "no"}, value="A" if stands else "B")
@@ -197,14 +197,14 @@ class TestAnsweredInTheJudgment:
 
 
 class TestOverHTTP:
-    def test_an_answer_with_malformed_checks_costs_no_second_call(self) -> None:
+    def test_malformed_checks_cost_no_second_call(self) -> None:
         with Endpoint(answer=answers({"C1": "yes", "C2": 7})) as endpoint:
             made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
         assert (made.value, given_answers(made.findings)) == (True, {SORRY: "yes"})
         assert len(endpoint.requests) == made.usage.calls == 1
         assert made.notes
 
-    def test_an_answer_without_checks_costs_no_second_call_and_one_without_a_value_does(self) -> None:
+    def test_only_a_missing_value_costs_a_second_call(self) -> None:
         said: Iterator[dict[str, Any]] = iter(
             [{"checks": {"C1": "yes"}, "rationale": "r"}, {"rationale": "r", "value": False}]
         )
@@ -212,7 +212,7 @@ class TestOverHTTP:
             made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
         assert (made.value, made.findings, len(endpoint.requests)) == (False, (), 2)
 
-    def test_the_endpoint_is_told_the_form_of_the_answers(self) -> None:
+    def test_the_endpoint_is_told_the_answers_form(self) -> None:
         with Endpoint(answer=answers({"C1": "yes", "C2": "no", "C3": "n/a"})) as endpoint:
             made = judge(model=configured("openai:test", base_url=endpoint.base_url))(outputs="x")
         schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
@@ -229,7 +229,7 @@ def weighing(
 
 
 class TestAnsweredWithOneToken:
-    def test_each_check_is_asked_apart_and_its_margin_kept(self) -> None:
+    def test_each_check_is_asked_apart_with_its_margin(self) -> None:
         told = {SORRY: 2.5, HARM: -1.0, MONEY: 0.0}
         one, model = weighing(lambda _, question: told[question])
         made = one(outputs="x")
@@ -246,14 +246,14 @@ class TestAnsweredWithOneToken:
         assert list(model.requests[0].schema["properties"]) == ["rationale", "value"]
         assert "# Checks" not in model.requests[0].system
 
-    def test_no_example_and_no_guideline_is_shown_with_a_question(self) -> None:
+    def test_no_example_or_guideline_accompanies_a_question(self) -> None:
         one, model = weighing(lambda *_: 1.0)
         result = one.align([{"id": "t-9", "outputs": "x", "value": True}])
         model.asked.clear()
         result.judge(outputs="x")
         assert {item for item, _ in model.asked} == {'<<<\noutputs: "x"\n>>>'}
 
-    def test_of_a_pair_each_side_is_asked_alone_and_the_first_label_is_ahead(self) -> None:
+    def test_each_side_of_a_pair_is_asked_alone(self) -> None:
         def margin(item: str, _: str) -> float:
             return 2.0 if "sorry" in item else -1.0
 
@@ -264,7 +264,7 @@ class TestAnsweredWithOneToken:
         turned = one(outputs=dict(reversed(PAIR.items())))
         assert turned.findings == made.findings, "the order in which the item has its sides is of no account"
 
-    def test_a_model_that_fails_at_a_check_loses_no_verdict(self) -> None:
+    def test_a_failing_check_loses_no_verdict(self) -> None:
         failed = ModelUnavailable("down for a moment", usage=Usage(calls=2, input_tokens=9))
         one, _ = weighing(lambda _, question: failed if question == HARM else 1.0)
         made = one(outputs="x")
@@ -296,7 +296,7 @@ class TestSides:
             {"inputs": "q", "outputs": "two", "expectations": 2},
         )
 
-    def test_what_stands_beside_the_sides_stays_and_no_name_tells_them_apart(self) -> None:
+    def test_nothing_beside_the_sides_tells_them_apart(self) -> None:
         content = {"outputs": {"note": "n", "A": "one", "B": "two"}}
         assert each_side(content, ("A", "B")) == (
             {"outputs": {"A": "one", "note": "n"}},
@@ -318,7 +318,7 @@ class TestFiles:
             writer.write("a", made)
         assert read_judgments(out).judgments["a"] == msgspec.structs.replace(made, id="a")
 
-    def test_a_file_from_before_there_were_findings_is_read(self, out: Path) -> None:
+    def test_a_file_without_findings_is_still_read(self, out: Path) -> None:
         out.write_text(json.dumps({"id": "a", "judge": "f", "value": True, "calibrated_value": False}) + "\n")
         made = read_judgments(out).judgments["a"]
         assert (made.value, made.own_value, made.calibrated_value) == (True, None, False)

@@ -80,7 +80,7 @@ class TestValueTypes:
         assert type(verdict) is type(value)
         assert list(model.requests[0].schema["properties"]) == ["rationale", "value"], "the reason comes first"
 
-    def test_equal_judges_are_equal_however_their_type_was_written(self) -> None:
+    def test_equal_judges_are_equal_in_any_type_spelling(self) -> None:
         spelled, _ = judge(feedback_value_type="int:1..5")
         annotated = spelled.replace(feedback_value_type=Annotated[int, Ge(1), Le(5)])
         assert spelled == annotated
@@ -90,9 +90,7 @@ class TestValueTypes:
         ("annotation", "raw"),
         [(bool, "maybe"), ("A|B", "C"), ("int:1..5", 6), ("float:0..1", "x"), (str, ""), (bool, None)],
     )
-    def test_an_answer_outside_the_type_is_an_error_that_does_not_repeat_it(
-        self, annotation: object, raw: object
-    ) -> None:
+    def test_an_answer_outside_the_type_is_not_repeated(self, annotation: object, raw: object) -> None:
         one, _ = judge({"rationale": "r", "value": raw}, feedback_value_type=annotation)
         with pytest.raises(InvalidOutput, match="outside the value type; allowed: ") as caught:
             one(inputs="q", outputs="a")
@@ -118,9 +116,7 @@ class TestInstructions:
             (" ".join(f"{{{{ {name} }}}}" for name in reversed(CONTENT_FIELDS)), CONTENT_FIELDS),
         ],
     )
-    def test_fields_are_read_and_the_text_stays_as_it_is_written(
-        self, instructions: str, fields: tuple[str, ...]
-    ) -> None:
+    def test_fields_are_read_and_the_text_is_unchanged(self, instructions: str, fields: tuple[str, ...]) -> None:
         one, model = judge(instructions=instructions)
         assert one.fields == fields
         assert one.instructions == instructions
@@ -149,7 +145,7 @@ class TestInstructions:
             (None, "must be text"),
         ],
     )
-    def test_instructions_that_name_nothing_or_the_unknown_are_refused(self, instructions: Any, why: str) -> None:
+    def test_instructions_without_known_fields_are_refused(self, instructions: Any, why: str) -> None:
         with pytest.raises(InvalidInstructions) as caught:
             judge(instructions=instructions)
         assert why in str(caught.value)
@@ -172,7 +168,7 @@ class TestInstructions:
         with pytest.raises(InputError, match="parameter"):
             judge(parameters=parameters)
 
-    def test_parameters_reach_the_model_and_stay_as_they_were_given(self) -> None:
+    def test_parameters_reach_the_model_unchanged(self) -> None:
         mine = {"temperature": 0.5, "max_tokens": 77, "seed": 3, "timeout": 9}
         one, model = judge(parameters=mine)
         mine["temperature"] = 2
@@ -206,7 +202,7 @@ class TestOneItem:
             ({"inputs": "q", "outputs": object()}, "not a JSON value"),
         ],
     )
-    def test_an_item_that_cannot_be_judged_costs_no_call(self, fields: dict[str, Any], why: str) -> None:
+    def test_an_item_that_cannot_be_judged_costs_nothing(self, fields: dict[str, Any], why: str) -> None:
         one, model = judge()
         with pytest.raises(InputError) as caught:
             one(**fields)
@@ -230,7 +226,7 @@ class TestOneItem:
         assert set(judgment.usage.seconds) == {"embed", "retrieve", "assemble", "model"}
         assert judgment.error is None
 
-    async def test_it_works_in_a_running_loop_through_both_calls(self) -> None:
+    async def test_both_calls_work_in_a_running_loop(self) -> None:
         one, _ = judge()
         assert one(inputs="q", outputs="a").value is True
         assert (await one.ajudge(inputs="q", outputs="a")).value is True
@@ -242,7 +238,7 @@ class TestOneItem:
             judgments = list(pool.map(lambda n: one(inputs=f"q{n}", outputs="a"), range(24)))
         assert all(judgment.value is not None for judgment in judgments)
 
-    def test_a_case_that_is_in_memory_is_always_among_the_examples_and_nearest_to_the_item(self) -> None:
+    def test_a_remembered_case_is_its_own_nearest_example(self) -> None:
         aligned = learn(bare(retrieval_k=2)[0], [row(n, "ana", "add") for n in range(9)]).judge
         for n in range(9):
             judgment = aligned(**{name: row(n, "ana", "add")[name] for name in ("inputs", "outputs")})
@@ -258,12 +254,12 @@ class TestOneItem:
         assert judgment.guideline_ids == ("G1",)
         assert not embedding.texts
 
-    def test_an_identical_case_is_shown_even_when_no_similar_ones_are_wanted(self) -> None:
+    def test_an_identical_case_is_shown_without_similar_ones(self) -> None:
         aligned = learn(bare(retrieval_k=0)[0], [row(n, "ana", "add") for n in range(3)]).judge
         judgment = aligned(**{name: row(1, "ana", "add")[name] for name in ("inputs", "outputs")})
         assert judgment.example_ids == ("t-1",)
 
-    def test_an_identical_case_is_shown_however_long_its_comment_in_whatever_script(self) -> None:
+    def test_an_identical_case_is_shown_whatever_its_comment(self) -> None:
         weak = Limits(context_tokens=8192, brief=True, shard_size=1, examples=3)
         for words in (
             "The reply must name the date. " * 70,
@@ -282,7 +278,7 @@ class TestOneItem:
             near = aligned(**item | {"outputs": item["outputs"][:590]})
             assert near.example_ids == ("t-1",), "cut to its budget, it fits"
 
-    def test_an_identical_case_is_shown_where_no_other_of_its_size_would_be(self) -> None:
+    def test_an_identical_case_is_shown_despite_its_size(self) -> None:
         words = "The reply must name the date. " * 200
         small = ScriptedChatModel(lambda _: {"rationale": "x", "value": True}, limits=Limits(context_tokens=4096))
         item = {"inputs": words, "outputs": words}
@@ -293,7 +289,7 @@ class TestOneItem:
         assert near.example_ids == ()
         assert any(note.startswith("example t-1 left out: over the budget") for note in near.notes)
 
-    def test_a_judge_that_does_not_say_how_many_examples_leaves_it_to_its_model(self) -> None:
+    def test_the_model_decides_how_many_examples_by_default(self) -> None:
         rows = [row(n, "ana", "add") for n in range(9)]
         assert len(learn(bare()[0], rows).judge(inputs="q", outputs="a").example_ids) == 5
         weak = ScriptedChatModel(lambda _: {"rationale": "r", "value": True}, limits=Limits(examples=0))
@@ -310,7 +306,7 @@ class TestMany:
         return {"rationale": str(number), "value": number % 2 == 0}
 
     @pytest.mark.parametrize("concurrency", [1, 3, 64])
-    def test_judgments_come_in_the_order_of_the_items_and_calls_within_the_limit(self, concurrency: int) -> None:
+    def test_judgments_keep_the_order_of_their_items(self, concurrency: int) -> None:
         running = most = 0
 
         async def slow(request: ChatRequest) -> dict[str, Any]:
@@ -342,7 +338,7 @@ class TestMany:
         assert all((judgment.value is None) == (judgment.error is not None) for judgment in judgments)
         assert judgments[3].usage == Usage(calls=2, cost=0.5)
 
-    def test_an_error_of_the_set_up_comes_out_as_itself_and_stops_the_rest(self) -> None:
+    def test_a_setup_error_stops_the_run_as_itself(self) -> None:
         one, model = judge(lambda _: ConfigurationError("no key: set OPENAI_API_KEY"))
         with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY"):
             one.judge_many(self.items, concurrency=2)
@@ -353,14 +349,14 @@ class TestMany:
         judge(self.echo)[0].judge_many(self.items, progress=lambda *step: steps.append(step))
         assert steps == [("judge", n, 12) for n in range(1, 13)]
 
-    def test_nothing_to_judge_is_no_error_and_bad_items_are_named(self) -> None:
+    def test_empty_input_is_fine_and_bad_items_named(self) -> None:
         assert judge()[0].judge_many([]) == []
         with pytest.raises(InvalidRows, match="line 2"):
             judge()[0].judge_many([self.items[0], {"id": "y"}])
         with pytest.raises(InputError, match="concurrency must be 1 or more"):
             judge()[0].judge_many(self.items, concurrency=0)
 
-    def test_an_interrupted_run_is_taken_up_where_it_stopped(self, tmp_path: Path) -> None:
+    def test_an_interrupted_run_goes_on_where_it_stopped(self, tmp_path: Path) -> None:
         out = tmp_path / "judged.jsonl"
         failing = {"3", "7"}
 
@@ -395,7 +391,7 @@ class TestMany:
         assert out.read_bytes() == before
         assert len(model.requests) == 2
 
-    def test_cancelling_a_run_ends_it_and_the_judge_works_on(self, tmp_path: Path) -> None:
+    def test_a_cancelled_run_leaves_the_judge_working(self, tmp_path: Path) -> None:
         started, hanging = threading.Event(), True
 
         async def slow(request: ChatRequest) -> dict[str, Any]:
@@ -423,7 +419,7 @@ class TestMany:
 
 class TestMisuse:
     @pytest.mark.parametrize("item", [{"inputs": "a", "outputs": "b"}, "a text", 7])
-    def test_an_item_that_is_no_example_is_given_by_name(self, item: Any) -> None:
+    def test_an_item_that_is_no_example_is_refused(self, item: Any) -> None:
         one, model = judge()
         with pytest.raises(InputError, match=r"by name, judge\(inputs=…, outputs=…\), or an Example, not a"):
             one(item)
@@ -436,7 +432,7 @@ class TestMisuse:
 
 
 class TestRetrieve:
-    def test_it_gives_the_cases_that_a_prompt_shows_the_most_useful_first(self) -> None:
+    def test_retrieval_gives_the_most_useful_case_first(self) -> None:
         aligned = learn(bare()[0], [row(n, "ana", "add") for n in range(1, 8)]).judge.replace(retrieval_k=3)
         example = Example(id="new", inputs="question 3", outputs="answer 3")
         found = aligned.retrieve(example)
@@ -444,7 +440,7 @@ class TestRetrieve:
         assert tuple(each.case.id for each in reversed(found)) == aligned(example).example_ids
         assert found == asyncio.run(aligned.aretrieve(example))
 
-    def test_it_asks_no_judge_model_and_needs_no_field_of_the_instructions(self) -> None:
+    def test_retrieval_needs_no_model_and_no_named_field(self) -> None:
         aligned = learn(bare()[0], [row(1, "ana", "add")]).judge
         model = ScriptedChatModel([])
         (found,) = aligned.replace(model=model).retrieve(
@@ -456,7 +452,7 @@ class TestRetrieve:
 
 
 class TestReplace:
-    def test_a_judge_with_other_settings_keeps_its_memory_and_knows_what_is_stale(self) -> None:
+    def test_a_changed_judge_keeps_memory_and_names_staleness(self) -> None:
         aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ana", "add")], careful=True).judge
         assert aligned.stale_pre_alignment() == ()
         for changes in (
@@ -470,7 +466,7 @@ class TestReplace:
             assert other.fingerprint != aligned.fingerprint
         assert aligned.replace(name="other").stale_pre_alignment() == ()
 
-    def test_a_judge_that_finds_other_cases_is_another_one(self) -> None:
+    def test_another_embedding_model_makes_another_judge(self) -> None:
         aligned = learn(bare()[0], [row(1, "ana", "add")], careful=True).judge
         other = aligned.replace(embedding_model=HashEmbedding(dim=24))
         assert other.fingerprint != aligned.fingerprint
@@ -478,7 +474,7 @@ class TestReplace:
         assert other.without_memory().fingerprint == aligned.without_memory().fingerprint
 
     @pytest.mark.parametrize("usual", ["wordllama", "local:wordllama", resolve_embedding()])
-    def test_the_usual_embedding_model_is_the_same_however_it_is_named(self, usual: Any) -> None:
+    def test_the_default_embedding_model_equals_its_name(self, usual: Any) -> None:
         memory = texts("Be kind.")
         plain = judge(memory=memory, embedding_model=None)[0]
         assert judge(memory=memory, embedding_model=usual)[0].fingerprint == plain.fingerprint
@@ -604,7 +600,7 @@ class TestForging:
 
 
 class TestBudget:
-    def test_five_megabytes_in_one_field_are_cut_with_a_note(self) -> None:
+    def test_a_huge_field_is_cut_with_a_note(self) -> None:
         one, model = judge(limits=Limits(context_tokens=8000))
         aligned = one.align([{"id": "t", "inputs": "q", "outputs": "é" * 100_000, "value": True}]).judge
         judgment = aligned(inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin")
@@ -629,7 +625,7 @@ class TestBudget:
         st.sampled_from([2048, 4096, 32_000]),
         st.booleans(),
     )
-    def test_no_item_makes_a_prompt_longer_than_the_context(
+    def test_no_prompt_is_longer_than_the_context(
         self, content: dict[str, str], repeats: int, context: int, brief: bool
     ) -> None:
         instructions = " ".join(f"{{{{ {name} }}}}" for name in content)
@@ -642,7 +638,7 @@ class TestBudget:
         size = len((asked.system + asked.user).encode()) / 3
         assert size + asked.max_tokens <= context
 
-    def test_guidelines_over_the_budget_are_left_out_with_a_note_and_never_a_pinned_one(self) -> None:
+    def test_guidelines_over_the_budget_go_unless_pinned(self) -> None:
         memory = Memory(
             guidelines=tuple(
                 Guideline(
@@ -660,7 +656,7 @@ class TestBudget:
         assert len(left_out) == 40 - len(judgment.guideline_ids)
         assert "Rule 40 " in model.requests[0].system
 
-    def test_a_weak_model_is_shown_few_and_short_examples(self) -> None:
+    def test_a_weak_model_gets_few_and_short_examples(self) -> None:
         one, model = judge(limits=Limits(context_tokens=4096, brief=True))
         rows = [
             {"id": f"t-{n}", "inputs": "q", "outputs": f"{n} " + "long " * 400, "value": True} for n in range(7)

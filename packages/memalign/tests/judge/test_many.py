@@ -78,7 +78,7 @@ def ids(path: Path) -> list[str]:
 
 @settings(max_examples=15)
 @given(st.integers(0, 25), st.integers(1, 12), st.integers(0, 2**32))
-def test_whoever_finishes_first_judgments_and_lines_are_in_the_order_of_the_items(
+def test_judgments_are_written_in_the_order_of_items(
     tmp_path_factory: pytest.TempPathFactory, count: int, concurrency: int, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -120,7 +120,7 @@ def test_an_item_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
 # -- memory --------------------------------------------------------------------------------------------------------------
 
 
-def test_with_out_neither_items_nor_judgments_stay_in_memory(tmp_path: Path) -> None:
+def test_a_written_run_keeps_nothing_in_memory(tmp_path: Path) -> None:
     count, size = 150, 80_000
 
     def many() -> Iterator[dict[str, Any]]:
@@ -140,7 +140,7 @@ def test_with_out_neither_items_nor_judgments_stay_in_memory(tmp_path: Path) -> 
     assert peak < 4_000_000, f"{peak:,} bytes for items of {count * size:,}"
 
 
-def test_judgments_in_a_file_are_a_list_that_is_read_when_asked(tmp_path: Path) -> None:
+def test_judgments_in_a_file_are_read_on_demand(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     judgments = judge(Model()).judge_many(items(10), out=out)
     listed = list(judgments)
@@ -159,7 +159,7 @@ def test_judgments_in_a_file_are_a_list_that_is_read_when_asked(tmp_path: Path) 
 # -- what is given -------------------------------------------------------------------------------------------------------
 
 
-def test_all_rows_are_checked_before_the_first_is_judged(tmp_path: Path) -> None:
+def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
     model = Model()
     for bad in ([*items(50), {"id": "i-3", "outputs": "a3-"}], iter([*items(50), {"id": "x"}])):
         with pytest.raises(InvalidRows, match="line 51"):
@@ -175,7 +175,7 @@ def test_one_item_is_no_list_of_items(given: Any) -> None:
 
 
 @pytest.mark.parametrize("concurrency", [0, -1, "4", 2.5, True])
-def test_how_many_are_judged_at_a_time_is_a_whole_number(concurrency: Any) -> None:
+def test_concurrency_is_a_whole_number(concurrency: Any) -> None:
     with pytest.raises(InputError, match="concurrency must be 1 or more, a whole number"):
         judge(Model()).judge_many(items(1), concurrency=concurrency)
 
@@ -185,7 +185,7 @@ def test_a_generator_is_judged_like_a_list() -> None:
     assert [each.rationale for each in judge(Model()).judge_many(given)] == list("01234")
 
 
-def test_a_file_that_changes_under_way_is_noticed_and_what_is_judged_is_kept(tmp_path: Path) -> None:
+def test_a_changing_file_is_noticed_and_judgments_kept(tmp_path: Path) -> None:
     path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     path.write_text("".join(f"{json.dumps(item)}\n" for item in items(1_000, size=100)), "utf-8")
     before = path.stat().st_size
@@ -212,7 +212,7 @@ def test_examples_that_were_checked_are_not_checked_again() -> None:
 
 @settings(max_examples=15)
 @given(st.sets(st.integers(0, 29)), st.sets(st.integers(0, 29)), st.booleans())
-def test_only_what_failed_changed_or_is_new_is_judged_again(
+def test_only_failed_changed_or_new_items_are_judged(
     tmp_path_factory: pytest.TempPathFactory, failing: set[int], changed: set[int], cut: bool
 ) -> None:
     out = tmp_path_factory.mktemp("run") / "out.jsonl"
@@ -247,7 +247,7 @@ def test_lines_of_other_examples_stay_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_spend_limit_stops_the_run_and_the_next_one_goes_on(tmp_path: Path, concurrency: int) -> None:
+def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: int) -> None:
     out = tmp_path / "out.jsonl"
     model = Model(cost=0.01)
     judgments = judge(model).judge_many(items(40), out=out, max_cost=0.15, concurrency=concurrency)
@@ -266,7 +266,7 @@ def test_a_spend_limit_stops_the_run_and_the_next_one_goes_on(tmp_path: Path, co
 
 
 @pytest.mark.parametrize("error", [ModelRejected("prompt too long"), ModelUnavailable("no answer")])
-def test_what_fails_for_free_does_not_tell_what_a_call_costs(error: Exception) -> None:
+def test_free_failures_tell_nothing_of_a_calls_cost(error: Exception) -> None:
     model = Model(cost=0.01, pause=lambda _: 0.01, fails=lambda n: error if n < 3 else None)
     judgments = judge(model).judge_many(items(100), max_cost=0.02, concurrency=16)
     assert sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.02
@@ -274,13 +274,13 @@ def test_what_fails_for_free_does_not_tell_what_a_call_costs(error: Exception) -
     assert str(judgments[-1].error).startswith("NotJudged: one more would pass the limit of $0.02 ($0.02 spent)")
 
 
-def test_failures_for_free_among_the_others_do_not_pull_down_what_a_call_is_expected_to_cost() -> None:
+def test_free_failures_do_not_lower_the_expected_cost() -> None:
     model = Model(cost=0.01, pause=lambda _: 0.01, fails=lambda n: ModelRejected("no") if n % 4 else None)
     judgments = judge(model).judge_many(items(200), max_cost=0.1, concurrency=4)
     assert 0.05 < sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.1
 
 
-def test_a_failure_that_was_paid_for_tells_what_a_call_costs() -> None:
+def test_a_paid_failure_tells_what_calls_cost() -> None:
     paid = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
     model = Model(cost=0.01, fails=lambda n: None if n else paid)
     judgments = judge(model).judge_many(items(40), max_cost=0.05, concurrency=8)
@@ -294,12 +294,12 @@ def test_without_out_what_was_judged_comes_back_too() -> None:
     assert len(judgments) == 40
 
 
-def test_a_spend_limit_that_is_not_reached_changes_nothing() -> None:
+def test_an_unreached_spend_limit_changes_nothing() -> None:
     judgments = judge(Model(cost=0.01)).judge_many(items(10), max_cost=0.1001)
     assert not [judgment for judgment in judgments if judgment.error]
 
 
-def test_a_price_that_nobody_knows_is_said_after_one_call(tmp_path: Path) -> None:
+def test_an_unknown_price_is_said_after_one_call(tmp_path: Path) -> None:
     model = Model(cost=None)
     with pytest.raises(ConfigurationError, match="what a call of counting costs is not known"):
         judge(model).judge_many(items(40), out=tmp_path / "out.jsonl", max_cost=1)
@@ -316,7 +316,7 @@ def test_a_spend_limit_is_a_number_of_dollars(limit: Any) -> None:
 # -- where nothing works -------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_never_answers_is_not_asked_for_every_item(tmp_path: Path) -> None:
+def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     model = Model(fails=lambda _: ModelUnavailable("down"))
     judgments = judge(model).judge_many(items(500), out=out, concurrency=4)
@@ -329,21 +329,21 @@ def test_a_server_that_never_answers_is_not_asked_for_every_item(tmp_path: Path)
     assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
 
 
-def test_a_server_that_never_answers_ends_a_run_with_a_spend_limit_too() -> None:
+def test_a_silent_server_ends_a_limited_run_too() -> None:
     model = Model(fails=lambda _: ModelUnavailable("down"))
     judgments = judge(model).judge_many(items(500), concurrency=64, max_cost=1)
     assert model.asked.total() == 32, "until it is known what a call costs there is one at a time"
     assert str(judgments[-1].error).startswith("NotJudged: 32 items in a row failed")
 
 
-def test_items_that_fail_beside_others_that_work_stop_nothing() -> None:
+def test_scattered_failures_stop_nothing() -> None:
     model = Model(fails=lambda n: ModelRejected("no") if n else None)
     judgments = judge(model).judge_many(items(200), concurrency=4)
     assert model.asked.total() == 200, "a server that was there a moment ago may come back"
     assert [judgment.error for judgment in judgments].count("ModelRejected: no") == 199
 
 
-def test_items_that_fail_every_time_do_not_keep_a_later_run_from_the_others(tmp_path: Path) -> None:
+def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     model = Model(fails=lambda n: ModelRejected("it cannot be judged") if 10 <= n < 60 else None)
     first = judge(model).judge_many(items(60), out=out, concurrency=1)
@@ -361,7 +361,7 @@ def test_items_that_fail_every_time_do_not_keep_a_later_run_from_the_others(tmp_
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
-def test_a_run_that_is_killed_at_any_moment_is_taken_up_and_nothing_is_judged_twice(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_without_judging_twice(tmp_path: Path) -> None:
     path, out, kills, count = tmp_path / "in.jsonl", tmp_path / "out.jsonl", 8, 100
     path.write_text("".join(f"{json.dumps(item)}\n" for item in items(count)), "utf-8")
     with Endpoint(latency=0.02) as endpoint:

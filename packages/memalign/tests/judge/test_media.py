@@ -114,7 +114,7 @@ def judge() -> tuple[Judge, ScriptedChatModel]:
 
 @pytest.mark.parametrize("name", IMAGES)
 @pytest.mark.parametrize("field", ["inputs", "outputs"])
-def test_an_image_is_refused_with_the_item_the_field_and_what_to_do(name: str, field: str) -> None:
+def test_an_image_is_refused_with_item_and_field(name: str, field: str) -> None:
     one, model = judge()
     fields: dict[str, Any] = {"id": "t-1", "outputs": "text", field: IMAGES[name]}
     with pytest.raises(InputError) as refused:
@@ -127,7 +127,7 @@ def test_an_image_is_refused_with_the_item_the_field_and_what_to_do(name: str, f
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_audio_video_and_files_are_refused_as_what_they_are(name: str) -> None:
+def test_audio_video_and_files_are_refused_by_kind(name: str) -> None:
     kind, value = OTHERS[name]
     one, model = judge()
     with pytest.raises(InputError, match=rf"^t-1: outputs.*: {kind} cannot be judged; .*, or leave it out of outputs$"):
@@ -145,7 +145,7 @@ def test_text_about_images_is_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in IMAGES if name not in ("bytes", "pillow")])
-def test_a_row_with_an_image_is_named_in_files_of_items_and_of_feedback(name: str, tmp_path: Path) -> None:
+def test_a_row_with_an_image_is_named(name: str, tmp_path: Path) -> None:
     one, model = judge()
     path = tmp_path / "rows.jsonl"
     rows = [{"id": "t-1", "outputs": "fine", "value": True}, {"id": "t-2", "outputs": IMAGES[name], "value": True}]
@@ -164,7 +164,7 @@ def test_the_place_of_the_image_is_said() -> None:
     assert str(media_in({"a": [{"b": URL}]})) == ".a[0].b is an image (a data: URL)"
 
 
-def test_an_image_that_a_span_was_given_is_found_though_it_is_json_in_a_text() -> None:
+def test_an_image_in_a_json_text_is_found() -> None:
     one, _ = judge()
     one = one.replace(instructions="Good? {{ trace }}")
     step = Step(parent=None, name="describe", inputs={"messages": IMAGES["image_url"]})

@@ -93,7 +93,7 @@ def test_only_the_part_is_shown() -> None:
     assert (one.fields, one.parts) == (("inputs", "outputs"), ("inputs.question", "outputs[0].text"))
 
 
-def test_beside_a_whole_field_its_parts_are_not_shown_twice() -> None:
+def test_a_whole_fields_parts_are_not_shown_twice() -> None:
     one, model = judge(instructions="{{ inputs }} and above all {{ inputs.question }}: {{ outputs }}")
     one(**ITEM)
     assert one.parts == ("inputs", "outputs")

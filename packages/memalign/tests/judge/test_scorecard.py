@@ -39,7 +39,7 @@ def only_even(request: ChatRequest) -> Answer:
     return {"rationale": "r", "value": number % 2 == 0}
 
 
-def test_every_case_has_every_judges_verdict_and_every_judge_its_totals() -> None:
+def test_every_case_has_verdicts_from_every_judge() -> None:
     even, _ = judge("even", only_even)
     grade, _ = judge("grade", 4, value_type="int:1..5")
     card = ma.score([even, grade], CASES)
@@ -57,7 +57,7 @@ def test_every_case_has_every_judges_verdict_and_every_judge_its_totals() -> Non
     json.dumps(card.to_dict())
 
 
-def test_a_judge_that_fails_is_named_and_stops_nobody_else() -> None:
+def test_a_failing_judge_is_named_and_stops_nobody() -> None:
     def fails(request: ChatRequest) -> Answer:
         return ModelUnavailable("down") if "answer 3" in request.user else {"rationale": "r", "value": True}
 
@@ -73,7 +73,7 @@ def test_a_judge_that_fails_is_named_and_stops_nobody_else() -> None:
     assert [each.judged for each in card.totals] == [6, 7, 1]
 
 
-def test_judges_of_one_model_have_no_more_calls_in_flight_than_it_takes() -> None:
+def test_judges_of_one_model_share_its_call_limit() -> None:
     flying = most = 0
 
     async def answer(_: ChatRequest) -> Answer:
@@ -90,7 +90,7 @@ def test_judges_of_one_model_have_no_more_calls_in_flight_than_it_takes() -> Non
     assert most == 2
 
 
-def test_a_folder_keeps_all_and_takes_up_where_a_run_stopped(tmp_path: Path) -> None:
+def test_a_scored_folder_resumes_where_a_run_stopped(tmp_path: Path) -> None:
     down = True
 
     def at_times(request: ChatRequest) -> Answer:
@@ -119,7 +119,7 @@ def test_a_folder_keeps_all_and_takes_up_where_a_run_stopped(tmp_path: Path) -> 
     assert [row.values for row in again] == [{"shaky": True, "steady": False}] * 6
 
 
-def test_cases_that_can_be_read_only_once_reach_all_judges() -> None:
+def test_an_iterator_of_cases_reaches_all_judges() -> None:
     judges = [judge(name, only_even)[0] for name in ("a", "b")]
     card = ma.score(judges, (case for case in CASES))
     assert all(row.values["a"] == row.values["b"] for row in card)
@@ -171,7 +171,7 @@ class Priced:
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_a_spend_limit_is_that_of_all_judges_together(tmp_path: Path, concurrency: int) -> None:
+def test_all_judges_share_one_spend_limit(tmp_path: Path, concurrency: int) -> None:
     cheap, dear = Priced(0.01), Priced(0.03)
     judges = [judge("cheap", True, model=cheap)[0], judge("dear", True, model=dear)[0]]
     settings: dict[str, Any] = {"out": tmp_path / "scores", "concurrency": concurrency}
@@ -186,14 +186,14 @@ def test_a_spend_limit_is_that_of_all_judges_together(tmp_path: Path, concurrenc
     assert (cheap.calls, dear.calls) == (6, 6), "nothing is judged twice"
 
 
-def test_a_spend_limit_is_not_passed_by_the_first_call_of_every_judge() -> None:
+def test_first_calls_of_judges_stay_within_the_limit() -> None:
     models = [Priced(0.02) for _ in range(5)]
     card = ma.score([judge(f"judge {n}", True, model=model)[0] for n, model in enumerate(models)], CASES, max_cost=0.05)
     assert sum(model.calls for model in models) == 2
     assert (card.usage.cost or 0) <= 0.05
 
 
-def test_a_spend_limit_needs_a_price_and_an_amount() -> None:
+def test_a_spend_limit_needs_a_price_and_amount() -> None:
     one = judge("tone", True, model=Priced(None))[0]
     with pytest.raises(ConfigurationError, match="what a call of priced costs is not known"):
         ma.score([one, judge("other", True, model=Priced(0.01))[0]], CASES, max_cost=1)

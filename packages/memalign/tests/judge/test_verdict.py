@@ -40,7 +40,7 @@ def told(value: Any, chances: dict[Any, float], *, rationale: str = "Because.") 
 
 
 class TestOneAnswer:
-    def test_a_reasoned_verdict_stands_and_its_probability_is_its_confidence(self) -> None:
+    def test_a_reasoned_verdict_has_its_probability_as_confidence(self) -> None:
         made = judge(lambda _: told(True, {True: 0.4, False: 0.6}))(outputs="x")
         assert (made.value, made.confidence, made.rationale) == (True, 0.4, "Because.")
         assert made.probabilities == {"true": 0.4, "false": 0.6}
@@ -49,7 +49,7 @@ class TestOneAnswer:
         made = judge(lambda _: {"rationale": "r", "value": True})(outputs="x")
         assert (made.confidence, made.probabilities, made.expected) == (None, None, None)
 
-    def test_a_direct_verdict_is_the_likeliest_label_and_asks_for_no_reason(self) -> None:
+    def test_a_direct_verdict_is_the_likeliest_label(self) -> None:
         one = judge(lambda _: told(True, {True: 0.4, False: 0.6}), verdict="direct")
         made = one(outputs="x")
         assert (made.value, made.confidence) == (False, 0.6)
@@ -58,18 +58,18 @@ class TestOneAnswer:
         assert "rationale" not in request.system
         assert request.labels == ("true", "false")
 
-    def test_a_direct_score_is_the_label_nearest_to_the_expected_score(self) -> None:
+    def test_a_direct_score_is_nearest_the_expected_score(self) -> None:
         chances = {1: 0.4, 2: 0.0, 3: 0.1, 4: 0.3, 5: 0.2}
         made = judge(lambda _: told(1, chances), "int:1..5", verdict="direct")(outputs="x")
         assert made.expected == pytest.approx(2.9)
         assert made.value == 3
         assert made.confidence == pytest.approx(0.1)
 
-    def test_an_endpoint_that_tells_no_probabilities_still_judges_directly(self) -> None:
+    def test_a_judge_without_probabilities_still_judges_directly(self) -> None:
         made = judge(lambda _: {"value": False}, verdict="direct")(outputs="x")
         assert (made.value, made.confidence, made.rationale) == (False, None, None)
 
-    def test_probabilities_are_asked_for_only_where_they_are_free_or_needed(self) -> None:
+    def test_probabilities_are_requested_only_where_free_or_needed(self) -> None:
         def asked(limits: Limits, **parameters: Any) -> tuple[str, ...]:
             model = ScriptedChatModel(lambda _: {"rationale": "r", "value": True}, limits=limits)
             Judge(name="j", instructions="{{ outputs }}", feedback_value_type=bool, model=model, parameters=parameters)(
@@ -100,7 +100,7 @@ class TestSamples:
         assert made.expected == pytest.approx(11 / 3)
         assert judge(self.answers(0.0, 1.0), "float:0..1", samples=2)(outputs="x").value == 0.5
 
-    def test_whole_numbers_of_a_wide_range_are_averaged_too(self) -> None:
+    def test_whole_numbers_of_a_wide_range_are_averaged(self) -> None:
         made = judge(self.answers(10, 10, 901), "int:0..1000", samples=3)(outputs="x")
         assert (made.value, made.confidence, made.probabilities) == (307, 0.0, None)
 
@@ -110,7 +110,7 @@ class TestSamples:
         assert made.value is False
         assert made.confidence == pytest.approx(0.695)
 
-    def test_they_are_drawn_warm_and_with_seeds_of_their_own(self) -> None:
+    def test_samples_are_drawn_warm_with_different_seeds(self) -> None:
         one = judge(self.answers(True, True, True), samples=3, seed=7)
         one(outputs="x")
         requests = one.model.requests  # type: ignore[union-attr]
@@ -118,7 +118,7 @@ class TestSamples:
         assert sorted(request.seed for request in requests) == [7, 8, 9]
         assert len({(request.system, request.user) for request in requests}) == 1
 
-    def test_one_that_fails_fails_the_judgment_and_all_are_paid_for(self) -> None:
+    def test_one_failed_sample_fails_the_whole_paid_judgment(self) -> None:
         answers: Iterator[Any] = iter(
             [told(True, {True: 1.0, False: 0.0}), ModelUnavailable("down", usage=Usage(calls=2, input_tokens=3))]
         )
@@ -129,7 +129,7 @@ class TestSamples:
 
 
 class TestSwap:
-    def test_a_judge_that_takes_the_first_side_whatever_it_is_is_undecided(self) -> None:
+    def test_a_judge_that_prefers_first_sides_is_undecided(self) -> None:
         made = judge(lambda _: told("A", {"A": 0.8, "B": 0.2}), "A|B", swap=True)(outputs=PAIR)
         assert made.probabilities == pytest.approx({"A": 0.5, "B": 0.5})
         assert made.value == "A"  # nothing tells them apart: the item as it stands decides
@@ -143,7 +143,7 @@ class TestSwap:
         made = judge(answer, "A|B|tie", swap=True)(outputs=PAIR)
         assert (made.value, made.confidence) == ("B", 1.0)
 
-    def test_a_reason_that_was_given_of_swapped_sides_says_so(self) -> None:
+    def test_a_reason_about_swapped_sides_says_so(self) -> None:
         replies = iter(
             [
                 told("A", {"A": 0.6, "B": 0.4}, rationale="A is kind."),
@@ -157,7 +157,7 @@ class TestSwap:
         made = judge(lambda _: {"rationale": "r", "value": "tie"}, "A|B|tie", swap=True)(outputs=PAIR)
         assert (made.value, made.confidence) == ("tie", 1.0)
 
-    def test_an_item_without_two_sides_is_refused_before_it_is_sent(self) -> None:
+    def test_an_item_without_two_sides_is_never_sent(self) -> None:
         one = judge(lambda _: {"rationale": "r", "value": "A"}, "A|B", swap=True)
         with pytest.raises(InputError, match="two of the judge's choices"):
             one(outputs="no sides")
@@ -166,12 +166,12 @@ class TestSwap:
 
 class TestAbstention:
     @pytest.mark.parametrize(("confidence", "abstained"), [(0.59, True), (0.6, False), (0.9, False)])
-    def test_a_verdict_of_less_confidence_is_marked_and_kept(self, confidence: float, abstained: bool) -> None:
+    def test_an_unsure_verdict_is_marked_and_kept(self, confidence: float, abstained: bool) -> None:
         chances = {True: confidence, False: 1 - confidence}
         made = judge(lambda _: told(True, chances), abstain_below=0.6)(outputs="x")
         assert (made.value, made.abstained) == (True, abstained)
 
-    def test_without_a_confidence_nothing_is_withheld_and_the_judgment_says_so(self) -> None:
+    def test_nothing_is_withheld_without_a_confidence(self) -> None:
         made = judge(lambda _: {"rationale": "r", "value": True}, abstain_below=0.6)(outputs="x")
         assert not made.abstained
         assert any("confidence" in note for note in made.notes)
@@ -226,7 +226,7 @@ async def test_samples_are_drawn_side_by_side() -> None:
 class TestEvaluation:
     ROWS = tuple({"id": f"t-{n}", "outputs": f"reply {n}", "value": n < 6} for n in range(8))
 
-    def test_what_the_judge_abstained_on_is_counted_and_the_rest_measured_by_itself(self) -> None:
+    def test_abstentions_are_counted_and_the_rest_measured_apart(self) -> None:
         def answer(request: ChatRequest) -> ChatReply:
             number = int(request.user.split("reply ")[1].split('"')[0])
             return told(True, {True: 0.9 if number < 6 else 0.55, False: 0.1 if number < 6 else 0.45})
@@ -237,7 +237,7 @@ class TestEvaluation:
         assert found.metrics["exact_match_decided"].value == 1.0
         assert "abstained on 2 of the 8" in str(found)
 
-    def test_a_judge_that_is_sure_has_no_such_figure(self) -> None:
+    def test_a_sure_judge_has_no_abstention_figures(self) -> None:
         found = evaluate(
             judge(lambda _: {"rationale": "r", "value": True}), [{"id": "a", "outputs": "x", "value": True}]
         )

@@ -93,7 +93,7 @@ def telling(kind: str, label: Any) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_what_the_checks_tell_decides_where_the_verdict_is_worth_nothing(kind: str) -> None:
+def test_checks_decide_where_the_verdict_tells_nothing(kind: str) -> None:
     judge = judge_of(kind)
     fitted = aio.run(fit_calibrator(judge))
     assert fitted is not None
@@ -109,7 +109,7 @@ def test_what_the_checks_tell_decides_where_the_verdict_is_worth_nothing(kind: s
 
 
 @pytest.mark.parametrize("kind", ["bool", "A|B", "int:1..5"])  # of three labels a no to one speaks for two others
-def test_a_sign_that_the_guideline_had_wrong_is_learned(kind: str) -> None:
+def test_a_wrong_sign_in_a_guideline_is_corrected(kind: str) -> None:
     judge = judge_of(kind, count=80, turned=True)
     for label in (TYPES[kind][0], TYPES[kind][-1]):
         assert says(judge, telling(kind, label)).value == label
@@ -141,7 +141,7 @@ def test_an_answer_that_is_missing_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if not kind.startswith("float")])
-def test_of_fewer_cases_every_check_counts_the_same_and_never_decides(kind: str) -> None:
+def test_checks_of_few_cases_count_alike_without_deciding(kind: str) -> None:
     judge = judge_of(kind, count=FEWEST - 1)
     for label in (TYPES[kind][0], TYPES[kind][-1]):
         found = says(judge, telling(kind, label))
@@ -152,7 +152,7 @@ def test_of_fewer_cases_every_check_counts_the_same_and_never_decides(kind: str)
     assert fitted.worth.n == FEWEST
 
 
-def test_without_a_check_there_is_none_of_fewer_cases() -> None:
+def test_few_cases_without_checks_have_no_calibrator() -> None:
     assert aio.run(fit_calibrator(judge_of("bool", count=FEWEST - 1, margins=False))) is None
     assert aio.run(fit_calibrator(judge_of("bool", count=FEWEST, margins=False))) is not None
 
@@ -175,7 +175,7 @@ def test_the_order_of_cases_does_not_count(kind: str, seed: int, margins: bool) 
     assert np.array_equal(one.weights, two.weights)
 
 
-def test_a_rule_with_a_condition_is_learned_by_the_two_answers_together() -> None:
+def test_two_answers_together_teach_a_conditional_rule() -> None:
     # Fahrenheit in the United States, Celsius elsewhere: neither answer alone tells anything.
     there, unit = "Is the customer in the United States?", "Are the temperatures in Fahrenheit?"
     rng, cases = random.Random(1), []
@@ -206,7 +206,7 @@ def test_a_rule_with_a_condition_is_learned_by_the_two_answers_together() -> Non
     assert fitted.worth.decides
 
 
-def test_a_pinned_check_keeps_a_floor_under_its_weight() -> None:
+def test_a_pinned_check_keeps_a_least_weight() -> None:
     judge = judge_of("bool", count=60)
     useless = next(each for each in judge.memory.guidelines if each.checks[0].question.startswith(USELESS[:-1]))
     pinned = tuple(
@@ -219,7 +219,7 @@ def test_a_pinned_check_keeps_a_floor_under_its_weight() -> None:
     assert abs(parts[1][useless.checks[0].question]) > 0.3
 
 
-def test_a_verdict_that_is_not_known_is_neither_right_nor_wrong() -> None:
+def test_an_unknown_verdict_is_neither_right_nor_wrong() -> None:
     judge = judge_of("bool", count=40)
     cases = [
         case

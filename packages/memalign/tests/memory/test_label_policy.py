@@ -61,7 +61,7 @@ def test_neither_order_nor_the_names_of_people_decide(annotations: list[Annotati
     assert labels == {policy_label(renamed)}
 
 
-def test_in_a_tie_nobody_is_learned_from_and_everybody_is_told() -> None:
+def test_a_tie_teaches_nothing_and_tells_everybody() -> None:
     model = ScriptedChatModel(lambda _: {"changes": []})
     judge = Judge(
         name="j",

@@ -160,7 +160,7 @@ async def found(memory: Memory, item: Example, k: int = 3) -> list[str]:
 
 class TestRetrieval:
     @BOTH
-    async def test_cases_of_the_same_topic_are_found_by_their_words(self, topics: Topics) -> None:
+    async def test_cases_of_one_topic_are_found_by_words(self, topics: Topics) -> None:
         async def right(memory: Memory) -> int:
             return sum([each.startswith(topic) for topic, item in new(topics) for each in await found(memory, item)])
 
@@ -196,12 +196,12 @@ class TestRetrieval:
             await found(memory, item)  # whatever it keeps for later is kept before the forgetting
             assert await found(memory.hiding({examples[0].id}), item, 9) == await found(never, item, 9)
 
-    async def test_the_order_in_which_cases_came_does_not_matter(self) -> None:
+    async def test_the_order_of_cases_does_not_matter(self) -> None:
         there, back = await memory_of(known(PORTUGUESE)), await memory_of(known(PORTUGUESE)[::-1])
         for _, item in new(PORTUGUESE):
             assert await found(there, item, 9) == await found(back, item, 9)
 
-    async def test_an_item_without_a_comparable_vector_still_finds_only_its_twin(self) -> None:
+    async def test_an_item_without_a_vector_finds_its_twin(self) -> None:
         memory = await memory_of(known(SPANISH))
         item = msgspec.structs.replace(known(SPANISH)[4], id="new")
         assert [h.case.id for h in Neighbourhood(memory, item, np.zeros(0, np.float32), BOOL).hits(3)] == [
@@ -215,7 +215,7 @@ class TestWords:
         first, second = signatures([one, other])
         return float(overlap(first[None], second)[0])
 
-    def test_accents_and_case_do_not_count_and_endings_little(self) -> None:
+    def test_accents_and_case_count_nothing_and_endings_little(self) -> None:
         assert self.likeness("A Cobrança não é justa!", "a cobranca nao e justa") == pytest.approx(1)
         inflected = self.likeness("fui cobrado, devolvi o produto", "cobraram; a devolução dos produtos")
         assert inflected > 0.3
@@ -226,13 +226,13 @@ class TestWords:
         assert self.likeness(nothing, "o reembolso") == 0
         assert self.likeness(nothing, nothing) == 0
 
-    def test_a_very_long_text_counts_with_its_head_and_tail(self) -> None:
+    def test_a_long_text_counts_with_head_and_tail(self) -> None:
         head, tail = "reembolso atrasado " * 60, "gerente educado " * 70
         whole = head[:1000] + " " + "bicicleta azul " * 90_000 + " " + tail[-1000:]
         assert self.likeness(whole, head[:1000] + " " + tail[-1000:]) > 0.95
 
     @given(st.lists(st.text(max_size=40), min_size=1, max_size=300))
-    def test_a_texts_signature_does_not_depend_on_its_neighbours(self, texts: list[str]) -> None:
+    def test_a_texts_signature_ignores_its_neighbours(self, texts: list[str]) -> None:
         together = signatures(texts)
         assert together.shape == (len(texts), 64)
         for row in {0, len(texts) // 2, len(texts) - 1}:
@@ -263,7 +263,7 @@ class TestLanguage:
             "The report quotes one line, «no hay nada que hacer», and then goes on in the usual way about what it costs.",
         ],
     )
-    def test_english_stays_english_with_a_foreign_name_or_quotation_in_it(self, text: str) -> None:
+    def test_english_with_foreign_names_stays_english(self, text: str) -> None:
         assert language_of(text) == "English"
 
     @pytest.mark.parametrize(

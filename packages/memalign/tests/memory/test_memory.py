@@ -60,12 +60,12 @@ class TestRetrieval:
     near, far = [1.0, 0.0], [0.0, 1.0]
     item = Example(id="new", inputs="something new")
 
-    def test_the_nearest_come_first_and_ties_go_by_id(self) -> None:
+    def test_the_nearest_come_first_and_ids_break_ties(self) -> None:
         found = memory(case("c", self.near), case("a", self.far), case("b", self.near))
         assert ids(found, self.item, self.near, 2) == ["b", "c"]
         assert ids(found, self.item, self.near, 9) == ["b", "c", "a"]
 
-    def test_a_case_that_the_judge_got_wrong_goes_before_nearer_ones(self) -> None:
+    def test_a_misjudged_case_goes_before_nearer_ones(self) -> None:
         found = memory(case("a", self.near), case("b", [0.8, 0.6], pre_alignment=False))
         assert ids(found, self.item, self.near, 2) == ["b", "a"]
 
@@ -73,7 +73,7 @@ class TestRetrieval:
         found = memory(*(case(f"a{n}", self.near) for n in range(4)), case("z", self.far, pre_alignment=False))
         assert "z" not in ids(found, self.item, self.near, 2)
 
-    def test_an_identical_case_is_always_in_and_first_also_without_a_vector(self) -> None:
+    def test_an_identical_case_comes_first_even_without_vectors(self) -> None:
         item = Example(id="new", inputs="content z")
         others = [case(f"a{n}", self.near, pre_alignment=False) for n in range(9)]
         assert ids(memory(*others, case("z", self.far)), item, self.near, 2)[0] == "z"
@@ -84,7 +84,7 @@ class TestRetrieval:
         found = memory(case("a", self.near, content="same"), case("b", self.near, content="same"), case("c", self.far))
         assert ids(found, self.item, self.near, 2) == ["a", "c"]
 
-    def test_the_most_useful_case_of_a_label_that_would_be_missing_takes_the_last_place(self) -> None:
+    def test_a_missing_labels_best_case_comes_last(self) -> None:
         others = [case(f"a{n}", self.near) for n in range(3)]
         found = many(*others, case("b", [0.8, 0.6], label=False, pre_alignment=False), case("y", self.far, label=False))
         assert ids(found, self.item, self.near, 2) == ["a0", "b"]
@@ -95,20 +95,20 @@ class TestRetrieval:
         )
         assert ids(right, self.item, self.near, 3) == ["a0", "a1", "b"]
 
-    def test_of_a_few_cases_the_nearest_are_shown_whatever_their_labels(self) -> None:
+    def test_few_cases_are_shown_whatever_their_labels(self) -> None:
         near = [case(f"a{n}", self.near) for n in range(2)]
         other = case("b", [0.8, 0.6], label=False, pre_alignment=False)
         filler = [case(f"z{n:02}", self.far) for n in range(CHOICE - 3)]
         assert ids(memory(*near, other, *filler[1:]), self.item, self.near, 2) == ["a0", "a1"]
         assert ids(memory(*near, other, *filler), self.item, self.near, 2) == ["a0", "b"]
 
-    def test_a_label_is_not_bought_with_the_identical_case_or_the_only_one_of_another(self) -> None:
+    def test_no_missing_label_displaces_the_identical_case(self) -> None:
         item = Example(id="new", inputs="content a")
         found = many(case("a", self.near), case("b", self.near, label=False, pre_alignment=False), case("c", self.near))
         assert ids(found, item, self.near, 1) == ["a"]
         assert ids(found, item, self.near, 2) == ["a", "b"]
 
-    def test_with_enough_cases_unrelated_ones_are_left_out_and_with_few_they_are_not(self) -> None:
+    def test_unrelated_cases_are_left_out_among_enough_others(self) -> None:
         def found(count: int, name: str) -> list[str]:
             filler = (case(f"z{n:02}", self.far) for n in range(count - 1))
             return ids(memory(case("a", self.near), *filler, embedding_model=name), self.item, [0.8, 0.5], 3)
@@ -117,11 +117,11 @@ class TestRetrieval:
         assert found(CHOICE - 1, "wordllama:x") == ["a", "z00", "z01"]
         assert found(CHOICE, "openai:x") == ["a", "z00", "z01"], "its scale is not known"
 
-    def test_nothing_comes_from_an_empty_memory_or_with_no_places(self) -> None:
+    def test_an_empty_memory_or_no_places_give_nothing(self) -> None:
         assert ids(Memory(), self.item, self.near, 5) == []
         assert ids(memory(case("a", self.near)), self.item, self.near, 0) == []
 
-    def test_the_reference_is_compared_only_when_there_is_nothing_else(self) -> None:
+    def test_the_reference_is_compared_only_when_alone(self) -> None:
         assert embedding_text(Example(id="a", inputs={"q": ["x", 1, True, None]}, expectations="ref")) == "x\n1"
         assert embedding_text(Example(id="a", expectations=["ref"])) == "ref"
 
@@ -175,7 +175,7 @@ class TestPolicy:
 class TestKeys:
     found = memory(case("t-1"), case("t-2"), tombstones=(Tombstone(key=FeedbackKey("t-0", "ana")),))
 
-    def test_an_id_names_all_its_annotations_and_a_key_one(self) -> None:
+    def test_ids_name_all_their_annotations_and_keys_one(self) -> None:
         both = msgspec.structs.replace(
             self.found.cases[0],
             annotations=(*self.found.cases[0].annotations, Annotation(id="t-1", source="ben", value=True)),
@@ -200,7 +200,7 @@ class TestKeys:
 
 
 class TestHash:
-    def test_what_can_change_a_verdict_changes_the_hash_and_what_explains_does_not(self) -> None:
+    def test_only_what_can_change_verdicts_changes_the_hash(self) -> None:
         found = memory(case("a"), case("b"))
         replace = msgspec.structs.replace
         annotation = found.cases[0].annotations[0]
@@ -226,7 +226,7 @@ class TestHash:
         assert {each.hash for each in same} == {found.hash}
         assert len({each.hash for each in other} | {found.hash}) == len(other) + 1
 
-    def test_a_memory_comes_back_from_json_with_the_same_hash(self) -> None:
+    def test_a_memory_from_json_has_the_same_hash(self) -> None:
         found = memory(case("a", [1.0, 0.5]), guidelines=(Guideline(id="G1", text="Be kind."),))
         back = msgspec.json.decode(msgspec.json.encode(found), type=Memory)
         assert back == found
@@ -235,7 +235,7 @@ class TestHash:
 
 
 class TestGuidelines:
-    def test_the_budget_keeps_pinned_then_supported_then_old_in_their_order(self) -> None:
+    def test_the_budget_keeps_pinned_before_supported_before_old(self) -> None:
         rules = [
             Guideline(id=f"G{n}", text="word " * 20, pinned=n == 5, supported_by=keys("a@ana") * (n == 4))
             for n in range(1, 6)
@@ -246,7 +246,7 @@ class TestGuidelines:
         assert left == ("G2", "G3")
         assert [g.id for g in fit_guidelines(rules, 0)[0]] == ["G5"]
 
-    def test_before_others_come_guidelines_of_people_and_of_cases_that_the_judge_got_wrong(self) -> None:
+    def test_human_and_corrective_guidelines_come_before_others(self) -> None:
         rules = [
             Guideline(id="G1", text="word " * 20, supported_by=keys("a@x")),
             Guideline(id="G2", text="word " * 20, supported_by=keys("b@x")),
@@ -256,7 +256,7 @@ class TestGuidelines:
         assert [g.id for g in fit_guidelines(rules, cost, corrective=lambda: keys("b@x"))[0]] == ["G3"]
         assert [g.id for g in fit_guidelines(rules, cost * 2, corrective=lambda: keys("b@x"))[0]] == ["G2", "G3"]
 
-    def test_of_equals_the_budget_keeps_one_of_each_topic_rather_than_the_oldest(self) -> None:
+    def test_the_budget_keeps_one_guideline_of_each_topic(self) -> None:
         bills, parcels, doors = [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]
         topics = {"a": bills, "b": bills, "c": bills, "d": parcels, "e": parcels, "f": doors}
         rules = tuple(
@@ -293,9 +293,7 @@ class TestGuidelines:
         assert len(left) == len(rules) - len(kept)
 
     @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
-    def test_each_text_is_precedence_and_deciding_again_changes_nothing(
-        self, texts: list[str], dice: random.Random
-    ) -> None:
+    def test_a_second_precedence_changes_nothing(self, texts: list[str], dice: random.Random) -> None:
         rules = [Guideline(id=f"G{n}", text=text, pinned=dice.random() < 0.3) for n, text in enumerate(texts, 1)]
         shown = precedence(rules)
         assert precedence(shown) == shown
@@ -316,7 +314,7 @@ def test_a_shortened_text_keeps_its_ends_and_fits(part: str, repeats: int, token
 
 @given(st.integers(0, 10**6), st.integers(1, 80), st.integers(1, 12))
 @settings(max_examples=40, deadline=None)
-def test_a_look_at_the_nearest_finds_what_sorting_all_of_them_would(seed: int, count: int, k: int) -> None:
+def test_the_nearest_equal_those_of_a_full_sort(seed: int, count: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, (count, 2)).astype(np.float32)  # many ties
     cases = [case(f"c{n:02}", list(vector), content=f"content {n // 2}") for n, vector in enumerate(vectors)]
@@ -330,7 +328,7 @@ def test_a_look_at_the_nearest_finds_what_sorting_all_of_them_would(seed: int, c
     assert [hit.case.id for hit in around.hits(2 * k)] == list(expected.values())[: 2 * k], "asked again, for more"
 
 
-def test_labels_of_another_type_than_the_judge_has_now_are_compared_as_they_are() -> None:
+def test_labels_of_an_old_type_are_compared_unchanged() -> None:
     found = memory(case("a", label="good", pre_alignment="bad"), case("b", label="good", pre_alignment="good"))
     assert [was_misjudged(found, each, ValueType.of("float:0..1")) for each in found.cases] == [True, False]
 

@@ -64,6 +64,6 @@ def test_a_rule_is_none(text: str, spec: str) -> None:
     assert directive_in(text, ValueType.of(spec)) is None
 
 
-def test_without_a_type_the_words_of_yes_and_no_count() -> None:
+def test_words_of_yes_and_no_need_no_type() -> None:
     assert directive_in("Always answer true.") is not None
     assert directive_in("Always answer B.") is None

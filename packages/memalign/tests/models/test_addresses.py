@@ -63,7 +63,7 @@ def test_an_address_is_given_and_taken_away():
         with_address("openai:m", "localhost:8000")
 
 
-async def test_two_servers_work_side_by_side_and_neither_gets_the_others_key(monkeypatch):
+async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
     with Endpoint({"value": True}) as one, Endpoint({"value": False}) as other, Endpoint({"value": True}) as usual:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-usual")
         monkeypatch.setenv("OPENAI_BASE_URL", usual.base_url)
@@ -83,7 +83,7 @@ async def test_two_servers_work_side_by_side_and_neither_gets_the_others_key(mon
     assert one.requests[0]["model"] == "m"
 
 
-async def test_an_embedding_model_may_have_an_address_and_a_length():
+async def test_an_embedding_model_takes_an_address_and_length():
     with Endpoint() as endpoint:
         model = resolve_embedding(f"openai:bge@{endpoint.base_url}@16")
         await model.embed(["hello"])
@@ -105,7 +105,7 @@ def test_odd_prices_are_refused(prices):
         checked_prices(prices)
 
 
-def test_how_models_are_reached_changes_no_fingerprint_and_their_address_does():
+def test_only_the_address_of_a_model_changes_fingerprints():
     bare = Judge(name="j", instructions=INSTRUCTIONS, feedback_value_type=bool, model="openai:m@http://h/v1")
     name = "openai:/m@http://h/v1/"
     told = bare.replace(
@@ -131,7 +131,7 @@ def test_prices_given_are_what_a_judgment_costs():
 
 
 @pytest.mark.parametrize("refuses", [[], ["reasoning_effort"]])
-def test_the_effort_is_asked_for_where_the_endpoint_takes_it(refuses):
+def test_the_effort_is_sent_where_the_endpoint_allows(refuses):
     with Endpoint(refuses=refuses) as endpoint:
         name = f"openai:m@{endpoint.base_url}"
         parameters = {"reasoning_effort": "low"}
@@ -157,7 +157,7 @@ def test_odd_parameters_are_refused(parameters):
 
 
 @pytest.mark.parametrize("key", ["sk-abc123…", "sk-abc123\n"])
-def test_a_key_that_cannot_be_sent_is_named_before_anything_is_asked(monkeypatch, key):
+def test_an_unusable_key_is_named_before_any_call(monkeypatch, key):
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY holds a line break or a character") as caught:
         resolve("openai:m")

@@ -46,7 +46,7 @@ def test_calls_are_counted_over_all_event_loops():
     assert max(seen) == 3
 
 
-async def test_a_cancelled_wait_gives_its_turn_to_the_next():
+async def test_a_cancelled_wait_gives_its_turn_on():
     seen: list[int] = []
     now: list[int] = []
     limiter, lock = ConcurrencyLimiter(1), threading.Lock()
@@ -60,7 +60,7 @@ async def test_a_cancelled_wait_gives_its_turn_to_the_next():
     assert max(seen) == 1
 
 
-async def test_a_turn_given_to_a_cancelled_wait_is_not_lost():
+async def test_a_cancelled_waiters_turn_is_not_lost():
     limiter = ConcurrencyLimiter(1)
     async with limiter:
         waiting = asyncio.create_task(limiter.__aenter__())
@@ -91,7 +91,7 @@ def test_a_closed_loop_gets_no_turn():
     loop.close()
 
 
-def test_answered_calls_raise_the_limit_up_to_the_most():
+def test_answered_calls_raise_the_limit_to_its_maximum():
     limiter = ConcurrencyLimiter(4, most=20)
     for _ in range(4):
         limiter.succeeded()
@@ -108,7 +108,7 @@ def test_without_a_higher_most_the_limit_stays():
     assert limiter.limit == 3
 
 
-def test_a_burst_of_refusals_says_how_many_are_taken():
+def test_a_burst_of_refusals_tells_the_limit():
     limiter = ConcurrencyLimiter(16, most=64)
     before = time.monotonic()
     for _ in range(6):
@@ -122,7 +122,7 @@ def test_a_burst_of_refusals_says_how_many_are_taken():
     assert limiter.limit > 10, "and not for ever"
 
 
-def test_a_burst_in_which_all_were_refused_halves_the_number():
+def test_a_wholly_refused_burst_halves_the_limit():
     limiter = ConcurrencyLimiter(16, most=64)
     before = time.monotonic()
     for _ in range(16):
@@ -218,7 +218,7 @@ def run_of(
 
 
 @pytest.mark.parametrize("share", [0.03, 0.05, 0.1])
-def test_calls_that_are_refused_now_and_then_slow_nobody_down(monkeypatch: pytest.MonkeyPatch, share: float):
+def test_rare_refusals_slow_nobody_down(monkeypatch: pytest.MonkeyPatch, share: float):
     run, undisturbed = run_of(monkeypatch, share=share), run_of(monkeypatch)
     assert run.seconds < 2.5 * undisturbed.seconds
     assert run.least >= 1
@@ -226,7 +226,7 @@ def test_calls_that_are_refused_now_and_then_slow_nobody_down(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("room", [4, 24, 40])
-def test_calls_in_flight_settle_at_what_a_server_takes(monkeypatch: pytest.MonkeyPatch, room: int):
+def test_calls_in_flight_settle_at_the_servers_limit(monkeypatch: pytest.MonkeyPatch, room: int):
     run = run_of(monkeypatch, room=room)
     assert run.seconds < 1.3 * 1_000 * 2 / room
     assert run.refused < 80
@@ -243,7 +243,7 @@ def test_after_an_outage_the_limit_comes_back(monkeypatch: pytest.MonkeyPatch):
     assert run_of(monkeypatch, away=(10, 100)).seconds < 90 + 3 * run_of(monkeypatch).seconds
 
 
-async def test_below_one_call_at_a_time_calls_are_spaced_out():
+async def test_a_limit_below_one_spaces_calls_out():
     limiter = ConcurrencyLimiter(1, most=2)
     limiter.succeeded(began=time.monotonic() - 0.05)
     limiter.overloaded(began=time.monotonic())  # two are too many
@@ -273,7 +273,7 @@ def test_the_limit_stays_between_one_and_the_most(answered: list[bool], count: i
         assert 1 <= limiter.limit <= max(count, most)
 
 
-async def test_room_that_opens_is_given_to_those_who_wait():
+async def test_new_room_goes_to_those_who_wait():
     limiter = ConcurrencyLimiter(1, most=2)
     async with limiter:
         waiting = asyncio.create_task(limiter.__aenter__())

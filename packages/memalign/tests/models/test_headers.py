@@ -22,7 +22,7 @@ from memalign.models.headers import checked_headers, filled_headers
         {"X-Price": "5 $$"},
     ],
 )
-def test_what_holds_no_secret_is_kept_as_it_is(headers):
+def test_headers_without_secrets_are_kept_unchanged(headers):
     assert checked_headers(headers) == headers
 
 

@@ -36,9 +36,7 @@ def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.", **c
 
 
 class TestOpening:
-    def test_a_missing_file_names_the_command_that_pulls_it(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_missing_file_names_its_pull_command(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
         with pytest.raises(ConfigurationError, match=r"memalign models pull qwen2\.5-coder-1\.5b.*1,117 MB"):
             LocalChatModel.open("qwen2.5-coder-1.5b")
@@ -53,11 +51,11 @@ class TestOpening:
         with pytest.raises(ConfigurationError, match=r"there are: qwen2\.5-coder-1\.5b, qwen2\.5-coder-0\.5b"):
             LocalChatModel.open("local:gpt-2")
 
-    def test_a_file_of_ones_own_needs_to_be_there(self, tmp_path: Path) -> None:
+    def test_a_file_of_ones_own_must_exist(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match=r"no model file .*mine\.gguf"):
             LocalChatModel.open(f"local:{tmp_path}/mine.gguf")
 
-    def test_a_file_has_one_model_and_its_path_for_a_name(self, tmp_path: Path) -> None:
+    def test_one_file_gives_one_model_named_by_path(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(b"GGUF")
         model = LocalChatModel.open(f"local:{path}")
@@ -67,7 +65,7 @@ class TestOpening:
         assert LocalChatModel.open(str(path)) is model
         assert LocalChatModel.open(f"local:{str(path)[1:]}") is model  # as it comes from `local:/…`
 
-    async def test_a_file_that_is_no_model_is_a_clear_error(self, tmp_path: Path) -> None:
+    async def test_a_file_that_holds_no_model_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "text.gguf"
         path.write_bytes(b"not a model at all")
         model = LocalChatModel.open(str(path))
@@ -75,18 +73,14 @@ class TestOpening:
             with pytest.raises(ConfigurationError, match=r"cannot load .*text\.gguf"):
                 await model.complete(request())
 
-    def test_limits_say_that_it_is_weak_and_how_much_it_takes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_limits_tell_its_weakness_and_context_length(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "a.gguf").touch()
         monkeypatch.setenv("MEMALIGN_LOCAL_CONTEXT", "2048")
         limits = LocalChatModel.open(str(tmp_path / "a.gguf")).limits
         assert (limits.context_tokens, limits.shard_size, limits.concurrency, limits.brief) == (2048, 1, 1, True)
 
     @pytest.mark.parametrize("variable", ["MEMALIGN_LOCAL_CONTEXT", "MEMALIGN_LOCAL_THREADS"])
-    def test_a_setting_that_is_no_number_is_an_error(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
-    ) -> None:
+    def test_a_setting_needs_a_number(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
         (tmp_path / "b.gguf").touch()
         monkeypatch.setenv(variable, "many")
         with pytest.raises(ConfigurationError, match=f"{variable} must be a whole number"):
@@ -117,7 +111,7 @@ class TestAnswering:
         assert usage.input_tokens > 10
         assert 0 < usage.output_tokens <= 12
 
-    async def test_every_kind_of_value_is_held_by_the_grammar(self, model: LocalChatModel) -> None:
+    async def test_the_grammar_holds_every_kind_of_value(self, model: LocalChatModel) -> None:
         properties = {
             "zeta": {"type": "string", "maxLength": 12},
             "passed": {"type": "boolean"},
@@ -159,7 +153,7 @@ class TestAnswering:
         assert all(reply.usage.cached_tokens < 20 for reply in first)
         assert all(reply.usage.cached_tokens > 30 for reply in again)
 
-    async def test_an_answer_does_not_hang_on_what_was_asked_before(self, model: LocalChatModel) -> None:
+    async def test_an_answer_does_not_depend_on_earlier_calls(self, model: LocalChatModel) -> None:
         system = "You judge whether a customer would find the reply warm or cold. Answer warm or cold. " * 3
         other = "You write guidelines. When a reply is cold, ask for warmth. " * 3
         shown = "I waited {} weeks for this lamp, and it came broken. Reply: Broken items go back within {} days. We see to it."
@@ -183,7 +177,7 @@ class TestAnswering:
         await model.complete(request(asked[0].user, system=system[:-40]))
         assert await answers(1, 0) == first
 
-    async def test_another_sample_of_a_prompt_does_not_read_it_again(self, model: LocalChatModel) -> None:
+    async def test_a_second_sample_reuses_the_prompt(self, model: LocalChatModel) -> None:
         asked = request("Is water wet when nobody looks at it? " * 4, temperature=0.7, seed=1)
         first, second = await model.complete(asked), await model.complete(asked)
         assert second.usage.cached_tokens >= first.usage.input_tokens - 1
@@ -197,11 +191,11 @@ class TestAnswering:
         second = await model.complete(request(f"{long} Was it polite?"))
         assert second.usage.cached_tokens > 0.9 * first.usage.input_tokens
 
-    async def test_a_prompt_longer_than_the_context_is_rejected_with_both_figures(self, model: LocalChatModel) -> None:
+    async def test_an_overlong_prompt_is_rejected_with_both_figures(self, model: LocalChatModel) -> None:
         with pytest.raises(ModelRejected, match=r"has 2,0\d\d tokens, the limit is 1,024.*MEMALIGN_LOCAL_CONTEXT"):
             await model.complete(request("word " * 2_000))
 
-    async def test_a_cut_answer_costs_one_retry_with_twice_the_tokens(self, model: LocalChatModel) -> None:
+    async def test_a_cut_answer_is_retried_with_doubled_tokens(self, model: LocalChatModel) -> None:
         whole = await model.complete(request())
         assert whole.usage.output_tokens > 4
         reply = await model.complete(request(max_tokens=whole.usage.output_tokens - 2))
@@ -215,7 +209,7 @@ class TestAnswering:
         assert failed.value.usage is not None
         assert failed.value.usage.calls == 2  # what was spent is counted
 
-    async def test_a_schema_without_a_grammar_gives_no_free_text(self, model: LocalChatModel) -> None:
+    async def test_an_impossible_schema_gives_no_free_text(self, model: LocalChatModel) -> None:
         schema = {**YES_NO, "properties": {"value": {"$ref": "#/nowhere", "enum": ["yes", "no"]}}}
         with pytest.raises(InvalidOutput, match=r"local:qwen2\.5-coder-0\.5b"):
             await model.complete(request("Say hello.", schema=schema, max_tokens=8))
@@ -227,12 +221,12 @@ class TestAnswering:
         plain = await model.complete(request("Is it so? "))
         assert written.usage.input_tokens - plain.usage.input_tokens > 9
 
-    async def test_no_answer_in_time_is_unavailable_and_the_next_call_works(self, model: LocalChatModel) -> None:
+    async def test_a_late_answer_is_unavailable_and_harms_nothing(self, model: LocalChatModel) -> None:
         with pytest.raises(ModelUnavailable, match=r"no answer after 0\.001 s"):
             await model.complete(request("slow " * 40, timeout=0.001))
         assert (await model.complete(request())).data["value"] in {"yes", "no"}
 
-    async def test_a_cancelled_call_stops_and_leaves_the_next_one_whole(self, model: LocalChatModel) -> None:
+    async def test_a_cancelled_call_leaves_the_next_one_whole(self, model: LocalChatModel) -> None:
         long = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
         started = time.monotonic()
         await model.complete(request())
@@ -254,7 +248,7 @@ class TestAnswering:
         replies = [asyncio.run(model.complete(request())) for _ in range(2)]
         assert replies[0].data == replies[1].data
 
-    def test_a_program_that_uses_it_prints_nothing_and_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_program_using_the_model_prints_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")
         code = (
             "import asyncio\n"
@@ -291,7 +285,7 @@ QUESTIONS = [
 
 @pytest.mark.embedded
 class TestYesOrNo:
-    async def test_of_an_item_that_is_asked_ten_questions_all_is_read_once(self, model: LocalChatModel) -> None:
+    async def test_ten_questions_read_their_item_only_once(self, model: LocalChatModel) -> None:
         margins, usage = await model.margins(ASKED, LAMP, QUESTIONS)
         assert len(margins) == usage.calls == usage.output_tokens == 10
         assert usage.cost == 0.0
@@ -301,7 +295,7 @@ class TestYesOrNo:
         assert read < item.input_tokens + 9 * 22, "a question, and the template's end"
         assert usage.cached_tokens > 9 * (item.input_tokens - 22)
 
-    async def test_an_answer_hangs_on_no_other_question_and_no_earlier_call(self, model: LocalChatModel) -> None:
+    async def test_an_answer_depends_on_no_other_question(self, model: LocalChatModel) -> None:
         first, _ = await model.margins(ASKED, LAMP, QUESTIONS)
         again, _ = await model.margins(ASKED, LAMP, QUESTIONS[::-1])
         assert again[::-1] == first
@@ -312,13 +306,13 @@ class TestYesOrNo:
         model.close()
         assert (await model.margins(ASKED, LAMP, QUESTIONS[4:6]))[0] == first[4:6]
 
-    async def test_what_is_plain_to_see_has_the_right_sign(self, model: LocalChatModel) -> None:
+    async def test_an_obvious_answer_has_the_right_sign(self, model: LocalChatModel) -> None:
         item = '<<<\noutputs: "The lamp is red. It is a red lamp."\n>>>'
         (red, train), _ = await model.margins(ASKED, item, ["Is the lamp red?", "Is the text about a train?"])
         assert red > 0 > train
         assert -15 <= train < red <= 15
 
-    async def test_verdicts_in_between_find_their_prefix_and_stay_as_they_are(self, model: LocalChatModel) -> None:
+    async def test_verdicts_between_questions_find_their_prefix_unchanged(self, model: LocalChatModel) -> None:
         system = "You judge whether a customer would find the reply warm or cold. Answer yes or no. " * 3
         asked = request("I waited three weeks. Reply: See the terms.", system=system, temperature=0.0, labels=YES_OR_NO)
         before = await model.complete(asked)

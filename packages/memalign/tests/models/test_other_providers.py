@@ -118,14 +118,14 @@ def chat(provider: Provider) -> ProviderChatModel:
     return model
 
 
-def test_with_its_key_alone_its_model_is_the_one_that_judges(provider: Provider) -> None:
+def test_a_key_alone_decides_which_model_judges(provider: Provider) -> None:
     assert default_model_name() == provider.model
     judge = Judge(name="tone", instructions="Is {{ outputs }} kind?", feedback_value_type=bool)
     judgment = judge(outputs="Wrong items are exchanged within 14 days.")
     assert (judgment.value, judgment.rationale, judgment.model) == (False, "Too cold.", provider.model)
 
 
-async def test_an_answer_comes_by_schema_and_with_its_usage(provider: Provider) -> None:
+async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider) -> None:
     reply = await chat(provider).complete(REQUEST)
     assert reply.data == ANSWER
     assert (reply.usage.calls, reply.usage.input_tokens) == (1, 100)
@@ -136,13 +136,13 @@ async def test_an_answer_comes_by_schema_and_with_its_usage(provider: Provider) 
     assert provider.model.startswith("google") or '"cache_control"' in sent, "Anthropic has to be asked for its cache"
 
 
-async def test_a_rate_limit_is_waited_for_and_costs_nothing_else(provider: Provider) -> None:
+async def test_a_rate_limit_costs_only_the_wait(provider: Provider) -> None:
     provider.answers = [provider.error(429, "slow down"), provider.error(503, "overloaded")]
     assert (await chat(provider).complete(REQUEST)).data == ANSWER
     assert len(provider.requests) == 3
 
 
-async def test_an_answer_that_is_cut_is_asked_for_once_more(provider: Provider) -> None:
+async def test_a_cut_answer_is_requested_once_more(provider: Provider) -> None:
     provider.answers = [(200, provider.says('{"rationale": "Too', stopped=provider.cut))]
     reply = await chat(provider).complete(REQUEST)
     assert reply.data == ANSWER
@@ -150,7 +150,7 @@ async def test_an_answer_that_is_cut_is_asked_for_once_more(provider: Provider) 
     assert "could not be used: it was cut" in json.dumps(provider.requests[-1])
 
 
-async def test_a_filter_refuses_and_a_wrong_key_names_its_variable(provider: Provider) -> None:
+async def test_a_filter_refuses_and_wrong_keys_are_named(provider: Provider) -> None:
     provider.answers = [(200, provider.says("", stopped=provider.refuses)), provider.error(401, "invalid x-api-key")]
     with pytest.raises(ModelRefused):
         await chat(provider).complete(REQUEST)

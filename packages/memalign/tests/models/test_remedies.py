@@ -35,7 +35,7 @@ def model_at(url: str, *, name: str = "small", retry: Retry = QUICK) -> Provider
     "elsewhere", [NOT_FOUND, Fault(status=404, body="404 page not found"), UNEXPECTED], ids=["vllm", "ollama", "lms"]
 )
 @pytest.mark.parametrize("path", ["", "/", "/v1/chat/completions", "/api"])
-async def test_an_address_without_its_path_names_the_one_that_answers(elsewhere: Fault, path: str) -> None:
+async def test_an_address_without_path_names_the_right_one(elsewhere: Fault, path: str) -> None:
     with Endpoint(elsewhere=elsewhere, models=["small"]) as endpoint:
         if path == "/v1/chat/completions":
             endpoint.answer = NOT_FOUND
@@ -75,7 +75,7 @@ async def test_a_wrong_name_lists_what_is_served(served: list[str], said: str) -
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 529])
-async def test_a_server_that_fails_is_said_to_be_at_fault(status: int) -> None:
+async def test_a_failing_server_is_named_at_fault(status: int) -> None:
     with Endpoint(server_error(status)) as endpoint, pytest.raises(ModelUnavailable) as caught:
         await model_at(endpoint.base_url).complete(REQUEST)
     said = str(caught.value)
@@ -98,9 +98,7 @@ async def test_a_server_that_fails_is_said_to_be_at_fault(status: int) -> None:
         ("a text alone", ModelRejected, 1),
     ],
 )
-async def test_an_error_inside_an_answer_is_shown_and_classified(
-    error: object, expected: type[Exception], calls: int
-) -> None:
+async def test_an_error_inside_an_answer_is_classified(error: object, expected: type[Exception], calls: int) -> None:
     with Endpoint(error_in_answer(error)) as endpoint, pytest.raises(expected) as caught:
         await model_at(endpoint.base_url).complete(REQUEST)
     words = error["message"] if isinstance(error, dict) else error
@@ -120,7 +118,7 @@ async def test_an_error_inside_a_choice_is_shown_too() -> None:
         await model_at(endpoint.base_url).complete(REQUEST)
 
 
-async def test_a_mode_that_is_refused_inside_an_answer_is_left_too() -> None:
+async def test_a_mode_refused_inside_an_answer_is_left() -> None:
     refused = error_in_answer("'response_format.type' must be 'json_schema' or 'text'")
     good = {"rationale": "Because.", "value": True}
     with Endpoint(lambda body: refused if "response_format" in body else good) as endpoint:
@@ -128,7 +126,7 @@ async def test_a_mode_that_is_refused_inside_an_answer_is_left_too() -> None:
 
 
 @pytest.mark.parametrize("finish_reason", ["stop", "length"])
-async def test_reasoning_without_an_answer_names_the_limit_and_the_effort(finish_reason: str) -> None:
+async def test_reasoning_without_answers_names_limit_and_effort(finish_reason: str) -> None:
     with (
         Endpoint(thinks("Let me see. The secret is", finish_reason=finish_reason)) as endpoint,
         pytest.raises(InvalidOutput) as caught,

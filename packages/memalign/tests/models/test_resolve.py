@@ -32,7 +32,7 @@ def _key(monkeypatch):
         ("openai-chat:gpt-4.1-mini", "openai:gpt-4.1-mini"),
     ],
 )
-def test_every_spelling_of_a_name_gives_the_same_model(given, resolved):
+def test_every_spelling_gives_the_same_model(given, resolved):
     model = resolve(given)
     assert model.name == resolved
     assert isinstance(model, ChatModel)
@@ -56,7 +56,7 @@ def test_any_provider_needs_only_its_key(monkeypatch, given, variable, resolved)
     assert resolve(given).name == resolved
 
 
-def test_a_missing_key_names_the_variable_and_the_other_ways_out():
+def test_a_missing_key_names_its_variable_and_alternatives():
     with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*local:qwen2\.5-coder-1\.5b"):
         resolve("openai:gpt-4.1-mini")
 
@@ -66,7 +66,7 @@ def test_a_compatible_server_needs_no_key(monkeypatch):
     assert resolve("openai:qwen").name == "openai:qwen"
 
 
-def test_a_model_is_one_per_name_address_and_key(monkeypatch):
+def test_name_address_and_key_make_one_model(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     first = resolve("openai:qwen")
     assert resolve("openai/qwen") is first
@@ -84,7 +84,7 @@ def test_a_model_is_given_back_as_it_is(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["gpt-4.1-mini", "", "openai:", ":m", "open ai:m"])
-def test_a_name_without_a_provider_is_refused_with_an_example(name):
+def test_a_name_without_provider_is_refused_with_example(name):
     with pytest.raises(ConfigurationError, match=r"provider:model, such as openai:"):
         resolve(name)
 
@@ -117,7 +117,7 @@ def test_memalign_model_comes_before_keys(monkeypatch):
     assert resolve().name == "openai:gpt-4.1-nano"
 
 
-def test_no_model_and_no_key_name_both_ways_out():
+def test_a_missing_model_and_key_names_both_remedies():
     assert default_model_name() is None
     with pytest.raises(ConfigurationError, match=r"OPENAI_API_KEY.*memalign models pull.*--model local:"):
         resolve(None)
@@ -162,7 +162,7 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch):
         open_chat(Target(provider="anthropic", model="claude-haiku-4-5", api_key="test"))
 
 
-def test_an_embedding_model_is_resolved_like_a_chat_model(monkeypatch):
+def test_an_embedding_model_resolves_like_a_chat_model(monkeypatch):
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
         resolve_embedding("openai:text-embedding-3-small")
     monkeypatch.setenv("OPENAI_API_KEY", "test")

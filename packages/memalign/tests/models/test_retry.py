@@ -28,7 +28,7 @@ QUICK = Retry(attempts=3, base_seconds=0.001)
         (None, None),
     ],
 )
-def test_retry_after_is_read_in_seconds_milliseconds_and_as_a_date(headers, seconds):
+def test_retry_after_is_seconds_milliseconds_or_a_date(headers, seconds):
     assert retry_after(headers, now=NOW) == seconds
 
 
@@ -40,7 +40,7 @@ def test_waits_double_and_stop_at_the_longest():
     ] * 5
 
 
-def test_the_wait_asked_for_is_kept_up_to_the_longest():
+def test_the_requested_wait_is_kept_within_limits():
     retry = Retry(base_seconds=1, max_wait=60)
     assert 20 <= retry.wait(1, asked=20) <= 21
     assert retry.wait(1, asked=3600) == 60
@@ -59,7 +59,7 @@ async def test_a_failure_that_may_pass_is_tried_again():
     assert len(attempts) == 3
 
 
-async def test_the_last_error_says_who_what_and_how_often():
+async def test_the_last_error_names_model_cause_and_attempts():
     async def attempt() -> str:
         raise AttemptFailed(RateLimited, "HTTP 429", advice="Ask later.", retry=True)
 
@@ -67,7 +67,7 @@ async def test_the_last_error_says_who_what_and_how_often():
         await QUICK.run(attempt, subject="openai:m at http://x")
 
 
-async def test_a_failure_that_will_not_pass_is_tried_once():
+async def test_a_permanent_failure_is_tried_once():
     attempts = []
 
     async def attempt() -> str:

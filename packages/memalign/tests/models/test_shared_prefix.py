@@ -40,11 +40,11 @@ def test_nothing_is_known_at_first() -> None:
         request("Is water wet?", system="Answer in words."),
     ],
 )
-def test_a_short_request_is_read_from_the_end_of_its_prefix(then: ChatRequest) -> None:
+def test_a_short_request_starts_after_its_prefix(then: ChatRequest) -> None:
     assert not after(request("Is water wet?")).goes_on(then)
 
 
-def test_another_sample_and_a_long_common_beginning_go_on() -> None:
+def test_a_repeated_or_long_common_prompt_goes_on() -> None:
     sample = ChatRequest(system="s", user="Is water wet?", schema={}, temperature=0.7)
     assert after(sample).goes_on(sample)
     assert not after(sample).goes_on(ChatRequest(system="t", user="Is water wet?", schema={}, temperature=0.7))
@@ -53,7 +53,7 @@ def test_another_sample_and_a_long_common_beginning_go_on() -> None:
     assert not after(request(long[:-1])).goes_on(request(long[:-1]))
 
 
-def test_after_something_else_nothing_goes_on_but_the_prefix_is_known() -> None:
+def test_another_prompt_between_leaves_only_the_prefix_known() -> None:
     sample = ChatRequest(system="s", user="Is water wet?", schema={}, temperature=0.7)
     prefixes = after(sample)
     prefixes.lose()
@@ -61,13 +61,13 @@ def test_after_something_else_nothing_goes_on_but_the_prefix_is_known() -> None:
     assert prefixes.may_be_cached(sample)
 
 
-def test_a_prefix_that_came_back_in_part_is_not_whole() -> None:
+def test_a_prefix_returned_in_part_is_not_whole() -> None:
     prefixes = after(request(), cached=30)
     assert prefixes.is_whole(request(), 30)
     assert not prefixes.is_whole(request(), 29)
 
 
-def test_a_short_prefix_is_not_looked_for_after_another() -> None:
+def test_a_short_prefix_is_not_sought_after_another() -> None:
     small = request(system="Short.")
     prefixes = after(small, cached=24, prompt=90)  # 24 of 100 tokens
     assert prefixes.may_be_cached(small)
@@ -77,7 +77,7 @@ def test_a_short_prefix_is_not_looked_for_after_another() -> None:
     assert prefixes.may_be_cached(request())
 
 
-def test_where_a_prompt_cannot_be_cut_no_prefix_is_read_apart() -> None:
+def test_an_uncut_prompt_has_no_prefix_read_apart() -> None:
     prefixes = after(request(), cached=0)
     assert prefixes.never_kept(request())
     assert not prefixes.never_kept(request(system="Answer in words."))
@@ -85,7 +85,7 @@ def test_where_a_prompt_cannot_be_cut_no_prefix_is_read_apart() -> None:
     assert prefixes.never_kept(request())
 
 
-def test_what_went_on_keeps_the_length_of_its_prefix() -> None:
+def test_a_continued_prompt_keeps_its_prefix_length() -> None:
     prefixes = after(request(), cached=30)
     prefixes.read(request(), Usage(input_tokens=90, cached_tokens=89, output_tokens=10), prefix_apart=False)
     assert prefixes.is_whole(request(), 30)
@@ -105,7 +105,7 @@ def test_questions_that_begin_alike_are_asked_apart() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Does", "Is", "Are", ""]), st.text("ab ")).map(" ".join), unique=True))
-def test_every_question_is_asked_once_and_few_begin_like_the_one_before(questions: list[str]) -> None:
+def test_every_question_is_asked_once_and_beginnings_alternate(questions: list[str]) -> None:
     order = list(parting(questions))
     assert sorted(order) == sorted(questions)
     words = [question.split(maxsplit=1)[:1] for question in questions]

@@ -62,7 +62,7 @@ def test_capitalised_keys_are_understood() -> None:
     assert parse_answer('{"Rationale": "Kind.", "VALUE ": "Yes", "Score": "1"}', SCHEMA) == {**PLAIN, "score": 1}
 
 
-def test_a_key_as_the_schema_has_it_goes_before_another_spelling() -> None:
+def test_an_exact_key_goes_before_other_spellings() -> None:
     assert parse_answer('{"rationale": "Kind.", "Value": false, "value": true}', SCHEMA) == PLAIN
 
 
@@ -101,7 +101,7 @@ def test_a_meaning_is_not_guessed(odd: dict[str, Any]) -> None:
         '{"rationale": "Kind."}',
     ],
 )
-def test_a_key_that_is_ambiguous_or_elsewhere_is_missing(text: str) -> None:
+def test_an_ambiguous_or_misplaced_key_is_missing(text: str) -> None:
     with pytest.raises(InvalidOutput, match="lacks"):
         parse_answer(text, SCHEMA)
 
@@ -126,7 +126,7 @@ def at(endpoint: Endpoint) -> ProviderChatModel:
     return ProviderChatModel(target, retry=Retry(attempts=2, base_seconds=0.001))
 
 
-def test_a_judgment_is_made_from_one_call_however_it_is_spelt() -> None:
+def test_any_spelling_makes_a_judgment_in_one_call() -> None:
     with Endpoint(says('{"Rationale": "Kind.", "Value": "True", "confidence": "high"}')) as endpoint:
         judge = Judge(name="kind", instructions="Kind? {{ outputs }}", feedback_value_type=bool, model=at(endpoint))
         assert judge(outputs="Hello!").value is True
@@ -145,7 +145,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("refused", REFUSALS, ids=lambda fault: fault.body["error"]["message"][:24])
-async def test_an_endpoint_without_a_system_role_gets_it_in_the_users_message(refused: Any) -> None:
+async def test_an_endpoint_without_system_role_uses_user_messages(refused: Any) -> None:
     with Endpoint(lambda body: refused if system_of(body) else PLAIN) as endpoint:
         model = at(endpoint)
         assert (await model.complete(REQUEST)).data == PLAIN
@@ -154,7 +154,7 @@ async def test_an_endpoint_without_a_system_role_gets_it_in_the_users_message(re
     assert user_of(endpoint.requests[-1]) == "You judge replies.\n\nReply: hello"
 
 
-async def test_an_endpoint_that_fails_all_the_same_keeps_its_system_role() -> None:
+async def test_a_general_failure_keeps_the_system_role() -> None:
     with Endpoint(PLAIN, faults=[REFUSALS[0], bad_request("No.")]) as endpoint:
         model = at(endpoint)
         with pytest.raises(Exception, match=r"No\."):

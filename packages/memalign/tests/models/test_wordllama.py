@@ -96,7 +96,7 @@ async def test_no_texts_give_no_vectors(model: WordLlamaEmbedding) -> None:
     assert (await model.embed([])).shape == (0, 256)
 
 
-async def test_a_text_without_a_token_is_zeros_and_not_nan(model: WordLlamaEmbedding) -> None:
+async def test_a_text_without_tokens_is_zeros(model: WordLlamaEmbedding) -> None:
     np.testing.assert_array_equal(await model.embed([""]), np.zeros((1, 256)))
 
 
@@ -109,7 +109,7 @@ async def test_a_vector_does_not_depend_on_its_neighbours(model: WordLlamaEmbedd
     np.testing.assert_array_equal(together, backwards)
 
 
-async def test_a_very_long_text_counts_with_its_head_and_tail(model: WordLlamaEmbedding) -> None:
+async def test_a_long_text_counts_with_head_and_tail(model: WordLlamaEmbedding) -> None:
     head, middle, tail = "refund " * 1_500, "weather " * 50_000, "empathy " * 1_500
     whole, ends = await model.embed([head + middle + tail, head[:10_000] + " " + tail[-10_000:]])
     assert whole @ ends > 0.99
@@ -151,7 +151,7 @@ blind = pytest.mark.xfail(reason="without a shared word the vectors are blind: 4
         pytest.param(SPANISH_OTHER_WORDS, id="spanish in other words", marks=blind),
     ],
 )
-async def test_the_same_said_again_is_nearer_than_something_else(
+async def test_a_restatement_is_nearer_than_something_else(
     model: WordLlamaEmbedding, triples: list[tuple[str, str, str]]
 ) -> None:
     texts = [text for triple in triples for text in triple]
@@ -170,14 +170,12 @@ async def test_the_same_said_again_is_nearer_than_something_else(
     )
 )
 @settings(max_examples=200, deadline=None)
-def test_tokens_by_word_are_those_of_the_whole_text(parts: list[str]) -> None:
+def test_tokens_by_word_equal_those_of_whole_texts(parts: list[str]) -> None:
     text, (tokenizer, _) = "".join(parts), wordllama._load()
     assert wordllama._tokens(tokenizer, text) == tokenizer.encode(text, add_special_tokens=False).ids
 
 
-async def test_so_many_words_are_kept_and_no_long_ones(
-    model: WordLlamaEmbedding, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_kept_words_are_few_and_short(model: WordLlamaEmbedding, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, list[int]] = {}
     monkeypatch.setattr(wordllama, "_words", kept)
     monkeypatch.setattr(wordllama, "_MOST_WORDS", 3)

@@ -43,7 +43,7 @@ def whole(value: Any) -> Any:
 
 class TestEncoding:
     @given(json_values)
-    def test_any_value_is_one_line_that_reads_back_the_same(self, value: object) -> None:
+    def test_any_value_is_one_line_that_reads_back(self, value: object) -> None:
         line = encode(value)
         assert len(line.splitlines()) == 1
         assert whole(json.loads(line)) == whole(value)
@@ -120,7 +120,7 @@ class TestDistilPrompts:
         }
         return DistilRecord(**fields | changes)
 
-    def test_the_system_message_does_not_depend_on_the_records(self) -> None:
+    def test_the_system_message_ignores_the_records(self) -> None:
         settings: dict[str, Any] = {"instructions": "Good? {{ outputs }}", "value_type": ValueType.of(bool)}
         one = render_distil(**settings, guidelines=[], known=[], records=[self.record("F1")])
         two = render_distil(
@@ -134,7 +134,7 @@ class TestDistilPrompts:
         assert two[1].index("F1 <<<") < two[1].index("New feedback:") < two[1].index("F2 <<<")
 
     @pytest.mark.parametrize("missing", ["judge", "judge_rationale", "value", "rationale"])
-    def test_what_is_missing_leaves_no_empty_line_of_its_own(self, missing: str) -> None:
+    def test_a_missing_field_leaves_no_empty_line(self, missing: str) -> None:
         record = self.record("F1", **{missing: None})
         settings: dict[str, Any] = {"instructions": "Good?\n{{ outputs }}", "value_type": ValueType.of(bool)}
         _, many = render_distil(**settings, guidelines=[], known=[], records=[record])
@@ -189,11 +189,11 @@ class TestGuard:
             "w " * 61,
         ],
     )
-    def test_what_could_act_as_more_than_a_rule_does_not(self, rule: str) -> None:
+    def test_more_than_a_rule_is_refused(self, rule: str) -> None:
         assert guideline_fault(rule) is not None
 
     @given(text)
-    def test_what_passes_is_one_short_line_that_can_be_sent(self, rule: str) -> None:
+    def test_a_passing_rule_is_one_short_line(self, rule: str) -> None:
         line = tidy(rule)
         if guideline_fault(line) is None:
             assert len(line.splitlines()) == 1
@@ -201,14 +201,14 @@ class TestGuard:
             line.encode("utf-8")
             assert not any(mark in line for mark in ("<<<", ">>>", "<|", "|>", "```", "[INST]", "</s>"))
 
-    def test_eight_words_in_a_row_from_a_judged_output_are_a_copy(self) -> None:
+    def test_eight_words_of_judged_output_are_a_copy(self) -> None:
         output = "One two three four five six seven eight nine."
         assert guideline_fault("Avoid: ONE, two three four five six seven eight!", [("outputs", output)])
         assert guideline_fault("Avoid one two three four five six seven, nine.", [("outputs", output)]) is None
         assert copied_run("a b c", "a b c", 2) == "a b"
         assert copied_run("", "a b c") is None
 
-    def test_list_marks_and_line_breaks_go_when_a_text_is_tidied(self) -> None:
+    def test_tidying_removes_list_marks_and_line_breaks(self) -> None:
         for raw in ("- Be kind.", "* Be\nkind.", "1. Be\u2028kind.", "  Be \t kind.  ", "• Be kind."):
             assert tidy(raw) == "Be kind."
         assert normalised("Be KIND, always!") == "be kind always"

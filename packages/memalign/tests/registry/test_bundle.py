@@ -22,7 +22,7 @@ MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"))
 
 @given(memory=memories())
 @settings(max_examples=15)
-def test_a_judge_comes_back_from_its_bundle_as_it_went_in(memory: Memory):
+def test_a_judge_comes_back_from_its_bundle_unchanged(memory: Memory):
     kept = judge(memory, model="openai:gpt-4.1-mini", embedding_model="wordllama", parameters={"seed": 7})
     document = bundle_of(kept)
     assert load_bundle(document) == kept
@@ -39,9 +39,7 @@ def test_the_same_judge_gives_the_same_bytes(registry: Registry, tmp_path: Path)
     assert all(other == first for other in others)
 
 
-def test_an_old_version_can_be_exported_and_becomes_a_version_elsewhere(
-    registry: Registry, place: Place, tmp_path: Path
-):
+def test_an_exported_old_version_becomes_a_version_elsewhere(registry: Registry, place: Place, tmp_path: Path):
     registry.create(judge(MEMORY))
     registry.save(judge())
     registry.export("helpfulness", tmp_path / "old.json", version=1)
@@ -99,7 +97,7 @@ def deep(document: dict[str, Any]) -> dict[str, Any]:
         (changed(format_version=None), "upgrade"),
     ],
 )
-def test_a_bundle_that_is_damaged_or_too_new_is_refused(registry: Registry, document: dict[str, Any], message: str):
+def test_a_damaged_or_too_new_bundle_is_refused(registry: Registry, document: dict[str, Any], message: str):
     with pytest.raises(InputError, match=message):
         load_bundle(document)
     with pytest.raises(InputError, match=message):
@@ -107,7 +105,7 @@ def test_a_bundle_that_is_damaged_or_too_new_is_refused(registry: Registry, docu
     assert registry.list() == ()
 
 
-def test_a_signed_bundle_that_holds_no_judge_is_refused():
+def test_a_signed_bundle_without_a_judge_is_refused():
     from memalign.registry.bundle import _checksum
 
     changes: list[dict[str, Any]] = [{"judge": {}}, {"name": None}, {"memory": {"cases": [1]}}]

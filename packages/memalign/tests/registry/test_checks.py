@@ -41,7 +41,7 @@ def taught(*, asks: str = LONG) -> Memory:
     )
 
 
-def test_checks_and_answers_come_back_as_they_went_in(registry: Registry) -> None:
+def test_checks_and_answers_come_back_unchanged(registry: Registry) -> None:
     registry.create(judge(taught()))
     loaded = registry.load("helpfulness").memory
     assert loaded == taught()
@@ -49,9 +49,7 @@ def test_checks_and_answers_come_back_as_they_went_in(registry: Registry) -> Non
     assert loaded.hash != replace(taught(), cases=memory_of(*taught().cases).cases[:2]).hash
 
 
-def test_an_erase_takes_the_questions_of_a_guideline_and_their_answers_out_of_every_byte(
-    registry: Registry, place: Place
-) -> None:
+def test_an_erase_removes_questions_and_answers_everywhere(registry: Registry, place: Place) -> None:
     registry.create(judge(taught()))
     registry.save(judge(replace(taught(), next_guideline=9)))
     assert LONG.encode() in place.bytes()
@@ -66,7 +64,7 @@ def test_an_erase_takes_the_questions_of_a_guideline_and_their_answers_out_of_ev
         )
 
 
-def test_a_verdict_that_was_made_beside_an_erased_case_goes(registry: Registry) -> None:
+def test_a_verdict_made_beside_an_erased_case_goes(registry: Registry) -> None:
     registry.create(judge(taught()))
     registry.erase("helpfulness", ["t-2"], rederive=False)
     left = registry.load("helpfulness").memory.case("t-3")
@@ -86,7 +84,7 @@ def test_a_question_that_a_survivor_asks_too_stays(registry: Registry, place: Pl
     assert left.answers == Answers(judge="0123", margins={LONG: 1.5})
 
 
-def test_a_check_that_repeats_erased_words_takes_its_guideline_along(registry: Registry, place: Place) -> None:
+def test_a_check_with_erased_words_takes_its_guideline(registry: Registry, place: Place) -> None:
     memory = memory_of(case("t-1", "ana", says=LONG), case("t-2", "ben"), size=1)
     first, second = memory.guidelines
     copied = replace(second, checks=(Check(question=LONG),))
@@ -97,7 +95,7 @@ def test_a_check_that_repeats_erased_words_takes_its_guideline_along(registry: R
 
 
 @pytest.mark.parametrize("asks", [LONG, "Is it about the clinic?"])
-def test_a_question_that_an_erase_left_behind_is_found(
+def test_a_question_left_behind_by_erasing_is_found(
     registry: Registry, monkeypatch: pytest.MonkeyPatch, asks: str
 ) -> None:
     registry.create(judge(taught(asks=asks)))
@@ -133,7 +131,7 @@ def test_a_new_guideline_is_listed_with_its_checks(registry: Registry) -> None:
     assert SHORT not in gone
 
 
-def test_the_history_of_a_judge_counts_feedback_and_guidelines_not_answers(registry: Registry) -> None:
+def test_history_counts_feedback_and_guidelines_but_no_answers(registry: Registry) -> None:
     memory = taught()
     blank = replace(memory, cases=tuple(replace(one, answers=None) for one in memory.cases))
     registry.create(judge(blank))
@@ -144,7 +142,7 @@ def test_the_history_of_a_judge_counts_feedback_and_guidelines_not_answers(regis
     ]
 
 
-def test_what_a_piece_of_feedback_taught_is_shown_with_its_checks(registry: Registry) -> None:
+def test_the_trail_shows_feedback_with_its_checks(registry: Registry) -> None:
     registry.create(judge(taught()))
     (found,) = registry.lineage("helpfulness", "t-1@ana")
     assert [check["question"] for check in found.to_dict()["guidelines"][0]["checks"]] == [LONG, SHORT]

@@ -21,7 +21,7 @@ def ids(kept: Judge) -> list[tuple[str, str]]:
     return [(guideline.id, guideline.text) for guideline in kept.memory.guidelines]
 
 
-def test_an_older_judge_that_is_saved_gives_no_number_again(registry: Registry) -> None:
+def test_saving_an_older_judge_repeats_no_number(registry: Registry) -> None:
     registry.create(BASE)
     old = registry.load("helpfulness")
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))  # G3
@@ -53,7 +53,7 @@ def test_two_rules_of_one_number_are_told_apart(registry: Registry) -> None:
     assert len(registry.history("helpfulness")) == 3  # the same judge, and no version more
 
 
-def test_a_rule_that_a_person_reworded_keeps_its_number(registry: Registry) -> None:
+def test_a_reworded_rule_keeps_its_number(registry: Registry) -> None:
     registry.create(BASE)
     registry.save(edit_guideline(registry.load("helpfulness"), "G1", by="ana", text="Say sorry first."))
     assert ids(registry.load("helpfulness"))[0] == ("G1", "Say sorry first.")

@@ -74,7 +74,7 @@ def test_only_named_judges_are_copied(source: Registry, place: Place) -> None:
         source.copy_to(target, ["nobody"])
 
 
-def test_a_judge_of_the_name_is_replaced_only_when_told(source: Registry, place: Place) -> None:
+def test_a_judge_is_replaced_only_when_told(source: Registry, place: Place) -> None:
     target = place.registry(models=MODELS)
     target.create(judge(name="tone", model="openai:gpt-5"))
     with pytest.raises(JudgeExists, match=r"has judges of these names: tone; --overwrite .* Nothing was copied"):
@@ -84,7 +84,7 @@ def test_a_judge_of_the_name_is_replaced_only_when_told(source: Registry, place:
     assert same(source, target, "tone")
 
 
-def test_an_older_copy_cannot_bring_back_what_was_erased(source: Registry, place: Place) -> None:
+def test_an_older_copy_brings_nothing_erased_back(source: Registry, place: Place) -> None:
     target = place.registry(models=MODELS)
     source.copy_to(target)
     target.erase("helpfulness", ["t-1"], rederive=False)

@@ -87,9 +87,7 @@ def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, place
     assert all(keys_of(version) <= {"t-1@ana", "t-8@bob"} for version in all_versions(registry).values())
 
 
-def test_an_interruption_while_lessons_are_derived_again_does_not_cost_the_receipt(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_interrupted_erase_still_gives_its_receipt(registry: Registry, monkeypatch: pytest.MonkeyPatch):
     registry.save(judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))))
 
     def interrupted(*_: object, **__: object) -> None:
@@ -101,7 +99,7 @@ def test_an_interruption_while_lessons_are_derived_again_does_not_cost_the_recei
     assert "interrupted" in str(receipt)
 
 
-def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Registry, place: Place):
+def test_feedback_in_older_versions_only_is_erased(learned: Registry, place: Place):
     assert not nowhere(place, SECRET)
     receipt = learned.erase("helpfulness", ["t-7@ana"], rederive=False)
     assert nowhere(place, SECRET, FAR, "t-7")  # the withdrawn key went from the head's ledger too
@@ -114,7 +112,7 @@ def test_feedback_that_only_older_versions_hold_is_erased_from_them(learned: Reg
     }
 
 
-def test_a_head_that_never_held_it_gets_no_new_version(registry: Registry, place: Place):
+def test_a_head_without_the_feedback_gets_no_version(registry: Registry, place: Place):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge())
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
@@ -123,7 +121,7 @@ def test_a_head_that_never_held_it_gets_no_new_version(registry: Registry, place
     assert nowhere(place, SECRET)
 
 
-def test_a_case_stays_as_long_as_somebody_else_speaks_about_it(registry: Registry, place: Place):
+def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge(memory_of(secret_case("ana", "bob"))))
     receipt = registry.erase("helpfulness", ["t-7@ana"], rederive=False)
@@ -154,7 +152,7 @@ sentences = words.map(" ".join) | st.text(st.characters(exclude_categories=()), 
 
 @given(memory=memories(), secret=sentences, told=sentences)
 @settings(max_examples=8)
-def test_no_random_text_that_was_erased_is_left_in_the_file(memory: Memory, secret: str, told: str):
+def test_no_erased_random_text_stays_in_the_file(memory: Memory, secret: str, told: str):
     erased_for_good("sqlite", memory, secret, told)
 
 
@@ -197,7 +195,7 @@ def spelled(text: str) -> bytes:
         return json.dumps(text).encode()
 
 
-def test_erased_feedback_is_refused_by_row_until_it_is_asked_for(place: Place):
+def test_erased_feedback_is_refused_until_asked_for(place: Place):
     chat, embedding = models()
     registry = place.registry(models=[chat, embedding])
     registry.create(judge(model=chat, embedding_model=embedding))
@@ -224,7 +222,7 @@ def test_erased_feedback_is_refused_by_row_until_it_is_asked_for(place: Place):
     assert not registry.align("helpfulness", rows, optimizer=learner).changed
 
 
-def test_after_an_erase_a_bad_row_is_still_named_by_its_file_and_line(learned: Registry, tmp_path: Path):
+def test_a_bad_row_after_erasing_is_still_named(learned: Registry, tmp_path: Path):
     learned.erase("helpfulness", ["t-7"], rederive=False)
     file = tmp_path / "more.jsonl"
     bad = {"id": "t-9", "inputs": "a question without an answer", "value": True}
@@ -233,7 +231,7 @@ def test_after_an_erase_a_bad_row_is_still_named_by_its_file_and_line(learned: R
         learned.align("helpfulness", file)
 
 
-def test_a_judge_from_before_the_erase_cannot_bring_it_back(learned: Registry):
+def test_an_older_judge_cannot_bring_erased_feedback_back(learned: Registry):
     stale = learned.load("helpfulness", 2)
     learned.erase("helpfulness", ["t-7"], rederive=False)
     with pytest.raises(InvalidRows, match="holds feedback that was erased"):
@@ -243,7 +241,7 @@ def test_a_judge_from_before_the_erase_cannot_bring_it_back(learned: Registry):
     assert learned.save(stale, allow_erased=True) == 5
 
 
-def test_an_exported_bundle_cannot_bring_it_back_under_any_name(learned: Registry):
+def test_an_exported_bundle_cannot_bring_erased_feedback_back(learned: Registry):
     bundle = learned.export("helpfulness", version=2)
     learned.erase("helpfulness", ["t-7"], rederive=False)
     for name in (None, "another"):
@@ -253,7 +251,7 @@ def test_an_exported_bundle_cannot_bring_it_back_under_any_name(learned: Registr
     assert learned.import_bundle(bundle, "another", allow_erased=True) == 1
 
 
-def test_the_ledger_names_erased_feedback_by_a_hash_only(learned: Registry):
+def test_the_ledger_names_erased_feedback_by_hash_only(learned: Registry):
     learned.erase("helpfulness", ["t-7"], rederive=False)
     erased = [entry for entry in learned.ledger("helpfulness") if entry.state == "erased"]
     assert len(erased) == 1
@@ -277,7 +275,7 @@ def test_survivors_are_derived_again_when_a_model_answers(place: Place):
     assert survivor.state == "learned"
 
 
-def test_when_no_model_answers_the_erase_stands_and_the_receipt_says_what_waits(place: Place):
+def test_an_erase_stands_when_no_model_answers(place: Place):
     _, embedding = models()
     down = ScriptedChatModel(lambda _: ModelUnavailable("the server is down"))
     registry = place.registry(models=[down, embedding])
@@ -289,7 +287,7 @@ def test_when_no_model_answers_the_erase_stands_and_the_receipt_says_what_waits(
     assert nowhere(place, SECRET)
 
 
-def test_a_dry_run_says_what_would_go_and_changes_nothing(learned: Registry, place: Place):
+def test_a_dry_run_only_tells_what_would_go(learned: Registry, place: Place):
     before = all_versions(learned)
     receipt = learned.erase("helpfulness", ["t-7"], dry_run=True)
     assert receipt.dry_run
@@ -301,7 +299,7 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(learned: Registry, pla
     assert not nowhere(place, SECRET)
 
 
-def test_a_persons_guideline_that_repeats_the_words_goes_too_and_is_named(registry: Registry, place: Place):
+def test_a_persons_guideline_with_erased_words_goes_too(registry: Registry, place: Place):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
     own = Guideline(id="G9", text=f"Remember that {SECRET}", origin="eva", pinned=True)
     registry.create(judge(replace(memory, guidelines=(*memory.guidelines, own))))
@@ -312,7 +310,7 @@ def test_a_persons_guideline_that_repeats_the_words_goes_too_and_is_named(regist
     assert [g.id for g in registry.load("helpfulness").memory.guidelines] == ["G1"]
 
 
-def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry, place: Place):
+def test_notes_with_erased_words_are_blanked(registry: Registry, place: Place):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
     first = memory.cases[0]
     waiting = replace(first, annotations=(replace(first.annotations[0], state="pending", reason="waits for t-7@bob"),))
@@ -336,7 +334,7 @@ def test_notes_and_reasons_that_name_or_repeat_it_are_blanked(registry: Registry
         ),
     ],
 )
-def test_so_are_words_of_languages_that_write_no_spaces(registry: Registry, place: Place, told: str, rule: str):
+def test_erased_words_in_spaceless_languages_are_blanked_too(registry: Registry, place: Place, told: str, rule: str):
     annotation = Annotation(id="t-7", source="bob", value=False, rationale=told, state="learned")
     example = Example(id="t-7", inputs="q", outputs="a")
     registry.create(judge(memory_of(case("t-1", "ana"), Case(example=example, annotations=(annotation,)), size=1)))
@@ -348,7 +346,7 @@ def test_so_are_words_of_languages_that_write_no_spaces(registry: Registry, plac
     assert len(registry.load("helpfulness").memory.guidelines) == 1
 
 
-def test_words_that_happen_to_be_an_older_reasons_are_blanked_there_too(registry: Registry, place: Place):
+def test_an_older_reason_with_those_words_is_blanked(registry: Registry, place: Place):
     first = case("t-1", "ana")
     waiting = replace(
         first, annotations=(replace(first.annotations[0], state="pending", reason="the model timed out after 60 s"),)
@@ -363,9 +361,7 @@ def test_words_that_happen_to_be_an_older_reasons_are_blanked_there_too(registry
     assert registry.load("helpfulness", 1).memory.cases[0].annotations[0].reason == "(erased)"
 
 
-def test_the_right_file_is_searched_after_the_process_changed_its_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_file_is_found_after_a_folder_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     registry = Registry("sqlite:///memalign.db")
     registry.create(judge(memory_of(case("t-1", "ana"), secret_case("bob"), size=1)))
@@ -378,12 +374,12 @@ def test_the_right_file_is_searched_after_the_process_changed_its_folder(
     assert nowhere(OnSQLite(tmp_path / "memalign.db"), SECRET)
 
 
-def test_a_journal_that_is_gone_when_it_is_to_be_searched_holds_nothing(tmp_path: Path):
+def test_a_missing_journal_holds_nothing(tmp_path: Path):
     (tmp_path / "there").write_bytes(b"12345")
     assert Residue([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (5, [])
 
 
-def test_bytes_that_are_no_text_are_searched_all_the_same(tmp_path: Path):
+def test_bytes_that_are_no_text_are_searched_too(tmp_path: Path):
     told = "病人王小明住在青年路十二号他说护士两次挂断了他的电话没有道歉"
     noise = b"\xed\xa0\x80\xe0\x80\x80\xf4\x90\x80\x80\xff" * 9
     (tmp_path / "noise").write_bytes(noise)
@@ -392,7 +388,7 @@ def test_bytes_that_are_no_text_are_searched_all_the_same(tmp_path: Path):
     assert Residue([told]).in_files([tmp_path / "left"], [])[1] == ["a run of eight erased words in left"]
 
 
-def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_either(place: Place):
+def test_an_error_outside_memalign_keeps_the_receipt(place: Place):
     chat, embedding = models()
     registry = place.registry(models=[chat, embedding])
     registry.create(judge(model=chat, embedding_model=embedding))
@@ -407,7 +403,7 @@ def test_an_error_of_a_model_that_is_none_of_ours_does_not_cost_the_receipt_eith
     assert "the line is dead" in str(receipt.to_dict())
 
 
-def test_another_judge_keeps_the_same_feedback_and_the_receipt_says_so(registry: Registry, place: Place):
+def test_the_receipt_names_another_judge_with_this_feedback(registry: Registry, place: Place):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.create(judge(memory_of(secret_case("ana")), name="tone"))
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
@@ -425,7 +421,7 @@ def test_ids_that_contain_one_another_are_told_apart(registry: Registry, place: 
     assert len(keys_of(registry.load("helpfulness"))) == 9
 
 
-def test_withdrawn_feedback_of_somebody_else_on_the_same_case_stays_withdrawn(registry: Registry):
+def test_other_withdrawn_feedback_stays_withdrawn_after_an_erase(registry: Registry):
     memory = memory_of(secret_case("ana", "bob"))
     registry.create(judge(forget(memory, keys("t-7@bob"))))
     registry.erase("helpfulness", ["t-7@ana"], rederive=False)
@@ -435,7 +431,7 @@ def test_withdrawn_feedback_of_somebody_else_on_the_same_case_stays_withdrawn(re
     ]
 
 
-def test_short_words_that_survivors_use_too_are_no_trace(registry: Registry):
+def test_short_words_that_survivors_use_are_no_trace(registry: Registry):
     """Labels, roles and field names of the file itself must not raise an alarm."""
 
     def small(name: str, text: str) -> Case:
@@ -452,7 +448,7 @@ def test_short_words_that_survivors_use_too_are_no_trace(registry: Registry):
 
 
 @pytest.mark.parametrize("text", [SECRET, "t-7@ana", '"Hm."'])
-def test_a_trace_that_is_left_in_the_file_is_a_loud_error(path: Path, text: str):
+def test_a_trace_left_in_the_file_raises(path: Path, text: str):
     learned = learn(Registry(f"sqlite:///{path}"))
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE somebody_elses (note TEXT)")

@@ -16,7 +16,7 @@ from memalign.testing import ScriptedChatModel
 from tests.support.registry import case, judge, memory_of
 
 
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path):
+def test_a_file_that_is_no_database_stays_untouched(tmp_path: Path):
     path = tmp_path / "notes.txt"
     path.write_text("these are notes, and they are long enough to be no SQLite header " * 20)
     with pytest.raises(RegistryError, match=r"notes\.txt is not a registry: the file is no SQLite database"):
@@ -41,7 +41,7 @@ def test_a_read_only_folder_is_named(tmp_path: Path):
         Registry(f"sqlite:///{tmp_path}/memalign.db")
 
 
-def test_a_read_only_registry_can_be_read_and_says_that_it_cannot_be_written(path: Path):
+def test_a_read_only_registry_refuses_to_be_written(path: Path):
     Registry(f"sqlite:///{path}").create(judge())
     registry = Registry(f"sqlite:///file:{path}?mode=ro&uri=true")
     assert registry.load("helpfulness") == judge()
@@ -51,7 +51,7 @@ def test_a_read_only_registry_can_be_read_and_says_that_it_cannot_be_written(pat
         registry.save(judge(model="openai:gpt-5"))
 
 
-def test_a_registry_written_by_a_newer_memalign_says_both_versions(path: Path):
+def test_a_too_new_registry_names_both_versions(path: Path):
     Registry(f"sqlite:///{path}").create(judge())
     connection = sqlite3.connect(path)
     connection.execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
@@ -65,7 +65,7 @@ def test_a_registry_written_by_a_newer_memalign_says_both_versions(path: Path):
     assert path.read_bytes() == before
 
 
-def test_a_damaged_row_is_named_and_the_rest_can_be_read(path: Path):
+def test_a_damaged_row_is_named_and_others_read(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge(memory_of(case("t-1", "ana"))))
     registry.create(judge(name="tone"))
@@ -78,7 +78,7 @@ def test_a_damaged_row_is_named_and_the_rest_can_be_read(path: Path):
     assert registry.load("tone") == judge(name="tone")
 
 
-def test_a_damaged_file_is_no_traceback_of_the_driver(path: Path):
+def test_a_damaged_file_gives_a_plain_error(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(50)))))
     data = bytearray(path.read_bytes())

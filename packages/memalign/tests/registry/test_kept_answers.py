@@ -80,7 +80,7 @@ def texts(endpoint: Endpoint) -> list[str]:
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL is another thing there")
 @pytest.mark.parametrize("answered", [5, 20])
-def test_a_killed_align_pays_for_no_answer_twice_and_ends_as_if_nothing_had_happened(
+def test_a_killed_align_pays_for_no_answer_twice(
     endpoint: Endpoint, undisturbed: Undisturbed, path: Path, tmp_path: Path, answered: int
 ) -> None:
     registry = create(path)
@@ -116,7 +116,7 @@ def test_a_killed_align_pays_for_no_answer_twice_and_ends_as_if_nothing_had_happ
     assert registry.kept_answers(NAME) == 0
 
 
-def test_a_full_disk_stops_the_paying_and_loses_nothing(
+def test_a_full_disk_keeps_every_paid_answer(
     endpoint: Endpoint, undisturbed: Undisturbed, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry, write = create(path), os.write
@@ -140,7 +140,7 @@ def test_a_full_disk_stops_the_paying_and_loses_nothing(
     assert result.judge.memory == undisturbed.judge.memory
 
 
-def test_a_last_line_that_was_cut_is_no_answer(endpoint: Endpoint, undisturbed: Undisturbed, path: Path) -> None:
+def test_a_cut_last_line_is_no_answer(endpoint: Endpoint, undisturbed: Undisturbed, path: Path) -> None:
     registry = left_behind(endpoint, path, answered=5)
     (file,) = kept_files(path)
     file.write_bytes(file.read_bytes()[:-20])
@@ -196,7 +196,7 @@ def test_vectors_of_a_provider_are_kept_too(endpoint: Endpoint, path: Path) -> N
     assert all(case.vector for case in result.judge.memory.cases)
 
 
-def test_other_feedback_leaves_what_it_does_not_take_up(endpoint: Endpoint, path: Path) -> None:
+def test_other_feedback_leaves_kept_answers_alone(endpoint: Endpoint, path: Path) -> None:
     registry = left_behind(endpoint, path, answered=5)
     registry.align(NAME, rows(2, source="ben"), optimizer=OPTIMIZER)
     assert registry.kept_answers(NAME) == 5
@@ -232,7 +232,7 @@ def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, path: Path, step: 
     assert other.exists(), "another judge's"
 
 
-def test_an_align_that_an_erase_overtakes_keeps_nothing_of_the_old_version(endpoint: Endpoint, path: Path) -> None:
+def test_an_overtaken_align_keeps_nothing_of_old_versions(endpoint: Endpoint, path: Path) -> None:
     registry = create(path)
     endpoint.answer = {}  # no answer that fits: the lesson waits
     registry.align(NAME, [rows(1, source="eve")[0] | {"rationale": "matter number 7 and word777"}])
@@ -265,7 +265,7 @@ def stop(error: type[BaseException]) -> None:
     raise error
 
 
-def test_what_is_committed_is_asked_anew_by_the_next_align(endpoint: Endpoint, path: Path) -> None:
+def test_committed_answers_are_asked_anew(endpoint: Endpoint, path: Path) -> None:
     registry = create(path)
     registry.align(NAME, ROWS, optimizer=OPTIMIZER)
     asked = len(endpoint.requests)
@@ -316,7 +316,7 @@ def test_probabilities_vectors_and_half_characters_are_kept_exactly(path: Path) 
 # -- several at once -------------------------------------------------------------------------------------------------
 
 
-def test_eight_aligns_at_once_all_end_in_memory_and_pay_once(endpoint: Endpoint, path: Path) -> None:
+def test_eight_aligns_at_once_pay_only_once(endpoint: Endpoint, path: Path) -> None:
     create(path)
     ready, problems, results = threading.Barrier(8), list[Exception](), list[Any]()
 
@@ -347,9 +347,7 @@ def test_eight_aligns_at_once_all_end_in_memory_and_pay_once(endpoint: Endpoint,
     assert not list(path.parent.glob("*-aligning-*"))
 
 
-def test_a_limit_of_one_attempt_is_enough_among_aligns_that_do_not_begin_together(
-    endpoint: Endpoint, path: Path
-) -> None:
+def test_one_attempt_is_enough_among_staggered_aligns(endpoint: Endpoint, path: Path) -> None:
     registry = create(path)
     for n in range(3):
         registry.align(NAME, rows(1, source=f"expert{n}"), optimizer=OPTIMIZER, attempts=1)

@@ -98,7 +98,7 @@ def test_a_killed_align_pays_for_no_answer_twice(endpoint: Endpoint, place: OnPo
     assert place.execute("SELECT count(*) FROM memalign_runs") == [(0,)]
 
 
-def test_a_server_killed_in_an_align_loses_nothing_paid(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_killed_server_loses_nothing_paid(endpoint: Endpoint, tmp_path: Path) -> None:
     server = Server()
     try:
         registry, waiting = create(server.url(server.create())), threading.Event()
@@ -165,7 +165,7 @@ def test_what_nobody_took_up_in_a_month_goes(endpoint: Endpoint, place: OnPostgr
     assert place.execute("SELECT count(*) FROM memalign_answers") == [(0,)]
 
 
-def test_a_server_that_takes_no_answer_stops_the_paying(endpoint: Endpoint, place: OnPostgreSQL) -> None:
+def test_an_unkept_answer_stops_the_paying(endpoint: Endpoint, place: OnPostgreSQL) -> None:
     registry = create(place.url)
     place.execute("ALTER TABLE memalign_answers ADD CONSTRAINT none_fits CHECK (false)")
     with pytest.raises(RegistryError, match=r"cannot keep what was paid for: .* Nothing was committed"):

@@ -58,7 +58,7 @@ def found(places: Mapping[FeedbackKey, tuple[str, ...]]) -> dict[str, tuple[str,
     return {str(key): fields for key, fields in places.items()}
 
 
-def test_a_text_is_found_in_any_spelling_and_place() -> None:
+def test_a_text_is_found_in_any_spelling() -> None:
     assert found(MEMORY.matching("josé müller")) == {
         "José Müller 7@ana": ("id",),
         "t-1@ana": ("inputs",),
@@ -79,7 +79,7 @@ def test_an_empty_text_matches_nothing_and_says_so(text: str) -> None:
         MEMORY.matching(text)
 
 
-def test_a_text_is_erased_from_versions_that_alone_still_hold_it(registry: Registry) -> None:
+def test_a_text_is_erased_from_older_versions(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     registry.update("helpfulness", lambda head: without(head, "t-1@ana", "t-3@ana"))
     found = registry.matching("helpfulness", "josé müller")
@@ -91,7 +91,7 @@ def test_a_text_is_erased_from_versions_that_alone_still_hold_it(registry: Regis
     assert [version.summary for version in registry.history("helpfulness")][-1] == "6 feedback erased from all versions"
 
 
-def test_a_text_a_source_and_keys_must_all_match(registry: Registry) -> None:
+def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     assert registry.erase("helpfulness", ["t-2"], source="ben", matching="müller", dry_run=True).keys == keys("t-2@ben")
     with pytest.raises(UnknownKey, match="t-1"):
@@ -100,7 +100,7 @@ def test_a_text_a_source_and_keys_must_all_match(registry: Registry) -> None:
         registry.erase("helpfulness", ["t-8"], matching="müller")
 
 
-def test_a_text_that_is_nowhere_is_not_repeated_by_the_error(registry: Registry) -> None:
+def test_an_error_does_not_repeat_the_missing_text(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     for source in (None, "ben"):
         with pytest.raises(UnknownKey) as lost:
@@ -110,7 +110,7 @@ def test_a_text_that_is_nowhere_is_not_repeated_by_the_error(registry: Registry)
     assert len(registry.history("helpfulness")) == 1
 
 
-def test_a_case_of_the_same_id_is_searched_in_the_versions_in_which_a_annotation_stood_beside_it(
+def test_a_reused_id_is_searched_by_its_version(
     registry: Registry,
 ) -> None:
     registry.create(judge(Memory(cases=(spoken("t-1", "old José"),))))
@@ -121,7 +121,7 @@ def test_a_case_of_the_same_id_is_searched_in_the_versions_in_which_a_annotation
     assert set(found(registry.matching("helpfulness", "something new"))) == {"t-1@ben"}
 
 
-def test_cases_are_locked_by_a_version_of_its_own(registry: Registry) -> None:
+def test_a_lock_makes_a_version_of_its_own(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     assert registry.lock("helpfulness", "t-1").judge.memory.locks == ("t-1",)
     assert registry.lock("helpfulness", "t-1").judge.memory.locks == ("t-1",)

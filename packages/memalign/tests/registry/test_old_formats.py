@@ -170,9 +170,7 @@ def test_every_command_that_reads_answers_as_before(command: Any, judge: str) ->
 
 
 @pytest.mark.parametrize("judge", JUDGES)
-def test_every_version_is_the_same_judge_with_the_same_prompts(
-    path: Path, judge: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_old_version_gives_the_same_prompts(path: Path, judge: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     registry = opened(path)
     for number, old in RECORDED["facts"][judge].items():
@@ -320,7 +318,7 @@ for moment in range(1, 200):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
-def test_killed_at_any_moment_of_it_the_old_file_stands(path: Path, tmp_path: Path) -> None:
+def test_a_killed_rewrite_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
     copies = tmp_path / "copies"
     copies.mkdir()
     subprocess.run([sys.executable, "-c", KILLED, str(path), str(copies)], check=True)
@@ -334,7 +332,7 @@ def test_killed_at_any_moment_of_it_the_old_file_stands(path: Path, tmp_path: Pa
         assert opened(copy).load("tone").memory.hash == RECORDED["facts"]["tone"]["26"]["memory_hash"]
 
 
-def test_two_processes_open_it_at_once_and_one_rewrites(path: Path) -> None:
+def test_one_of_two_opening_processes_rewrites_the_file(path: Path) -> None:
     script = "import sys; from memalign import Registry; print([j.latest for j in Registry(sys.argv[1]).list()])"
     running = [
         subprocess.Popen([sys.executable, "-c", script, f"sqlite:///{path}"], stdout=subprocess.PIPE, text=True)
@@ -359,7 +357,7 @@ def test_a_file_that_cannot_be_rewritten_says_why(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_parameter_of_another_name_leaves_the_fingerprint_as_it_was() -> None:
+def test_a_renamed_parameter_keeps_the_fingerprint() -> None:
     """Or every verdict that was kept from before learning would be asked for again."""
     settings: dict[str, Any] = {"name": "n", "instructions": "{{ trace }}", "feedback_value_type": bool}
     for name in ("looks", "trace_tool_calls"):
@@ -371,20 +369,20 @@ def test_a_parameter_of_another_name_leaves_the_fingerprint_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(("bundle", "judge", "version"), [("pick", "pick", "6"), ("tone-v16", "tone", "16")])
-def test_an_old_bundle_is_the_judge_that_was_exported(path: Path, bundle: str, judge: str, version: str) -> None:
+def test_an_old_bundle_gives_the_exported_judge(path: Path, bundle: str, judge: str, version: str) -> None:
     with pytest.warns(UserWarning, match="exported with other prompts"):
         loaded = load_bundle(FOLDER / f"{bundle}.bundle.json")
     assert loaded == opened(path).load(judge, int(version))
 
 
-def test_an_old_bundle_that_was_edited_is_refused_and_left_as_it_is() -> None:
+def test_an_edited_old_bundle_is_refused() -> None:
     document = json.loads((FOLDER / "pick.bundle.json").read_text("utf-8"))
     document["memory"]["cases"][0]["voices"][0]["rationale"] = "somebody edited this"
     with pytest.raises(InputError, match="its checksum does not match"):
         load_bundle(document)
 
 
-def test_an_old_judgment_file_is_resumed_by_the_judge_that_wrote_it(command: Any, tmp_path: Path) -> None:
+def test_the_writing_judge_resumes_an_old_judgment_file(command: Any, tmp_path: Path) -> None:
     judged = tmp_path / "judged" / "score-03.jsonl"
     lines = judged.read_bytes().splitlines(keepends=True)
     judged.write_bytes(lines[0])
@@ -406,7 +404,7 @@ def test_judgments_of_other_prompts_are_not_explained(command: Any, monkeypatch:
 # -- keys that were texts ----------------------------------------------------------------------------------------------
 
 
-def test_what_was_erased_by_the_first_format_stays_refused(path: Path) -> None:
+def test_feedback_erased_by_the_first_format_stays_refused(path: Path) -> None:
     connection = sqlite3.connect(path)
     (secret,) = connection.execute("SELECT value FROM memalign_meta WHERE name = 'secret'").fetchone()
     digest = hmac.new(bytes.fromhex(secret), b"key\0mail@x@dora", hashlib.sha256).hexdigest()
@@ -429,7 +427,7 @@ def test_what_was_erased_by_the_first_format_stays_refused(path: Path) -> None:
     assert registry.save(judge.replace(memory=msgspec.structs.replace(memory, cases=cases))) == 27
 
 
-def test_one_of_two_keys_of_one_text_can_be_erased(path: Path) -> None:
+def test_one_of_two_equal_looking_keys_is_erased(path: Path) -> None:
     registry = opened(path)
     receipt = registry.erase("tone", ["mail"], rederive=False)
     assert receipt.keys == (FeedbackKey("mail", "x"),)

@@ -211,7 +211,7 @@ def test_who_may_not_make_tables_is_told(empty: OnPostgreSQL) -> None:
         Registry(url)
 
 
-def test_who_may_only_read_reads_and_pays_for_nothing(place: OnPostgreSQL) -> None:
+def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
     place.registry().create(judge())
     with person(place, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO ana") as url:
         registry = Registry(url)
@@ -379,7 +379,7 @@ def test_a_server_that_was_restarted_is_found_again(own: Server) -> None:
     assert registry.save(judge(model="openai:gpt-5")) == 2
 
 
-def test_a_connection_that_breaks_in_a_commit_says_so(place: OnPostgreSQL) -> None:
+def test_a_connection_broken_at_commit_says_so(place: OnPostgreSQL) -> None:
     registry = place.registry()
     registry.create(judge())
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
@@ -419,7 +419,7 @@ def test_judges_do_not_wait_for_one_another(place: OnPostgreSQL) -> None:
     assert all_versions(registry, "tone").keys() == {1, 2}
 
 
-def test_a_server_says_when_it_has_no_connection_left(place: OnPostgreSQL) -> None:
+def test_a_server_without_free_connections_says_so(place: OnPostgreSQL) -> None:
     place.execute("CREATE ROLE few LOGIN PASSWORD 'pw' CONNECTION LIMIT 0")
     try:
         with pytest.raises(RegistryError, match=r"cannot open the registry .*: .*too many connections for role"):

@@ -24,7 +24,7 @@ def url(place: Place) -> str:
     return place.url
 
 
-def test_two_people_aligning_at_once_both_end_in_memory(url: str):
+def test_two_aligns_at_once_both_end_in_memory(url: str):
     chat, embedding = models()
     Registry(url).create(judge(model=chat, embedding_model=embedding))
     ready = threading.Barrier(3)
@@ -70,7 +70,7 @@ class Interrupted(MemAlign):
 OTHER: dict[str, Any] = {}
 
 
-def test_an_align_that_was_overtaken_learns_on_the_new_head(url: str):
+def test_an_overtaken_align_learns_on_the_new_head(url: str):
     chat, embedding = models()
     registry = Registry(url, models=[chat, embedding])
     registry.create(judge(model=chat, embedding_model=embedding))
@@ -83,9 +83,7 @@ def test_an_align_that_was_overtaken_learns_on_the_new_head(url: str):
 
 
 @pytest.mark.parametrize("step", ["align", "unalign", "update", "lock", "rollback", "nothing"])
-def test_a_result_has_its_own_version_when_somebody_commits_right_after(
-    url: str, monkeypatch: pytest.MonkeyPatch, step: str
-):
+def test_a_result_names_its_own_version(url: str, monkeypatch: pytest.MonkeyPatch, step: str):
     chat, embedding = models()
     learner = optimizer(chat, embedding)
     registry = Registry(url, models=[chat, embedding])
@@ -115,7 +113,7 @@ def test_a_result_has_its_own_version_when_somebody_commits_right_after(
     assert len(registry.history("helpfulness")) == (2 if step == "nothing" else 4)
 
 
-def test_overtaken_every_time_an_align_gives_up_and_says_so(url: str):
+def test_an_align_always_overtaken_gives_up_saying_so(url: str):
     chat, embedding = models()
     registry = Registry(url, models=[chat, embedding])
     registry.create(judge(model=chat, embedding_model=embedding))
@@ -126,7 +124,7 @@ def test_overtaken_every_time_an_align_gives_up_and_says_so(url: str):
     assert keys_of(registry.load("helpfulness")) == set()
 
 
-def test_an_edit_is_made_again_on_the_new_head(url: str):
+def test_an_overtaken_edit_is_made_again(url: str):
     registry = Registry(url)
     registry.create(judge())
     calls = []
@@ -154,7 +152,7 @@ def test_aligning_the_same_feedback_again_commits_nothing(url: str):
     assert len(chat.requests) == asked
 
 
-def test_unaligned_feedback_leaves_the_head_and_stays_in_older_versions(url: str):
+def test_unaligned_feedback_stays_in_older_versions(url: str):
     chat, embedding = models()
     registry = Registry(url, models=[chat, embedding])
     registry.create(judge(model=chat, embedding_model=embedding))
@@ -177,14 +175,14 @@ async def test_the_async_calls_work_inside_a_running_loop(url: str):
     assert (await registry.aunalign("helpfulness", source="ana", optimizer=learner)).removed == keys("t-1@ana")
 
 
-def test_a_reader_sees_the_committed_head_while_somebody_writes(url: str):
+def test_a_reader_sees_the_committed_head_during_writes(url: str):
     registry = Registry(url)
     registry.create(judge(memory_of(case("t-1", "ana"))))
     with registry._database.write():
         assert keys_of(Registry(url).load("helpfulness")) == {"t-1@ana"}
 
 
-def test_a_lock_that_is_held_too_long_is_named(url: str, place: Place):
+def test_a_lock_held_too_long_is_named(url: str, place: Place):
     Registry(url).create(judge())
     hasty = Registry(url, busy_timeout=0.05)
     with (

@@ -54,7 +54,7 @@ def made(place: Place) -> Place:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_stopped_before_any_statement_it_is_as_before_or_as_after(made: Place, name: str):
+def test_a_stop_before_any_statement_leaves_whole_versions(made: Place, name: str):
     def state(registry: Registry) -> list[Any]:
         return [(s.name, all_versions(registry, s.name), registry.ledger(s.name)) for s in registry.list()]
 
@@ -84,7 +84,7 @@ def test_stopped_before_any_statement_it_is_as_before_or_as_after(made: Place, n
     assert statement > 4
 
 
-def test_stopped_in_an_align_nothing_is_learned_or_all_of_it(place: Place):
+def test_a_stopped_align_learns_all_or_nothing(place: Place):
     chat, embedding = models()
     url = place.url
     rows = [row("t-1", "ana", "too cold"), row("t-2", "bob", "too long")]
@@ -106,7 +106,7 @@ def test_stopped_in_an_align_nothing_is_learned_or_all_of_it(place: Place):
     assert len(learned.semantic) == 2
 
 
-def test_a_registry_whose_creation_was_stopped_is_created_by_the_next(place: Place):
+def test_the_next_opening_finishes_a_stopped_creation(place: Place):
     from memalign.registry.database import Database
 
     url = place.another().url
@@ -194,9 +194,7 @@ def taught(place: Place) -> Place:
 
 
 @pytest.mark.parametrize("name", LEARNING)
-def test_stopped_anywhere_in_learning_or_forgetting_the_last_committed_version_is_whole(
-    learned: Place, name: str
-) -> None:
+def test_a_stop_leaves_the_last_committed_version_whole(learned: Place, name: str) -> None:
     copy = learned.copy()
     before = all_versions(opened(copy), killing.NAME)
     LEARNING[name](opened(copy))
@@ -253,7 +251,7 @@ def killed(folder: Path, seeds: range) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
-def test_killed_at_random_moments_the_registry_holds_what_was_committed_and_no_more(tmp_path: Path) -> None:
+def test_a_random_kill_leaves_exactly_what_was_committed(tmp_path: Path) -> None:
     killed(tmp_path, seeds(8))
 
 

@@ -16,7 +16,7 @@ replace = msgspec.structs.replace
 MEMORY = memory_of(case("t-1", "ana", "ben"), case("t-2", "ana"), size=1)  # G1: t-1@ana, G2: t-1@ben, G3: t-2@ana
 
 
-def test_a_trail_tells_what_was_said_what_it_taught_and_how_it_got_there(registry: Registry) -> None:
+def test_a_trail_tells_what_was_said_and_taught(registry: Registry) -> None:
     registry.create(judge())
     registry.save(judge(MEMORY), action="align")
     registry.update("helpfulness", lambda head: edit_guideline(head, "G3", by="cleo", text="Say when."))
@@ -32,12 +32,12 @@ def test_a_trail_tells_what_was_said_what_it_taught_and_how_it_got_there(registr
     assert trail.to_dict()["steps"][0]["version"] == 2
 
 
-def test_a_case_has_the_trail_of_every_annotation_on_it(registry: Registry) -> None:
+def test_a_case_has_every_annotations_trail(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     assert [str(each.key) for each in registry.lineage("helpfulness", "t-1")] == ["t-1@ana", "t-1@ben"]
 
 
-def test_a_guideline_that_stands_for_another_is_in_the_trail(registry: Registry) -> None:
+def test_a_superseding_guideline_is_in_the_trail(registry: Registry) -> None:
     first, *others = MEMORY.guidelines
     others[-1] = replace(others[-1], status="superseded", superseded_by="G1")
     registry.create(judge(replace(MEMORY, guidelines=(first, *others))))

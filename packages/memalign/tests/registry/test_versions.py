@@ -40,7 +40,7 @@ def rows_in(place: Place) -> int:
 
 @given(memory=memories())
 @settings(max_examples=12)
-def test_a_judge_comes_back_from_the_registry_as_it_went_in(scratch: Registry, memory: Memory):
+def test_a_judge_comes_back_from_the_registry_unchanged(scratch: Registry, memory: Memory):
     kept = judge(memory, model="openai:gpt-4.1-mini", retrieval_k=3, parameters={"temperature": 0.5, "seed": 7})
     scratch.create(kept)
     loaded = scratch.load("helpfulness")
@@ -52,7 +52,7 @@ def test_a_judge_comes_back_from_the_registry_as_it_went_in(scratch: Registry, m
 
 @given(first=memories(), second=memories())
 @settings(max_examples=8)
-def test_every_version_stays_what_it_was_and_can_be_rolled_back_to(scratch: Registry, first: Memory, second: Memory):
+def test_a_rollback_brings_any_version_back_unchanged(scratch: Registry, first: Memory, second: Memory):
     scratch.create(judge(first))
     number = scratch.save(judge(second))
     loaded = scratch.load("helpfulness", 1).memory, scratch.load("helpfulness").memory
@@ -78,7 +78,7 @@ def test_every_value_type_survives_the_registry(registry: Registry, value_type: 
     assert registry.load("helpfulness").value_type == judge(feedback_value_type=value_type).value_type
 
 
-def test_fields_keep_the_order_in_which_they_were_written(registry: Registry):
+def test_fields_keep_their_written_order(registry: Registry):
     example = Example(id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x")
     annotation = Annotation(id="t-1", source="ana", value=True)
     registry.create(judge(Memory(cases=(Case(example=example, annotations=(annotation,)),))))
@@ -94,7 +94,7 @@ def test_saving_what_is_there_already_adds_no_version(registry: Registry):
     assert len(registry.history("helpfulness")) == 2
 
 
-def test_a_version_that_adds_one_annotation_adds_a_handful_of_rows(registry: Registry, place: Place):
+def test_one_more_annotation_adds_a_handful_of_rows(registry: Registry, place: Place):
     many = [case(f"t-{n:03d}", "ana") for n in range(100)]
     registry.create(judge(memory_of(*many)))
     before = rows_in(place)
@@ -113,7 +113,7 @@ def test_a_version_that_adds_one_annotation_adds_a_handful_of_rows(registry: Reg
     assert rows_in(place) - before == 2  # the annotation and its shard
 
 
-def test_taking_out_a_shard_in_the_middle_rewrites_no_other(registry: Registry, place: Place):
+def test_removing_a_middle_shard_rewrites_no_other(registry: Registry, place: Place):
     memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
     registry.create(judge(memory))
     before = rows_in(place)
@@ -154,7 +154,7 @@ def test_a_rollback_may_bring_back_unaligned_feedback(registry: Registry):
     assert {str(e.key): e.state for e in registry.ledger("helpfulness", version=2)}["t-1@ana"] == "withdrawn"
 
 
-def test_a_rollback_gives_no_guidelines_id_a_second_time(registry: Registry):
+def test_a_rollback_reuses_no_guidelines_id(registry: Registry):
     memory = memory_of(*CASES)
     registry.create(judge(memory_of(CASES[0])))
     registry.save(judge(memory), action="align")
@@ -170,7 +170,7 @@ def test_a_rollback_to_the_head_adds_no_version(registry: Registry):
     assert len(registry.history("helpfulness")) == 1
 
 
-def test_a_diff_names_what_was_added_removed_reworded_and_settled_otherwise(registry: Registry):
+def test_a_diff_names_every_kind_of_change(registry: Registry):
     before = memory_of(*CASES)
     after = forget(before, keys("t-1@ana"))  # takes G1 along, and leaves t-2@ana pending
     reworded = replace(
@@ -191,7 +191,7 @@ def test_a_diff_names_what_was_added_removed_reworded_and_settled_otherwise(regi
     assert [str(c.key) for c in registry.diff("helpfulness", 2, 1).added] == ["t-1@ana"]
 
 
-def test_the_list_shows_every_judge_as_its_head_is(registry: Registry):
+def test_the_list_shows_every_judges_head(registry: Registry):
     registry.create(judge(name="tone", feedback_value_type="int:1..5", model="openai:gpt-5"))
     registry.create(judge(name="help"))
     registry.save(judge(memory_of(*CASES), name="help"))
@@ -199,7 +199,7 @@ def test_the_list_shows_every_judge_as_its_head_is(registry: Registry):
     assert shown == [("help", 2, 2, "bool", None, 3, 2), ("tone", 1, 1, "int:1..5", "openai:gpt-5", 0, 0)]
 
 
-def test_a_deleted_judge_is_gone_and_its_name_is_free(registry: Registry):
+def test_a_deleted_judges_name_is_free(registry: Registry):
     registry.create(judge(memory_of(*CASES)))
     registry.create(judge(name="other"))
     rest = registry.delete("helpfulness")
@@ -208,7 +208,7 @@ def test_a_deleted_judge_is_gone_and_its_name_is_free(registry: Registry):
     assert registry.create(judge()) == 1
 
 
-def test_what_is_not_there_is_named_with_what_is(registry: Registry):
+def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
     with pytest.raises(JudgeNotFound, match="judges: none yet"):
         registry.load("tone")
     registry.create(judge())
@@ -223,7 +223,7 @@ def test_what_is_not_there_is_named_with_what_is(registry: Registry):
         registry.create(judge())
 
 
-def test_a_word_of_another_encoding_names_no_judge_and_is_no_note(registry: Registry):
+def test_a_wrongly_encoded_word_names_no_judge(registry: Registry):
     registry.create(judge())
     wrong = b"caf\xe9".decode("utf-8", "surrogateescape")  # as a command line in Latin-1 gives it
     with pytest.raises(JudgeNotFound, match=r"no judge 'caf\\udce9' in the registry; judges: helpfulness"):
@@ -236,14 +236,14 @@ def test_a_word_of_another_encoding_names_no_judge_and_is_no_note(registry: Regi
     assert [version.number for version in registry.history("helpfulness")] == [1], "nothing is half written"
 
 
-def test_a_save_from_an_old_parent_is_refused_when_asked_to_be_safe(registry: Registry):
+def test_a_safe_save_from_old_parents_is_refused(registry: Registry):
     registry.create(judge())
     registry.save(judge(model="openai:gpt-5"))
     with pytest.raises(VersionConflict, match="at version 2, no longer at 1"):
         registry.save(judge(model="openai:gpt-4"), parent=1)
 
 
-def test_a_model_of_ones_own_is_kept_by_name_and_given_back(registry: Registry, place: Place):
+def test_a_model_of_ones_own_keeps_its_name(registry: Registry, place: Place):
     chat, embedding = models()
     registry.create(judge(model=chat, embedding_model=embedding))
     loaded = registry.load("helpfulness")
@@ -253,7 +253,7 @@ def test_a_model_of_ones_own_is_kept_by_name_and_given_back(registry: Registry, 
     assert again.embedding_model is embedding
 
 
-def test_what_cannot_be_kept_is_refused_and_nothing_is_written(registry: Registry):
+def test_a_value_that_cannot_be_kept_is_refused(registry: Registry):
     registry.create(judge())
     bad: list[Judge] = []
     for name, content in (("t-\ud800", "x"), ("t-1", float("nan")), ("t-1", object())):
@@ -265,14 +265,14 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(registry: Registr
     assert len(registry.history("helpfulness")) == 1
 
 
-def test_erased_tombstones_and_odd_names_survive_like_the_rest(registry: Registry):
+def test_tombstones_and_odd_names_survive(registry: Registry):
     memory = Memory(tombstones=(Tombstone(key=FeedbackKey("ünï 🦆", 'o\'brien "x"@home'), state="erased"),))
     registry.create(judge(memory, name='a judge; DROP TABLE "x" --'))
     assert registry.load('a judge; DROP TABLE "x" --').memory == memory
     assert issubclass(JudgeNotFound, MemalignError)
 
 
-def test_a_row_that_ends_is_found_by_its_key_however_many_there_are(path: Path):
+def test_an_ended_row_is_found_by_its_key(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge(memory_of(*CASES)))
     asked: list[str] = []

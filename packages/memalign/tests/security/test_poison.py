@@ -20,7 +20,7 @@ def world() -> World:
     return World(lambda rules, _: POISON in rules)
 
 
-def test_a_trial_on_past_cases_leaves_it_out_and_says_so() -> None:
+def test_a_trial_leaves_poison_out_and_says_so() -> None:
     judge, _ = judge_in(world())
     judge = learn(judge, labelled(range(10, 30), value=False)).judge
     result = learn(judge, [said("x1", POISON, by="eve", value=True)], careful=True)
@@ -32,7 +32,7 @@ def test_a_trial_on_past_cases_leaves_it_out_and_says_so() -> None:
     assert "made verdicts worse" in entry.reason
 
 
-def test_a_lock_keeps_it_out_where_trials_are_off() -> None:
+def test_a_lock_keeps_poison_out_without_trials() -> None:
     judge, _ = judge_in(world())
     judge = lock(learn(judge, labelled(range(10, 12), value=False)).judge, "t-10")
     stages = frozenset({"pre_alignment", "distil", "consolidate", "budget"})
@@ -41,7 +41,7 @@ def test_a_lock_keeps_it_out_where_trials_are_off() -> None:
     assert [check.id for check in result.locks] == ["t-10"]
 
 
-def test_one_that_gets_in_is_flagged_names_who_taught_it_and_goes_with_them(tmp_path: Path) -> None:
+def test_poison_that_enters_is_flagged_with_its_teacher(tmp_path: Path) -> None:
     judge, _ = judge_in(world())
     result = learn(judge, [said(1, "Be kind."), said(2, POISON, by="eve", value=True)])
     flagged = [note for note in result.notes if note.startswith("look at ")]

@@ -87,7 +87,7 @@ def without_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name != "id"} for row in rows]
 
 
-def test_every_place_reads_the_same_from_every_kind_of_frame(kind: Any) -> None:
+def test_every_kind_of_frame_reads_the_same(kind: Any) -> None:
     given = kind(ROWS)
     assert check_feedback(given).rows == check_feedback(ROWS).rows
     aligned = judge().align(given).judge
@@ -107,7 +107,7 @@ def test_the_registry_learns_from_a_frame(kind: Any, tmp_path: Any) -> None:
     assert len(registry.align("warmth", kind(ROWS)).rows) == 3
 
 
-def test_rows_without_ids_get_the_id_of_their_content(kind: Any) -> None:
+def test_rows_without_ids_take_their_contents_id(kind: Any) -> None:
     given = kind(without_ids(ROWS))
     found = check_feedback(given)
     ids = [row.id for row in found.rows]
@@ -120,7 +120,7 @@ def test_rows_without_ids_get_the_id_of_their_content(kind: Any) -> None:
     assert [each.id for each in judge().judge_many(given)] == ids
 
 
-def test_two_people_on_one_content_are_two_annotations_and_copies_are_judged_apart() -> None:
+def test_two_people_on_one_content_are_two_annotations() -> None:
     one = {"outputs": "Hi.", "inputs": "?"}
     said = check_feedback([one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]).rows
     assert said[0].id == said[1].id
@@ -185,7 +185,7 @@ def test_what_is_no_frame_says_what_to_give() -> None:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_results_go_out_as_a_frame_of_any_library(library: Any) -> None:
+def test_results_become_a_frame_of_any_library(library: Any) -> None:
     result = judge().align(ROWS)
     judgments = result.judge.judge_many(ROWS)
     frame = ma.to_frame(judgments, library=library)
@@ -216,7 +216,7 @@ def test_results_go_out_as_a_frame_of_any_library(library: Any) -> None:
         assert ma.to_frame(records, library=library) is not None
 
 
-def test_a_ledger_and_an_evaluation_say_what_they_are_about() -> None:
+def test_a_ledger_and_evaluation_name_their_subject() -> None:
     result = judge().align(ROWS)
     ledger = ma.to_frame(result.judge.memory.ledger())
     assert list(ledger.columns) == ["id", "source", "key", "state", "reason", "guideline_ids"]
@@ -226,7 +226,7 @@ def test_a_ledger_and_an_evaluation_say_what_they_are_about() -> None:
     assert list(ma.to_frame(ma.score({"a": judge(), "b": judge()}, ROWS)).columns) == ["id", "a", "b"]
 
 
-def test_judgments_go_in_a_frame_and_come_out_beside_its_rows() -> None:
+def test_judgments_go_in_frames_and_stand_beside_rows() -> None:
     frame = pd.DataFrame(ROWS)
     judged = frame.merge(ma.to_frame(judge().judge_many(frame)), on="id", suffixes=("_expert", ""))
     assert list(judged["value"]) == [True, True, True]
@@ -249,7 +249,7 @@ def test_what_has_no_fields_makes_no_frame() -> None:
         ma.to_frame("judged.jsonl")
 
 
-def test_nothing_of_it_is_imported_before_it_is_used() -> None:
+def test_frame_libraries_are_imported_only_when_used() -> None:
     script = """
 import sys, memalign as ma
 from memalign.io import check_feedback

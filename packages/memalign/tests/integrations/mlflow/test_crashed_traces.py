@@ -59,7 +59,7 @@ def test_feedback_on_a_crashed_trace_is_learned(endpoint: Endpoint, caplog: pyte
     assert aligned.unalign([trace_id])._episodic_trace_ids != aligned._episodic_trace_ids
 
 
-def test_a_crashed_trace_is_judged_with_what_was_learned(endpoint: Endpoint, mind: Mind):
+def test_a_crashed_trace_is_judged_with_memory(endpoint: Endpoint, mind: Mind):
     asked: list[dict[str, Any]] = []
 
     def other(body: dict[str, Any]) -> str:

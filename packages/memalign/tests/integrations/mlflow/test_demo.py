@@ -77,7 +77,7 @@ def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small")
-def test_the_script_runs_from_traces_to_a_registered_judge(capsys):
+def test_the_demo_turns_traces_into_a_registered_judge(capsys):
     runpy.run_path(str(DEMO), run_name="__main__")
     learned(capsys.readouterr().out)
 

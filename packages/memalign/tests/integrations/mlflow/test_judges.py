@@ -51,23 +51,23 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
         (float, "float:-1000000000..1000000000"),
     ],
 )
-def test_a_value_type_of_mlflow_has_one_of_ours(theirs, ours):
+def test_a_value_type_of_mlflow_becomes_ours(theirs, ours):
     assert scale_of(theirs).value_type.spec == ours
 
 
-def test_a_choice_that_is_no_text_comes_back_as_it_was():
+def test_a_choice_without_text_comes_back_unchanged():
     scale = scale_of(Literal[1, 3, 9])
     assert scale.label("3") == 3
 
 
 @pytest.mark.parametrize("theirs", [list[str], dict[str, bool], Optional[bool], int | None])  # noqa: UP045
-def test_a_value_type_that_no_label_can_be_is_refused_by_name(theirs):
+def test_an_impossible_value_type_is_refused_by_name(theirs):
     with pytest.raises(MlflowException, match="cannot be aligned") as error:
         scale_of(theirs)
     refused(error)
 
 
-def test_unbounded_numbers_are_learned_and_given_bounds_on_request(endpoint: Endpoint):
+def test_unbounded_numbers_get_bounds_on_request(endpoint: Endpoint):
     endpoint.answer = lambda body: (
         {"rationale": "so", "value": 4} if "judgment" in str(body["response_format"]) else {"changes": []}
     )
@@ -96,7 +96,7 @@ def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
 # -- models --------------------------------------------------------------------------------------------------------------
 
 
-def test_inference_parameters_address_and_headers_of_the_judge_are_used_throughout(monkeypatch):
+def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with Endpoint(
         lambda body: (
@@ -122,7 +122,7 @@ def test_a_reflection_model_of_its_own_distils(endpoint: Endpoint):
     assert models == {True: "large", False: "small"}
 
 
-def test_an_embedding_model_gets_texts_and_its_length_and_known_cases_once(endpoint: Endpoint):
+def test_an_embedding_model_embeds_known_cases_once(endpoint: Endpoint):
     optimizer = MemAlignOptimizer(embedding_model="openai:/embed", embedding_dim=32)
     aligned = tone_judge().align(fetched(lesson(1)), optimizer)
     aligned.align(fetched(lesson(2)))
@@ -142,14 +142,14 @@ def test_an_embedding_model_gets_texts_and_its_length_and_known_cases_once(endpo
         ("anthropic:/m", "needs a key"),
     ],
 )
-def test_a_model_that_cannot_be_had_is_named_before_anything_is_asked(endpoint: Endpoint, model, message):
+def test_a_missing_model_is_named_before_any_call(endpoint: Endpoint, model, message):
     with pytest.raises(MlflowException, match=message) as error:
         MemAlignOptimizer().align(tone_judge(model=model), fetched(lesson(1)))
     refused(error)
     assert endpoint.requests == []
 
 
-def test_an_endpoint_of_mlflows_gateway_is_asked_at_the_tracking_server(monkeypatch, mind):
+def test_gateway_endpoints_are_asked_at_the_tracking_server(monkeypatch, mind):
     asked: list[str] = []
     with Endpoint(mind.answer) as server:
         monkeypatch.setenv("MLFLOW_GATEWAY_URI", server.base_url.removesuffix("/v1"))
@@ -175,7 +175,7 @@ def test_an_endpoint_of_mlflows_gateway_is_asked_at_the_tracking_server(monkeypa
         (ToolCallCorrectness, ("trace",)),
     ],
 )
-def test_a_built_in_judge_becomes_one_of_its_own_instructions(built_in, fields):
+def test_a_built_in_judge_keeps_its_instructions(built_in, fields):
     judge = built_in(model="openai:/small")
     base = base_of(judge)
     assert base.name == judge.name
@@ -183,7 +183,7 @@ def test_a_built_in_judge_becomes_one_of_its_own_instructions(built_in, fields):
     assert base.feedback_value_type == judge.feedback_value_type
 
 
-def test_guidelines_of_a_built_in_judge_stand_in_its_instructions():
+def test_built_in_guidelines_become_instructions():
     base = base_of(Guidelines(name="kind", guidelines=["Be kind.", "Say {{ please }}"], model="openai:/small"))
     assert "- Be kind." in base.instructions
     assert base.template_variables >= {"inputs", "outputs"}
@@ -220,14 +220,14 @@ def _custom() -> Any:
         (lambda: "tone", "str is no judge"),
     ],
 )
-def test_a_judge_that_cannot_be_aligned_is_refused_with_the_reason(endpoint: Endpoint, judge, message):
+def test_an_unalignable_judge_is_refused_with_reason(endpoint: Endpoint, judge, message):
     with pytest.raises(MlflowException, match=message) as error:
         MemAlignOptimizer().align(judge(), fetched(lesson(1)))
     refused(error)
     assert endpoint.requests == []
 
 
-def test_a_judge_of_traces_keeps_mlflows_tools_and_reads_the_guidelines(endpoint: Endpoint, mind):
+def test_a_trace_judge_keeps_tools_and_reads_guidelines(endpoint: Endpoint, mind):
     calls: list[dict[str, Any]] = []
 
     def other(body: dict[str, Any]) -> Any:

@@ -30,7 +30,7 @@ def test_any_name_that_mlflow_takes_is_kept(name: str):
     assert len(loaded.align(fetched(lesson(2, name=name)))._semantic_memory) == 2
 
 
-def test_an_id_with_a_line_break_is_skipped_by_name(endpoint: Endpoint, caplog: pytest.LogCaptureFixture):
+def test_an_id_with_line_breaks_is_skipped(endpoint: Endpoint, caplog: pytest.LogCaptureFixture):
     good, odd = fetched(lesson(1), lesson(2))
     odd.info.trace_id = "two\nlines"
     aligned = tone_judge().align([good, odd], MemAlignOptimizer())

@@ -38,7 +38,7 @@ def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
 # -- learning ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_aligned_judge_shows_its_guidelines_after_its_own_text_and_judges_by_them(aligned, endpoint):
+def test_an_aligned_judge_shows_and_uses_its_guidelines(aligned, endpoint):
     assert aligned.instructions.startswith(INSTRUCTIONS)
     listed = aligned.instructions.partition("\n\nDistilled Guidelines (2):\n")[2]
     assert sorted(listed.splitlines()) == ["  - case 1 is unkind", "  - case 2 is unkind"]
@@ -56,7 +56,7 @@ def test_it_has_the_surface_of_mlflows_judges(aligned):
     assert all(len(each.source_trace_ids) == 1 for each in aligned._semantic_memory)
 
 
-def test_a_verdict_is_mlflows_feedback_and_says_what_was_in_the_prompt(aligned):
+def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     trace = fetched(traced(1))[0]
     feedback = aligned(trace=trace)
     assert isinstance(feedback, Feedback)
@@ -82,7 +82,7 @@ def test_the_base_judge_stays_as_it_was(endpoint):
     assert judge.instructions == INSTRUCTIONS
 
 
-def test_more_feedback_adds_to_what_was_learned_and_the_same_again_costs_nothing(aligned, endpoint):
+def test_more_feedback_adds_and_repeated_feedback_costs_nothing(aligned, endpoint):
     before = asked(endpoint)
     old = fetched(*aligned._episodic_trace_ids)
     assert aligned.align(old) is aligned
@@ -94,7 +94,7 @@ def test_more_feedback_adds_to_what_was_learned_and_the_same_again_costs_nothing
     assert [row.status for row in more.alignment.rows].count("unchanged") == 2
 
 
-def test_edited_feedback_replaces_what_was_said_and_its_rule(endpoint):
+def test_edited_feedback_replaces_its_rule(endpoint):
     trace_id = traced(1)
     given = says(trace_id, False, "say: case 1 is unkind")
     aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
@@ -110,7 +110,7 @@ def test_edited_feedback_replaces_what_was_said_and_its_rule(endpoint):
     assert len(again._episodic_memory) == 1
 
 
-def test_feedback_that_was_taken_back_in_mlflow_is_forgotten_at_the_next_align(aligned):
+def test_feedback_taken_back_is_forgotten_at_next_align(aligned):
     one, two = aligned._episodic_trace_ids
     keep = next(each.guideline_text for each in aligned._semantic_memory if each.source_trace_ids == (two,))
     gone = fetched(one)[0].info.assessments[0].assessment_id
@@ -120,7 +120,7 @@ def test_feedback_that_was_taken_back_in_mlflow_is_forgotten_at_the_next_align(a
     assert [each.guideline_text for each in again._semantic_memory] == [keep]
 
 
-def test_nothing_is_forgotten_and_no_model_asked_where_another_trace_has_a_wrong_label(aligned, endpoint):
+def test_a_wrong_label_elsewhere_forgets_nothing(aligned, endpoint):
     one, _ = aligned._episodic_trace_ids
     mlflow.delete_assessment(trace_id=one, assessment_id=fetched(one)[0].info.assessments[0].assessment_id)
     says(wrong := traced(7), "perhaps", "say: nothing")
@@ -130,7 +130,7 @@ def test_nothing_is_forgotten_and_no_model_asked_where_another_trace_has_a_wrong
     assert asked(endpoint) == before
 
 
-def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(endpoint, caplog):
+def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     trace_id = traced(1)
     says(trace_id, False, "say: case 1 is unkind", by="ana@example.org")
     says(trace_id, False, by="ben")
@@ -146,7 +146,7 @@ def test_people_who_disagree_are_all_kept_and_fill_one_slot_among_the_examples(e
     )
 
 
-def test_people_whom_the_page_calls_user_are_all_kept(endpoint):
+def test_people_called_user_are_all_kept(endpoint):
     trace_id = traced(1)
     says(trace_id, False, "say: case 1 is unkind", by="User")
     says(trace_id, False, "say: case 1 is short", by="User")
@@ -209,7 +209,7 @@ def test_progress_names_every_stage(endpoint, careful, stages):
     assert list(dict.fromkeys(seen)) == stages
 
 
-def test_a_lesson_that_could_not_be_distilled_waits_and_is_learned_at_the_next_align(endpoint, mind, caplog):
+def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
     answer, endpoint.answer = endpoint.answer, lambda body: "no" if "changes" in str(body) else mind.answer(body)
     traces = fetched(lesson(1))
     with caplog.at_level(logging.WARNING):
@@ -224,7 +224,7 @@ def test_a_lesson_that_could_not_be_distilled_waits_and_is_learned_at_the_next_a
 # -- forgetting --------------------------------------------------------------------------------------------------------
 
 
-def test_unalign_takes_the_case_and_its_rule_and_leaves_the_rest(aligned):
+def test_unalign_takes_only_the_case_and_its_rule(aligned):
     one, two = aligned._episodic_trace_ids
     forgot = aligned.unalign(traces=fetched(one))
     assert forgot._episodic_trace_ids == [two]
@@ -233,7 +233,7 @@ def test_unalign_takes_the_case_and_its_rule_and_leaves_the_rest(aligned):
     assert len(aligned._semantic_memory) == 2
 
 
-def test_a_trace_that_was_deleted_first_can_still_be_unaligned(aligned, experiment):
+def test_a_trace_already_deleted_can_be_unaligned(aligned, experiment):
     one, two = aligned._episodic_trace_ids
     mlflow.MlflowClient().delete_traces(experiment_id=experiment, trace_ids=[one])
     assert aligned.unalign([one])._episodic_trace_ids == [two]
@@ -246,7 +246,7 @@ def test_unaligning_everything_gives_the_judge_that_there_was(aligned, endpoint)
     assert len(bare.align(fetched(lesson(4)))._semantic_memory) == 1
 
 
-def test_unaligning_what_was_never_learned_changes_nothing_and_says_so(aligned, caplog):
+def test_unaligning_unknown_feedback_changes_nothing(aligned, caplog):
     stranger = fetched(traced(8))
     with caplog.at_level(logging.WARNING):
         assert aligned.unalign(stranger) is aligned
@@ -273,27 +273,27 @@ def test_unaligning_what_was_never_learned_changes_nothing_and_says_so(aligned, 
         ({"progress": "yes"}, "progress must be a function"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_when_it_is_given(arguments, message):
+def test_an_impossible_setting_is_refused_when_given(arguments, message):
     with pytest.raises(MlflowException, match=message) as error:
         MemAlignOptimizer(**arguments)
     refused(error)
 
 
 @pytest.mark.parametrize("traces", [[], "tr-1", ["tr-1"], None])
-def test_what_is_no_list_of_traces_is_the_callers_error(endpoint, traces):
+def test_aligning_needs_a_list_of_traces(endpoint, traces):
     with pytest.raises(MlflowException) as error:
         MemAlignOptimizer().align(tone_judge(), traces)
     refused(error)
 
 
 @pytest.mark.parametrize("traces", ["tr-1", None, [3]])
-def test_what_is_no_list_of_traces_cannot_be_unaligned(aligned, traces):
+def test_unaligning_needs_a_list_of_traces(aligned, traces):
     with pytest.raises(MlflowException, match="ids of traces") as error:
         aligned.unalign(traces)
     refused(error)
 
 
-def test_one_trace_in_place_of_a_list_is_the_callers_error(aligned):
+def test_one_trace_instead_of_a_list_is_refused(aligned):
     (trace,) = fetched(aligned._episodic_trace_ids[0])
     for wrong in (aligned.align, aligned.unalign):
         with pytest.raises(MlflowException, match="must be a list of Trace objects") as error:
@@ -301,7 +301,7 @@ def test_one_trace_in_place_of_a_list_is_the_callers_error(aligned):
         refused(error)
 
 
-def test_nothing_to_learn_from_is_the_callers_error_and_asks_no_model(endpoint):
+def test_traces_without_lessons_are_refused_without_a_call(endpoint):
     judge = tone_judge()
     by_program = traced(1)
     says(by_program, False, "say: no", kind="LLM_JUDGE")
@@ -313,7 +313,7 @@ def test_nothing_to_learn_from_is_the_callers_error_and_asks_no_model(endpoint):
     assert asked(endpoint) == 0
 
 
-def test_a_label_that_is_none_of_the_judges_stops_the_align_or_is_set_aside(endpoint):
+def test_a_label_outside_the_judge_stops_the_align(endpoint):
     wrong = traced(1)
     says(wrong, "perhaps", "say: nothing")
     traces = fetched(wrong, lesson(2))
@@ -326,7 +326,7 @@ def test_a_label_that_is_none_of_the_judges_stops_the_align_or_is_set_aside(endp
     assert len(aligned._episodic_memory) == 1
 
 
-def test_a_field_that_is_not_given_is_the_callers_error(aligned, endpoint):
+def test_a_missing_field_is_the_callers_error(aligned, endpoint):
     before = asked(endpoint)
     with pytest.raises(MlflowException, match="needs outputs") as error:
         aligned(inputs="question 1")
@@ -334,7 +334,7 @@ def test_a_field_that_is_not_given_is_the_callers_error(aligned, endpoint):
     assert asked(endpoint) == before
 
 
-def test_a_model_that_fails_is_not_the_callers_error(aligned, endpoint):
+def test_a_failing_model_is_not_the_callers_error(aligned, endpoint):
     from tests.support.endpoint import bad_request
 
     endpoint.answer = bad_request("no such model", status=404)
@@ -346,7 +346,7 @@ def test_a_model_that_fails_is_not_the_callers_error(aligned, endpoint):
 # -- side by side ------------------------------------------------------------------------------------------------------
 
 
-def test_rows_judged_at_once_each_see_their_own_examples(endpoint):
+def test_rows_judged_together_see_their_own_examples(endpoint):
     optimizer = MemAlignOptimizer(retrieval_k=1)
     aligned = tone_judge().align(fetched(*(lesson(n) for n in range(1, 5))), optimizer)
     of = {each.outputs: each.trace_id for each in aligned._episodic_memory}

@@ -103,9 +103,7 @@ def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint
     assert get_scorer(name="tone").memalign_judge == aligned.memalign_judge
 
 
-def test_what_mlflows_own_optimizer_aligned_and_registered_is_adopted_here(
-    endpoint: Endpoint, mind, store, experiment, tmp_path
-):
+def test_a_judge_aligned_by_mlflow_is_adopted(endpoint: Endpoint, mind, store, experiment, tmp_path):
     ids = [lesson(1), lesson(2)]
     endpoint.answer = lambda body: json.dumps(theirs(body))
     program = LEARN % tone_judge().instructions

@@ -38,7 +38,7 @@ def record_of(name: str) -> dict[str, Any]:
     return record
 
 
-def test_a_registered_judge_comes_back_from_mlflow_with_its_whole_memory(aligned):
+def test_a_registered_judge_returns_with_its_whole_memory(aligned):
     registered = aligned.register()
     assert registered.status.value == "STOPPED"
     assert [each.name for each in scorers.list_scorers()] == ["tone"]
@@ -68,7 +68,7 @@ def test_the_record_is_mlflows_own_and_small(aligned):
     assert len(json.dumps(record)) < 4000
 
 
-def test_a_registered_version_stays_as_it_was_whatever_becomes_of_its_traces(aligned, experiment):
+def test_a_registered_version_outlives_its_traces(aligned, experiment):
     aligned.register()
     first = aligned._episodic_trace_ids
     aligned.align(fetched(lesson(3))).register()
@@ -79,7 +79,7 @@ def test_a_registered_version_stays_as_it_was_whatever_becomes_of_its_traces(ali
     assert len(get_scorer(name="tone")._semantic_memory) == 3
 
 
-def test_the_memory_is_fetched_when_it_is_needed_and_once(aligned, fetches):
+def test_the_memory_is_fetched_once_when_needed(aligned, fetches):
     aligned.register()
     loaded = scorers.get_scorer(name="tone")
     assert loaded.instructions == aligned.instructions
@@ -97,7 +97,7 @@ def test_another_name_is_another_scorer(aligned):
     assert aligned.name == "tone"
 
 
-def test_settings_and_the_judges_address_survive_and_headers_do_not(endpoint, monkeypatch):
+def test_settings_and_address_survive_without_headers(endpoint, monkeypatch):
     judge = tone_judge(
         base_url=endpoint.base_url, extra_headers={"Authorization": "secret"}, inference_params={"temperature": 0.2}
     )
@@ -113,7 +113,7 @@ def test_settings_and_the_judges_address_survive_and_headers_do_not(endpoint, mo
     assert loaded.memalign_judge.parameters == {"temperature": 0.2, "abstain_below": 0.5}
 
 
-def test_a_memory_that_is_gone_is_named_and_the_rest_can_be_adopted(aligned, tmp_path):
+def test_a_judge_whose_memory_is_gone_is_adopted(aligned, tmp_path):
     aligned.register()
     run_id = record_of("tone")["instructions_judge_pydantic_data"]["memalign"]["run_id"]
     for file in Path(tmp_path).rglob("judge.json"):
@@ -136,7 +136,7 @@ def test_a_memory_that_was_changed_is_refused(aligned, tmp_path):
         _ = scorers.get_scorer(name="tone").memalign_judge
 
 
-def test_where_mlflow_refuses_the_judge_no_run_is_left(aligned, experiment, monkeypatch):
+def test_a_refused_judge_leaves_no_run(aligned, experiment, monkeypatch):
     def refuse(*_: Any, **__: Any) -> None:
         raise MlflowException("no room")
 
@@ -182,7 +182,7 @@ def theirs(judge: Any, trace_ids: list[str], guidelines: list[dict[str, Any]]) -
     _get_store().register_scorer(mlflow.tracking.fluent._get_experiment_id(), judge.name, json.dumps(record))
 
 
-def test_a_judge_that_mlflows_optimizer_aligned_is_adopted_and_learns_and_forgets_on(endpoint, caplog):
+def test_an_adopted_mlflow_judge_learns_and_forgets(endpoint, caplog):
     one, two = lesson(1), lesson(2)
     theirs(
         tone_judge(),
@@ -264,7 +264,7 @@ def test_a_record_of_the_first_format_is_read(aligned):
     assert loaded.instructions == aligned.instructions
 
 
-def test_a_judge_moves_from_mlflow_to_our_registry_and_back(aligned, tmp_path):
+def test_a_judge_moves_to_our_registry_and_back(aligned, tmp_path):
     registry = ma.Registry(f"sqlite:///{tmp_path / 'judges.db'}")
     registry.save(aligned.memalign_judge)
     back = as_scorer(registry.load("tone"))
@@ -273,7 +273,7 @@ def test_a_judge_moves_from_mlflow_to_our_registry_and_back(aligned, tmp_path):
     assert get_scorer(name="back").memalign_judge.memory == aligned.memalign_judge.memory
 
 
-def test_any_judge_of_ours_is_a_scorer_with_its_own_scale(endpoint):
+def test_any_judge_is_a_scorer_with_its_scale(endpoint):
     endpoint.answer = {"rationale": "r", "value": 4}
     judge = ma.Judge(
         name="quality", feedback_value_type="int:1..5", model="openai:small", instructions="How good is {{ outputs }}?"
@@ -287,13 +287,13 @@ def test_any_judge_of_ours_is_a_scorer_with_its_own_scale(endpoint):
 
 
 @pytest.mark.parametrize("given", ["tone", tone_judge()])
-def test_what_is_no_judge_of_ours_is_no_scorer_of_ours(given):
+def test_only_a_judge_becomes_a_scorer(given):
     with pytest.raises(MlflowException, match=r"as_scorer takes a memalign\.Judge") as error:
         as_scorer(given)
     assert error.value.error_code == "INVALID_PARAMETER_VALUE"
 
 
-def test_a_judge_of_conversations_is_a_session_level_scorer(endpoint):
+def test_a_conversation_judge_is_a_session_scorer(endpoint):
     judge = ma.Judge(
         name="resolved", feedback_value_type=bool, model="openai:small", instructions="Resolved? {{ conversation }}"
     )
@@ -342,7 +342,7 @@ def test_a_verdict_names_its_guidelines_words_and_traces(aligned):
     assert any(trace_id in first for trace_id in aligned._episodic_trace_ids)
 
 
-def test_the_memory_of_an_old_record_has_the_addresses_of_its_people(endpoint):
+def test_an_old_record_keeps_its_peoples_addresses(endpoint):
     old = json.loads((Path(__file__).parents[2] / "registry/old/tone-v16.bundle.json").read_text("utf-8"))
     memory = core_of_bundle(old, tone_judge(), Scale(value_type=ValueType.of("bool")), Settings()).memory
     assert "ana@example.org" in {annotation.source for annotation in memory.annotations()}

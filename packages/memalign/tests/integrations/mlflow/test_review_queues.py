@@ -67,7 +67,7 @@ def test_only_what_reviewers_completed_is_learned():
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_a_session_is_queued_once_and_comes_back_whole():
+def test_a_session_is_queued_once_and_whole():
     judge = tone_judge(name="service", instructions="Kind service? {{ conversation }}")
     first, second = traced(1, session="s-1"), traced(2, session="s-1")
     queue_next(judge, fetched(first, second), queue="sessions")

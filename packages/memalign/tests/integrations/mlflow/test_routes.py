@@ -71,7 +71,7 @@ def test_openai_api_base_goes_before_openai_base_url(here: Endpoint, elsewhere: 
     assert here.embedding_requests
 
 
-def test_a_judge_that_moves_to_our_registry_keeps_its_server(here: Endpoint, monkeypatch, tmp_path):
+def test_a_judge_in_our_registry_keeps_its_server(here: Endpoint, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
     aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
     registry = memalign.Registry(f"sqlite:///{tmp_path / 'm.db'}")
@@ -102,7 +102,7 @@ def test_nor_does_its_registry_send_words_elsewhere(here: Endpoint, elsewhere: E
     assert asked(elsewhere) == 0
 
 
-def test_a_password_in_an_address_is_not_written_down(here: Endpoint, tmp_path):
+def test_a_password_in_an_address_is_hidden(here: Endpoint, tmp_path):
     judge = tone_judge(base_url=here.base_url.replace("://", "://ana:hunter2@"))
     aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
     assert aligned(**CASE).value is False
@@ -112,7 +112,7 @@ def test_a_password_in_an_address_is_not_written_down(here: Endpoint, tmp_path):
     assert b"hunter2" not in (tmp_path / "m.db").read_bytes()
 
 
-def test_a_base_url_with_the_path_of_the_call_is_kept(here: Endpoint, monkeypatch):
+def test_a_base_url_keeps_the_path_it_has(here: Endpoint, monkeypatch):
     # MLflow posts to a judge's base_url as it is, so this is how one that works there looks.
     monkeypatch.setenv("OPENAI_API_KEY", "theirs")
     here.elsewhere = None
@@ -140,7 +140,7 @@ def test_azures_three_variables_are_the_route_of_all(here: Endpoint, elsewhere: 
     assert {headers["api-key"] for headers in here.headers} == {"theirs"}
 
 
-def test_a_key_for_azure_without_an_address_is_refused(monkeypatch):
+def test_an_azure_key_without_an_address_is_refused(monkeypatch):
     monkeypatch.setenv("AZURE_API_KEY", "theirs")
     with pytest.raises(MlflowException, match="needs AZURE_API_BASE and AZURE_API_VERSION") as error:
         MemAlignOptimizer().align(tone_judge(model="azure:/small"), fetched(lesson(1)))
@@ -161,7 +161,7 @@ def test_together_has_mlflows_name_and_key(provider, monkeypatch):
 
 @pytest.mark.parametrize("name", ["databricks", "databricks:/gte", "endpoints:/gte"])
 @pytest.mark.parametrize("setting", ["reflection_lm", "embedding_model"])
-def test_a_model_of_databricks_is_refused_before_anything_is_sent(here: Endpoint, monkeypatch, name, setting):
+def test_a_databricks_model_is_refused_before_any_call(here: Endpoint, monkeypatch, name, setting):
     monkeypatch.setenv("OPENAI_API_BASE", here.base_url)
     with pytest.raises(
         MlflowException, match=f"{setting} '{name}' runs in MLflow's or Databricks' own service"

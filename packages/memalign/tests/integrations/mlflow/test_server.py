@@ -57,13 +57,13 @@ def shown_to(verdict: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.usefixtures("on_server")
-def test_a_hundred_rows_on_a_server_each_see_their_own_examples(endpoint: Endpoint):
+def test_a_hundred_rows_each_see_their_own_examples(endpoint: Endpoint):
     endpoint.latency = 0.05
     every_row_has_its_verdict(learned=10)
     assert endpoint.max_in_flight > 4
 
 
-def test_a_hundred_rows_on_sqlite_with_four_workers_do_too(endpoint: Endpoint, monkeypatch):
+def test_four_workers_on_sqlite_keep_examples_apart(endpoint: Endpoint, monkeypatch):
     monkeypatch.setenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", "4")
     endpoint.latency = 0.05
     every_row_has_its_verdict(learned=10)
@@ -73,7 +73,7 @@ def test_a_hundred_rows_on_sqlite_with_four_workers_do_too(endpoint: Endpoint, m
 
 
 @pytest.mark.usefixtures("on_server")
-def test_an_aligned_judge_of_the_gateways_model_is_scheduled_changed_and_stopped(endpoint: Endpoint):
+def test_a_gateway_judge_is_scheduled_changed_and_stopped(endpoint: Endpoint):
     aligned = tone_judge(model=gateway_model(endpoint, "house")).align(fetched(lesson(1)), MemAlignOptimizer())
     registered = aligned.register()
     started = registered.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
@@ -91,7 +91,7 @@ def test_an_aligned_judge_of_the_gateways_model_is_scheduled_changed_and_stopped
 
 
 @pytest.mark.usefixtures("on_server", "endpoint")
-def test_a_judge_of_any_other_model_is_not_scheduled_just_as_mlflows_own():
+def test_a_judge_of_another_model_is_not_scheduled():
     aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer()).register()
     own = tone_judge(name="own").register()
     for judge in (aligned, own):
@@ -101,7 +101,7 @@ def test_a_judge_of_any_other_model_is_not_scheduled_just_as_mlflows_own():
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_a_judge_that_was_never_registered_is_not_scheduled():
+def test_an_unregistered_judge_is_not_scheduled():
     aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
     with pytest.raises(MlflowException, match="not registered"):
         aligned.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))

@@ -42,7 +42,7 @@ def aligned(endpoint: Endpoint, ids: list[str]) -> MemAlignJudge:
     return MemAlignOptimizer().align(session_judge(), fetched(*ids))
 
 
-def test_a_session_is_one_case_and_goes_by_its_first_trace(aligned, ids):
+def test_a_session_is_one_case_named_by_trace(aligned, ids):
     assert aligned.is_session_level_scorer
     assert aligned._episodic_trace_ids == sorted([ids[0], ids[2]])
     turns = {each.trace_id: each.conversation for each in aligned._episodic_memory}[ids[0]]
@@ -51,7 +51,7 @@ def test_a_session_is_one_case_and_goes_by_its_first_trace(aligned, ids):
     assert len(aligned._semantic_memory) == 2
 
 
-def test_a_verdict_on_a_session_sees_what_was_learned(aligned, ids, endpoint):
+def test_a_session_verdict_sees_what_was_learned(aligned, ids, endpoint):
     assert aligned(session=fetched(*ids[:2])).value is False
     assert aligned(session=fetched(*session("s-3", 8, 9))).value is True
     assert "answer 9" in user_of(endpoint.requests[-1])
@@ -85,7 +85,7 @@ def test_any_turn_stands_for_its_session(aligned, ids, form, caplog, experiment)
     assert [each.guideline_text for each in forgot._semantic_memory] == ["case 2 is unkind"]
 
 
-def test_a_turn_that_came_later_stands_for_its_session(aligned, ids):
+def test_a_later_turn_stands_for_its_session(aligned, ids):
     (later,) = fetched(*session("s-2", 7))
     assert aligned.unalign([later])._episodic_trace_ids == [ids[0]]
 
@@ -97,7 +97,7 @@ def test_a_turn_alone_teaches_nothing_twice(aligned, ids, endpoint):
     assert len(endpoint.requests) == before
 
 
-def test_new_words_on_a_turn_leave_the_others_words(aligned, ids):
+def test_new_words_leave_the_other_turns_words(aligned, ids):
     says(ids[1], False, "say: case 2 is short", by="eva")
     again = aligned.align(fetched(ids[1]))
     assert again._episodic_trace_ids == aligned._episodic_trace_ids
@@ -106,7 +106,7 @@ def test_new_words_on_a_turn_leave_the_others_words(aligned, ids):
     assert "question 1" in said["eva"]
 
 
-def test_a_session_first_seen_by_its_last_turn_stays_one(endpoint, ids):
+def test_a_session_seen_last_turn_first_stays_one(endpoint, ids):
     part = MemAlignOptimizer().align(session_judge(), fetched(ids[3]))
     whole = part.align(fetched(*ids[2:]))
     (episode,) = whole._episodic_memory
@@ -121,7 +121,7 @@ def test_a_loaded_judge_knows_its_sessions(aligned, ids):
     assert loaded.unalign([ids[3]])._episodic_trace_ids == [ids[0]]
 
 
-def test_a_session_that_grew_is_learned_as_it_is_now(aligned, ids):
+def test_a_grown_session_is_learned_as_it_is(aligned, ids):
     longer = [*ids[:2], *session("s-1", 7)]
     again = aligned.align(fetched(*longer))
     turns = {each.trace_id: each.conversation for each in again._episodic_memory}[ids[0]]
@@ -129,7 +129,7 @@ def test_a_session_that_grew_is_learned_as_it_is_now(aligned, ids):
     assert len(again._episodic_memory) == 2
 
 
-def test_it_scores_the_sessions_of_an_evaluation_and_comes_back_from_the_registry(aligned, ids):
+def test_a_session_scorer_comes_back_from_the_registry(aligned, ids):
     aligned.register()
     loaded = scorers.get_scorer(name="tone")
     assert loaded.is_session_level_scorer
@@ -139,7 +139,7 @@ def test_it_scores_the_sessions_of_an_evaluation_and_comes_back_from_the_registr
     assert verdicts in (["False"], ["0.0"])
 
 
-def test_tool_calls_are_part_of_the_conversation_where_the_judge_wants_them(endpoint, ids):
+def test_tool_calls_join_the_conversation_when_wanted(endpoint, ids):
     judge = session_judge()
     judge._include_tool_calls_in_conversation = True
     aligned = MemAlignOptimizer().align(judge, fetched(*ids))

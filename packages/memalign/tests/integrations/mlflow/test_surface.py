@@ -55,7 +55,7 @@ def aligned(endpoint: Endpoint) -> MemAlignJudge:
     ],
     ids=["copy", "deepcopy", "model_copy", "model_copy deep", "pickle", "pickle of a registered one"],
 )
-def test_a_copy_judges_learns_and_forgets_as_the_judge_does(aligned, made):
+def test_a_copy_judges_learns_and_forgets_too(aligned, made):
     other = made(aligned)
     assert other is not aligned
     assert (other.name, other.instructions) == (aligned.name, aligned.instructions)
@@ -66,19 +66,17 @@ def test_a_copy_judges_learns_and_forgets_as_the_judge_does(aligned, made):
     assert len(aligned._semantic_memory) == 2
 
 
-def test_it_is_a_judge_and_a_scorer_of_mlflows(aligned):
+def test_a_judge_is_also_a_scorer_of_mlflow(aligned):
     assert isinstance(aligned, Judge)
     assert isinstance(aligned, Scorer)
     assert [field.name for field in aligned.get_output_fields()] == ["result", "rationale"]
 
 
-def test_a_printed_judge_says_how_much_it_learned_and_nothing_of_it(aligned):
+def test_a_printed_judge_tells_how_much_it_learned(aligned):
     assert repr(aligned) == str(aligned) == "MemAlignJudge(name='tone', model='openai:/small', guidelines=2, traces=2)"
 
 
-def test_description_aggregations_parameters_and_address_survive_align_register_and_get_scorer(
-    aligned, endpoint, monkeypatch
-):
+def test_all_settings_survive_align_and_registration(aligned, endpoint, monkeypatch):
     aligned.register()
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     for judge in (aligned, scorers.get_scorer(name="tone")):
@@ -90,7 +88,7 @@ def test_description_aggregations_parameters_and_address_survive_align_register_
 
 
 @pytest.mark.skipif("timeout" not in Scorer.model_fields, reason="this MLflow's scorers have no time limit")
-def test_a_scorers_time_limit_survives_align_register_and_get_scorer(endpoint):
+def test_a_time_limit_survives_align_and_registration(endpoint):
     judge = tone_judge()
     judge.timeout = 7
     aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
@@ -106,14 +104,14 @@ def test_aggregations_are_metrics_of_an_evaluation(aligned):
     assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
 
 
-def test_a_dumped_judge_that_was_never_registered_is_read_as_mlflow_reads_its_own(aligned):
+def test_an_unregistered_dump_reads_as_mlflow_reads(aligned):
     again = Scorer.model_validate(aligned.model_dump())
     assert isinstance(again, MemAlignJudge)
     assert again.instructions == aligned.instructions
     assert {each.trace_id for each in again._episodic_memory} == set(aligned._episodic_trace_ids)
 
 
-def test_many_may_ask_a_loaded_judge_at_once_from_its_first_call_on(aligned, fetches):
+def test_many_may_ask_a_loaded_judge_at_once(aligned, fetches):
     aligned.register()
     loaded = scorers.get_scorer(name="tone")
     with ThreadPoolExecutor(8) as pool:
@@ -131,7 +129,7 @@ def test_a_trace_that_is_given_twice_counts_once(endpoint):
     assert len(aligned._episodic_memory) == len(aligned._semantic_memory) == 1
 
 
-def test_of_two_people_the_one_who_takes_it_back_is_forgotten_and_the_other_stays(endpoint):
+def test_taking_feedback_back_leaves_that_of_others(endpoint):
     trace_id = traced(1)
     said = says(trace_id, False, "say: case 1 is unkind", by="ana")
     says(trace_id, False, "say: case 1 is rude", by="ben")
@@ -142,7 +140,7 @@ def test_of_two_people_the_one_who_takes_it_back_is_forgotten_and_the_other_stay
     assert [each.guideline_text for each in again._semantic_memory] == ["case 1 is rude"]
 
 
-def test_feedback_that_changed_in_one_of_two_traces_costs_nothing_for_the_other(endpoint):
+def test_a_changed_trace_costs_nothing_for_the_other(endpoint):
     one, two = lesson(1), traced(2)
     given = says(two, False, "say: case 2 is unkind")
     aligned = tone_judge().align(fetched(one, two), MemAlignOptimizer())
@@ -170,7 +168,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.embedded
 @pytest.mark.usefixtures("small")
-def test_mlflows_own_judge_asks_a_model_in_this_process():
+def test_mlflow_judges_ask_a_model_in_this_process():
     judge = tone_judge(model="local:/qwen2.5-coder-0.5b")
     feedback = judge(inputs="Where is the key?", outputs="Look under the mat, my dear.")
     assert feedback.value in (True, False)
@@ -187,7 +185,7 @@ def test_mlflows_own_judge_asks_a_model_in_this_process():
         ({"model": "local:/nobody"}, CASE, "nobody"),
     ],
 )
-def test_what_a_model_in_this_process_cannot_do_is_named(changes, asked, message):
+def test_missing_abilities_of_a_local_model_are_named(changes, asked, message):
     judge: Any = tone_judge(**{"model": "local:/qwen2.5-coder-0.5b"} | changes)
     given = asked or {"trace": fetched(traced(1))[0]}
     with pytest.raises(MlflowException, match=message) as error:

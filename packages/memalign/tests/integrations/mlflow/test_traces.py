@@ -21,7 +21,7 @@ def override(trace_id: str, given: str, value: object, *, by: str = "ana", kind:
     return mlflow.override_feedback(trace_id=trace_id, assessment_id=given, value=value, source=source).assessment_id  # type: ignore[no-any-return]
 
 
-def test_what_people_said_counts_and_what_programs_said_does_not():
+def test_only_what_people_said_counts():
     trace_id = traced(1)
     says(trace_id, True, by="gpt", kind="LLM_JUDGE")
     says(trace_id, True, by="script", kind="CODE")
@@ -29,7 +29,7 @@ def test_what_people_said_counts_and_what_programs_said_does_not():
     assert said(trace_id) == [("ana", False, "cold")]
 
 
-def test_other_names_are_other_judges_and_case_does_not_matter():
+def test_other_names_are_other_judges_whatever_the_case():
     trace_id = traced(1)
     says(trace_id, False, name="safety")
     says(trace_id, True, name="Tone ")
@@ -39,7 +39,7 @@ def test_other_names_are_other_judges_and_case_does_not_matter():
     }
 
 
-def test_of_a_chain_of_overrides_the_last_counts_whoever_began_it():
+def test_the_last_override_in_a_chain_counts():
     trace_id = traced(1)
     first = says(trace_id, True, by="gpt", kind="LLM_JUDGE")
     second = override(trace_id, first, False, by="ana")
@@ -47,7 +47,7 @@ def test_of_a_chain_of_overrides_the_last_counts_whoever_began_it():
     assert said(trace_id) == [("ben", True, None)]
 
 
-def test_a_person_who_was_overridden_by_a_program_has_said_nothing():
+def test_a_person_overridden_by_programs_said_nothing():
     trace_id = traced(1)
     override(trace_id, says(trace_id, False, by="ana"), True, by="gpt", kind="LLM_JUDGE")
     assert said(trace_id) == []
@@ -64,7 +64,7 @@ def test_the_latest_word_of_a_person_counts():
     assert note.startswith(f"{trace_id}: of ana's 2 assessments the latest counts, and a-")
 
 
-def test_the_case_of_a_label_and_of_a_name_is_kept():
+def test_a_label_and_name_keep_their_case():
     trace_id = traced(1)
     says(trace_id, "Very Good", by="Ana.Silva@Example.org")
     assert said(trace_id) == [("Ana.Silva@Example.org", "Very Good", None)]
@@ -128,7 +128,7 @@ def test_two_corrections_of_one_verdict_are_both_kept():
     assert said(trace_id) == [("unknown", False, None), (f"unknown:{other}", True, None)]
 
 
-def test_a_trace_that_lacks_a_field_is_skipped_with_the_reason():
+def test_a_trace_lacking_a_field_is_skipped():
     with mlflow.start_span("bare") as span:
         pass
     says(span.trace_id, True)
@@ -136,7 +136,7 @@ def test_a_trace_that_lacks_a_field_is_skipped_with_the_reason():
     assert found.skipped == {span.trace_id: "the judge's instructions name {{ inputs }}, and the trace has none"}
 
 
-def test_a_trace_that_came_without_its_spans_takes_nothing_back():
+def test_a_trace_without_spans_takes_nothing_back():
     trace_id = traced(1)
     says(trace_id, False, "cold")
     (bare,) = mlflow.search_traces(return_type="list", include_spans=False)
@@ -159,7 +159,7 @@ def test_only_people_say_what_was_expected():
     assert content_of(fetched(trace_id)[0], ("expectations",)) == {"expectations": {"capital": "Paris"}}
 
 
-def test_feedback_on_a_trace_is_no_part_of_what_is_judged():
+def test_feedback_on_a_trace_is_not_judged():
     trace_id = traced(1)
     before = content_of(fetched(trace_id)[0], ("trace",))
     says(trace_id, False, "a secret verdict")
