@@ -259,9 +259,12 @@ def lessons(memory: Memory) -> set[Any]:
 
 
 def reordered(memory: Memory) -> bool:
-    """Whether two rules say the same: which of them is shown, and so whose annotation is merged, depends on their age."""
+    """Whether two rules say the same, or contradict each other by feedback of one rank.
+
+    Which of them counts, and so whose annotation is merged or disputed, depends on their age.
+    """
     texts = [normalised(guideline.text) for guideline in memory.guidelines]
-    return len(texts) != len(set(texts))
+    return len(texts) != len(set(texts)) or any(relation.verdict == "contradicts" for relation in memory.relations)
 
 
 class TestForgetting:
