@@ -19,7 +19,7 @@ __all__ = ["app"]
 PASSWORD_VARIABLE = "MEMALIGN_OWNER_PASSWORD"  # noqa: S105  # the name of a variable
 SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"  # noqa: S105  # the same
 
-app = typer.Typer(rich_markup_mode=None)
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
