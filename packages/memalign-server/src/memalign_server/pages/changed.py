@@ -64,7 +64,7 @@ def changed_page(
         number = number or (versions[0] if versions else None)
         turned = turns_of_version(connection, judge, number) if number else []
         waiting = untaught_count(connection, judge)
-        uses = uses_of(connection, judge)
+        uses = uses_of(connection, judge, [each.id for each in learned])
     return render(
         request,
         "changed.html",

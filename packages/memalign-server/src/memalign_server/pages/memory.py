@@ -26,28 +26,45 @@ __all__ = ["router"]
 router = guarded_router(prefix="/judges/{judge}")
 
 _MOST = 200  # rows of the ledger on one page
+_RULES = 40  # guidelines on one page
 
 
 @router.get("/memory")
 async def memory_page(
-    request: Request, judge: str, server: Here, person: Asking, find: Annotated[str, Query(max_length=500)] = ""
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    find: Annotated[str, Query(max_length=500)] = "",
+    rule: Annotated[str, Query(max_length=16)] = "",
 ) -> Response:
-    """What the judge has learned, from whom, and what became of the reader's own feedback."""
+    """What the judge has learned, from whom, and what became of the reader's own feedback.
+
+    Of many guidelines those are shown that stand beside `rule`.
+    """
     loaded = await run_in_threadpool(server.judges.latest, judge)
     memory = loaded.judge.memory
     found = await find_cases(loaded, find) if find.strip() else []
     order = {"active": 0, "demoted": 1, "superseded": 2, "retired": 3}
     rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
+    place = next((place for place, each in enumerate(rules) if each.id == rule), 0)
+    first = place - place % _RULES
+    shown = rules[first : first + _RULES]
     contradictions = [each for each in memory.relations if each.verdict == "contradicts"]
     mine = [each for each in memory.ledger() if each.key.source == person.name]
-    uses = await run_in_threadpool(_uses, server, judge)
-    return render(
+    uses = await run_in_threadpool(_uses, server, judge, [each.id for each in shown])
+    return await run_in_threadpool(
+        render,
         request,
         "memory.html",
         judge=judge,
         page="memory",
         version=loaded.version,
-        rules=rules,
+        rules=shown,
+        first=first,
+        total=len(rules),
+        earlier=rules[first - _RULES].id if first else None,
+        later=rules[first + _RULES].id if first + _RULES < len(rules) else None,
         texts={each.id: each.text for each in memory.guidelines},
         contradictions=contradictions,
         uses=uses,
@@ -87,15 +104,16 @@ def change_guideline(
         return edit_guideline(old, guideline, by=person.name, **options[action])  # type: ignore[arg-type]  # each as its action needs
 
     server.registry.update(judge, change)
-    here = back if back.startswith("/judges/") else link(judge, "memory")
-    return RedirectResponse(f"{here}#{guideline}", 303)
+    elsewhere = back.startswith("/judges/") and not back.startswith(link(judge, "memory"))
+    return RedirectResponse(f"{back if elsewhere else link(judge, 'memory', rule=guideline)}#{guideline}", 303)
 
 
 @router.post("/guidelines/new")
 def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[str, Form()]) -> Response:
     """A guideline in a person's own words."""
     saved = server.registry.update(judge, lambda old: written(old, text, by=person.name))
-    return RedirectResponse(f"{link(judge, 'memory')}#{saved.judge.memory.guidelines[-1].id}", 303)
+    new = saved.judge.memory.guidelines[-1].id
+    return RedirectResponse(f"{link(judge, 'memory', rule=new)}#{new}", 303)
 
 
 @router.post("/withdraw")
@@ -115,6 +133,6 @@ def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str])
         return person.may(Role.OWNER, team_of(connection, judge))
 
 
-def _uses(server: Server, judge: str) -> dict[str, Use]:
+def _uses(server: Server, judge: str, guidelines: list[str]) -> dict[str, Use]:
     with server.store.read() as connection:
-        return uses_of(connection, judge)
+        return uses_of(connection, judge, guidelines)
