@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from html import unescape
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlencode, urlsplit
 
 from bench_memory import Model, _rule, _sentence, made, rows  # type: ignore[import-not-found]  # beside this file
@@ -96,7 +96,14 @@ def _answered(store: Store, judge: ma.Judge, answers: int, rng: random.Random) -
                  kind=judge.value_type)  # fmt: skip
             if number < 36:  # an align looks at 24 answered cases again, and at 12 that come next
                 turned.append(
-                    Turn(case_id=case.example.id, before=not value, after=value, label=said, effect="moved", guidelines=("G1",))
+                    Turn(
+                        case_id=case.example.id,
+                        before=not value,
+                        after=value,
+                        label=said,
+                        effect="moved",
+                        guidelines=("G1",),
+                    )
                 )
         keep_turns(connection, NAME, VERSIONS, turned)
 
@@ -115,7 +122,9 @@ def _case(number: int) -> ma.Example:
             return ma.Example(id=name, conversation=turns)
         case 8:
             columns = ",\n  ".join(f"t.{_sentence(rng, 1).lower()} AS c{each}" for each in range(8))
-            query = f"SELECT\n  {columns}\nFROM orders t\nJOIN customers c ON c.id = t.customer\nWHERE t.number = {number}"
+            query = (
+                f"SELECT\n  {columns}\nFROM orders t\nJOIN customers c ON c.id = t.customer\nWHERE t.number = {number}"
+            )
             return ma.Example(id=name, inputs=asked, outputs={"sql": query})
         case 9:
             found = [{"id": each, "text": _sentence(rng, 10), "score": rng.random()} for each in range(6)]
@@ -236,7 +245,10 @@ class Browser:
         self.csrf = re.findall(r'<meta name="csrf" content="([^"]*)"', page)[0]
 
     def _ask(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
-        headers = {"cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()), "accept": "text/html"}
+        headers = {
+            "cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items()),
+            "accept": "text/html",
+        }
         if path.startswith("/api/"):
             headers["accept"] = "application/json"
         if body is not None:

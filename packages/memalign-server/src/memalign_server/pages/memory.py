@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
 from memalign import Judge
 from memalign.align import edit_guideline
@@ -30,7 +30,7 @@ _RULES = 40  # guidelines on one page
 
 
 @router.get("/memory")
-async def memory_page(
+def memory_page(
     request: Request,
     judge: str,
     server: Here,
@@ -42,9 +42,9 @@ async def memory_page(
 
     Of many guidelines those are shown that stand beside `rule`.
     """
-    loaded = await run_in_threadpool(server.judges.latest, judge)
+    loaded = server.judges.latest(judge)
     memory = loaded.judge.memory
-    found = await find_cases(loaded, find) if find.strip() else []
+    found = asyncio.run(find_cases(loaded, find)) if find.strip() else []
     order = {"active": 0, "demoted": 1, "superseded": 2, "retired": 3}
     rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
     place = next((place for place, each in enumerate(rules) if each.id == rule), 0)
@@ -52,9 +52,9 @@ async def memory_page(
     shown = rules[first : first + _RULES]
     contradictions = [each for each in memory.relations if each.verdict == "contradicts"]
     mine = [each for each in memory.ledger() if each.key.source == person.name]
-    uses = await run_in_threadpool(_uses, server, judge, [each.id for each in shown])
-    return await run_in_threadpool(
-        render,
+    with server.store.read() as connection:
+        uses = uses_of(connection, judge, [each.id for each in shown])
+    return render(
         request,
         "memory.html",
         judge=judge,
@@ -131,8 +131,3 @@ def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str])
         return True
     with server.store.read() as connection:
         return person.may(Role.OWNER, team_of(connection, judge))
-
-
-def _uses(server: Server, judge: str, guidelines: list[str]) -> dict[str, Use]:
-    with server.store.read() as connection:
-        return uses_of(connection, judge, guidelines)

@@ -16,8 +16,8 @@ from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.people.audit_log import entries
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Role
-from memalign_server.review.answers import answers_on, review_of
-from memalign_server.review.cases import case_of
+from memalign_server.review.answers import answers_on
+from memalign_server.review.cases import cases_of
 from memalign_server.review.evidence import evidence_of, people_agreement
 from memalign_server.review.using import cases_of_guideline
 from memalign_server.routing import guarded_router
@@ -95,22 +95,21 @@ def cases_page(
             )
         else:
             raise InputError("name a case, a guideline, or a verdict of people and one of the judge")
-        shown: list[dict[str, Any]] = []
-        for each in ids:
-            found = case_of(connection, judge, each)
-            if found is None:
-                continue
-            own = review_of(connection, judge, person.name, each)
-            open_to_me = not person.may(Role.REVIEWER) or (own is not None and own.state == "answered")
-            # Whoever may still be asked must not read what the judge and others say.
-            shown.append(
-                {
-                    "case": found,
-                    "blocks": blocks_of(found.example, kind),
-                    "hidden": not open_to_me,
-                    "answers": answers_on(connection, judge, each) if open_to_me else [],
-                }
-            )
+        found = cases_of(connection, judge, ids)
+        said = answers_on(connection, judge, *ids)
+    shown: list[dict[str, Any]] = []
+    for each in found:
+        answers = [one for one in said if one.case_id == each.example.id]
+        # Whoever may still be asked must not read what the judge and others say.
+        open_to_me = not person.may(Role.REVIEWER) or any(one.person == person.name for one in answers)
+        shown.append(
+            {
+                "case": each,
+                "blocks": blocks_of(each.example, kind),
+                "hidden": not open_to_me,
+                "answers": answers if open_to_me else [],
+            }
+        )
     return render(
         request, "cases.html", judge=judge, page="trust", shown=shown, people=people, judged=judged, guideline=guideline
     )

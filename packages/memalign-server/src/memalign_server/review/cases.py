@@ -16,7 +16,17 @@ from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.review_tables import fired, queue, reviews
 
-__all__ = ["Added", "Progress", "QueuedCase", "add_cases", "case_of", "next_cases", "progress_of", "store_judgments"]
+__all__ = [
+    "Added",
+    "Progress",
+    "QueuedCase",
+    "add_cases",
+    "case_of",
+    "cases_of",
+    "next_cases",
+    "progress_of",
+    "store_judgments",
+]
 
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
@@ -147,8 +157,14 @@ def next_cases(
 
 def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
     """A case of the queue by its id, or None."""
-    row = connection.execute(select(queue).where(queue.c.judge == judge, queue.c.case_id == case_id)).one_or_none()
-    return None if row is None else queued(row)
+    return next(iter(cases_of(connection, judge, [case_id])), None)
+
+
+def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:
+    """Cases of the queue in the order of their ids; those that are not there are left out."""
+    query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(ids))
+    found = {row.case_id: row for row in connection.execute(query)}
+    return [queued(found[each]) for each in ids if each in found]
 
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:

@@ -27,7 +27,8 @@ def disagreements(connection: Connection, judge: str, person: str, *, limit: int
     """Cases that a person and somebody else answered differently, the latest first."""
     query = _differing(select(queue), judge, person).order_by(reviews.c.updated_at.desc()).limit(limit)
     found = [queued(row) for row in connection.execute(query)]
-    return [Disagreement(case=each, answers=tuple(answers_on(connection, judge, each.example.id))) for each in found]
+    said = answers_on(connection, judge, *(each.example.id for each in found))
+    return [Disagreement(case=c, answers=tuple(a for a in said if a.case_id == c.example.id)) for c in found]
 
 
 def disagreement_count(connection: Connection, judge: str, person: str) -> int:

@@ -32,9 +32,7 @@ queue = Table(
 )
 # Without it the few cases that wait are found by reading every judgment.
 _waiting = queue.c.judgment.is_(None)
-Index(
-    "memalign_server_queue_waiting", queue.c.judge, queue.c.number, sqlite_where=_waiting, postgresql_where=_waiting
-)
+Index("memalign_server_queue_waiting", queue.c.judge, queue.c.number, sqlite_where=_waiting, postgresql_where=_waiting)
 
 reviews = Table(
     "memalign_server_reviews",

@@ -13,7 +13,16 @@ from memalign.registry.judge_rows import SETTINGS, Codec, Contents, RowKey, deco
 from memalign.types import Check, FeedbackKey, Guideline, as_json, guideline_number
 from memalign.values import Value, value_text
 
-__all__ = ["COMPARED", "FeedbackChange", "GuidelineChange", "MemoryDiff", "SettingChange", "compare", "compare_rows", "summary"]
+__all__ = [
+    "COMPARED",
+    "FeedbackChange",
+    "GuidelineChange",
+    "MemoryDiff",
+    "SettingChange",
+    "compare",
+    "compare_rows",
+    "summary",
+]
 
 
 C = TypeVar("C", Guideline, Annotation)

@@ -102,9 +102,7 @@ def find(connection: Connection, name: str) -> tuple[int, int]:
     return row.id, row.latest
 
 
-def read(
-    connection: Connection, judge: int, number: int, *, name: str, kinds: Collection[str] = ()
-) -> Contents:
+def read(connection: Connection, judge: int, number: int, *, name: str, kinds: Collection[str] = ()) -> Contents:
     """All rows of a version, or those of these kinds. Raises JudgeNotFound with the versions that there are."""
     highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
     if not 1 <= number <= highest:
