@@ -87,7 +87,8 @@ def show_ledger(
 ) -> Page[shapes.LedgerShown]:
     """Where every piece of feedback ended, by its key."""
     start = after(cursor)
-    there = ((str(each.key), each) for each in server.registry.ledger(judge, version) if state in (None, each.state))
+    entries = loaded(server, judge, version)[0].memory.ledger() + server.registry.erased(judge)
+    there = ((str(each.key), each) for each in entries if state in (None, each.state))
     found = sorted(((key, each) for key, each in there if start is None or key > start), key=itemgetter(0))
     shown = [
         shapes.LedgerShown(key=key, state=each.state, reason=each.reason, guideline_ids=list(each.guideline_ids))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, select, update
 
 from memalign.errors import InputError
 from memalign.types import Example, Judgment, as_json
@@ -144,14 +144,16 @@ def next_cases(
     connection: Connection, judge: str, person: str, *, n: int = 2, without: Collection[str] = (), again: bool = False
 ) -> list[QueuedCase]:
     """The `n` most useful cases that a person has not answered; with `again` those that they skipped."""
-    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = select(queue).outerjoin(reviews, mine).where(queue.c.judge == judge)
-    query = query.where(
-        reviews.c.state == "skipped" if again else or_(reviews.c.person.is_(None), reviews.c.state == "undone")
-    )
+    mine = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = select(queue).where(queue.c.judge == judge)
+    rank: Any = queue.c.rank
+    if again:
+        query, rank = query.join(reviews, mine).where(reviews.c.state == "skipped"), rank + 0  # few: no index in order
+    else:
+        query = query.where(~exists().where(mine, reviews.c.state != "undone"))
     if without:
         query = query.where(queue.c.case_id.not_in(list(without)))
-    query = query.order_by(queue.c.rank.desc(), queue.c.number).limit(n)
+    query = query.order_by(rank.desc(), queue.c.number).limit(n)
     return [queued(row) for row in connection.execute(query)]
 
 

@@ -163,6 +163,10 @@ class Registry:
             contents = versions.read(connection, judge, version or latest, name=name)
             return memory_of(contents).ledger() + erasures_of(self._database, connection, judge).entries()
 
+    def erased(self, name: str) -> tuple[LedgerEntry, ...]:
+        """The ledger's entries of what was erased: each by the beginning of a keyed hash, and the day."""
+        return self._erased(name).entries()
+
     def lineage(self, name: str, key: str, version: int | None = None) -> tuple[Lineage, ...]:
         """What became of one piece of feedback (`t-17@ana`), or of all on a case (`t-17`), through all versions.
 
