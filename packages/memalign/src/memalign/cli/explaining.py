@@ -54,7 +54,7 @@ def explain(
         raise InputError(
             f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
         )
-    number, judge = _judge_of(session.registry(), name, found.judge, version, out)
+    number, judge = judge_of(session.registry(), name, found.judge, version, out)
     if judgment.error is not None:
         raise InputError(f"{example_id!r} was not judged: {judgment.error}")
     # The tool calls that read a long trace show the same again.
@@ -81,7 +81,7 @@ def _example(file: str, example_id: str, columns: list[str] | None, remembered: 
     return example
 
 
-def _judge_of(registry: Registry, name: str, signature: str, version: int | None, out: Path) -> tuple[int, Judge]:
+def judge_of(registry: Registry, name: str, signature: str, version: int | None, out: Path) -> tuple[int, Judge]:
     """The version that wrote `out`: the newest of the same fingerprint. Raises InputError when there is none."""
     from memalign.judge import signature_of
 
