@@ -78,7 +78,8 @@ def gathered(
             labels = [said for said in own if said.name == chosen]
             texts = [said for said in own if said.name in ("", words)]
             if labels or texts:
-                rows.append(_row(source, labels, texts, values or {}) | fields)
+                row = _row(source, labels, texts, values or {})
+                rows.append({name: each for name, each in row.items() if name not in fields.get("meta", {})} | fields)
                 told[source] += 1
                 replaced += max(len(labels) - 1, 0)
     others = Counter({said: count for said, count in by_people.items() if said not in (chosen, words, "")})

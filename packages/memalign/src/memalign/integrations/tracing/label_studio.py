@@ -78,7 +78,7 @@ class LabelStudio:
             labels = control.get("labels") or []
             if labels and each.label not in labels:
                 raise InputError(
-                    f"{name} has no label {each.label!r}, only {', '.join(labels)}: --values {labels[0]}=…"
+                    f"{name} has no label {each.label!r}, only {', '.join(labels)}: --value {labels[0]}=…"
                 )
             kind = _CONTROLS[control["type"]]
             value = [each.label] if kind == "choices" else each.value
@@ -142,17 +142,13 @@ def _predicted(task: Mapping[str, Any]) -> Iterator[Said]:
 
 def _said(result: Mapping[str, Any], *, person: bool, source: Any, at: str | None) -> Said:
     kind = str(result.get("type"))
-    held = (result.get("value") or {}).get(kind)
-    one = held[0] if isinstance(held, list) and len(held) == 1 else held
-    words = "\n".join(map(str, held)) if kind == _WORDS and isinstance(held, list) else held
-    return Said(
-        name="" if kind == _WORDS else str(result.get("from_name")),
-        person=person,
-        source=_text(source) or UNKNOWN_SOURCE,
-        value=None if kind == _WORDS else one,
-        words=words if kind == _WORDS else None,
-        created_at=at,
-    )
+    held = (result.get("value") or {}).get("text" if kind == _WORDS else kind)
+    parts = held if isinstance(held, list) else [held]
+    if kind == _WORDS:
+        told: dict[str, Any] = {"name": "", "words": "\n".join(map(_text, parts))}
+    else:
+        told = {"name": str(result.get("from_name")), "value": parts[0] if len(parts) == 1 else held}
+    return Said(**told, person=person, source=_text(source) or UNKNOWN_SOURCE, created_at=at)
 
 
 def _text(value: Any) -> str:
