@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from memalign.io import FeedbackFile
     from memalign.judge import Judge
 
+_HINT = "--value LABEL=VALUE renames a label, --map FIELD=COLUMN names a column, --skip-invalid takes the good rows"
+
 ToolName = Annotated[
     str,
     typer.Argument(
@@ -100,9 +102,11 @@ def import_feedback(
             columns=columns_of(columns),
             each=each,
         )
-    checked = check_feedback(
-        found.rows, name=tool, value_type=judge.value_type if judge else None, skip_invalid=skip_invalid
-    )
+    kind = judge.value_type if judge is not None else None
+    try:
+        checked = check_feedback(found.rows, name=tool, value_type=kind, skip_invalid=skip_invalid)
+    except InvalidRows as error:
+        raise InvalidRows(tool, error.rows, hint=_HINT) from None
     told = {"tool": tool, "score": found.name, "cases": found.cases, "feedback": len(checked.rows)}
     data = told | {
         "people": found.people,
@@ -208,7 +212,7 @@ def _kept(
         with atomic_write(path) as file:
             yield take
             if bad and not skip_invalid:
-                raise InvalidRows(tool, bad, hint="--skip-invalid leaves them out; --map names columns of other names")
+                raise InvalidRows(tool, bad, hint=_HINT)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -44,6 +45,7 @@ class JsonApi:
     ) -> None:
         self._tool, self._keys = tool, keys
         self._http = httpx2.Client(base_url=url, headers=dict(headers or {}), auth=auth, timeout=60.0)
+        weakref.finalize(self, self._http.close)
 
     def get(self, path: str, **query: Any) -> Any:
         """The answer to a GET; values of `query` that are None are left out, lists are repeated."""

@@ -53,6 +53,8 @@ class Otlp:
             raise InputError("which file? OTLP/JSON, one document or one a line, or Parquet with a row a span")
         if not wanted.every:
             raise InputError("OpenTelemetry has no annotations by people: --examples takes its traces")
+        if wanted.since is not None:
+            raise InputError("a file is read whole: leave --since out")
         traces: dict[str, list[dict[str, Any]]] = {}
         for span in _spans(Path(self._place)):
             if isinstance(span, RowError):
