@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import socket
@@ -22,7 +21,6 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.support.patience import PATIENCE
-from tests.support.spans import Step, otlp
 
 PHOENIX = "arize-phoenix==20.26.1"
 PROJECT = "shop"
@@ -79,31 +77,35 @@ def _until(done: Any, said: Any = lambda: "") -> None:
 
 def _logged(client: httpx2.Client) -> list[str]:
     """The ids of the spans of the cases, sent as an exporter sends them."""
-    from google.protobuf.json_format import ParseDict
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+    from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+    from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-    def raw(number: int, size: int) -> str:
-        return base64.b64encode(number.to_bytes(size, "big")).decode()
+    def attributes(**held: str) -> list[KeyValue]:
+        return [
+            KeyValue(key=name.replace("_", "."), value=AnyValue(string_value=value)) for name, value in held.items()
+        ]
 
-    ids = []
-    for number, (question, reply, _, _) in enumerate(CASES, 1):
-        document = otlp([Step(parent=None, name="support", kind="AGENT", start=10**18, inputs=question, outputs=reply)])
-        document["resourceSpans"] = [each for each in document["resourceSpans"] if each["scopeSpans"][0]["spans"]]
-        (resource,) = document["resourceSpans"]
-        resource["resource"] = {
-            "attributes": [{"key": "openinference.project.name", "value": {"stringValue": PROJECT}}]
-        }
-        resource["scopeSpans"][0]["spans"][0] |= {
-            "traceId": raw(number, 16),
-            "spanId": raw(number, 8),
-            "parentSpanId": "",
-        }
-        body = ParseDict(document, ExportTraceServiceRequest()).SerializeToString()
-        answer = client.post("/v1/traces", content=body, headers={"content-type": "application/x-protobuf"})
-        assert answer.is_success, answer.text
-        ids.append(f"{number:016x}")
+    spans = [
+        Span(
+            trace_id=number.to_bytes(16, "big"),
+            span_id=number.to_bytes(8, "big"),
+            name="support",
+            start_time_unix_nano=time.time_ns(),
+            end_time_unix_nano=time.time_ns(),
+            attributes=attributes(input_value=question, output_value=reply),
+        )
+        for number, (question, reply, _, _) in enumerate(CASES, 1)
+    ]
+    resource = Resource(attributes=attributes(openinference_project_name=PROJECT))
+    sent = ExportTraceServiceRequest(
+        resource_spans=[ResourceSpans(resource=resource, scope_spans=[ScopeSpans(spans=spans)])]
+    )
+    headers = {"content-type": "application/x-protobuf"}
+    client.post("/v1/traces", content=sent.SerializeToString(), headers=headers).raise_for_status()
     _until(lambda: _stored(client) == len(CASES))
-    return ids
+    return [span.span_id.hex() for span in spans]
 
 
 def _stored(client: httpx2.Client) -> int:
@@ -112,8 +114,8 @@ def _stored(client: httpx2.Client) -> int:
 
 
 def _annotations(client: httpx2.Client, ids: list[str]) -> list[dict[str, Any]]:
-    query = {"span_ids": ids, "limit": 100}
-    return list(client.get(f"/v1/projects/{PROJECT}/span_annotations", params=query).json()["data"])
+    answer = client.get(f"/v1/projects/{PROJECT}/span_annotations", params={"span_ids": ids})
+    return list(answer.json()["data"])
 
 
 def test_a_person_s_annotations_teach_a_judge(

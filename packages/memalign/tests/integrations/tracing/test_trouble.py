@@ -33,7 +33,8 @@ def read(tool: str) -> int:
 
 @every_tool
 def test_a_busy_or_cut_answer_is_asked_again(serve: Serve, tool: str) -> None:
-    expected = len(world.KEYS) and serve(SERVED[tool][0]()) and read(tool)
+    serve(SERVED[tool][0]())
+    expected = read(tool)
     server = serve(SERVED[tool][0]())
     server.faults = [fault(429, Retry_After="0"), fault(500), cut(), None]
     assert read(tool) == expected

@@ -48,7 +48,7 @@ def test_langsmith_takes_feedback_of_a_model(serve: Serve) -> None:
         open_tool("langsmith", "shop").write([verdict(RUN, value=4)])
     first, again = [each.body for each in server.of("/api/v1/feedback")]
     assert first == again
-    assert uuid.UUID(first["id"])
+    assert str(uuid.UUID(first["id"])) == first["id"]
     assert (first["run_id"], first["key"], first["score"]) == (RUN, "tone", 4.0)
     assert first["feedback_source"]["type"] == "model"
     assert first["feedback_source"]["metadata"]["judge_version"] == 2
