@@ -290,8 +290,10 @@ class Judge:
         on_judgment: OnJudgment | None = None,
     ) -> Sequence[Judgment]:
         """Judge many items; see `ajudge_many`."""
-        limits = {"concurrency": concurrency, "max_cost": max_cost}
-        return aio.run(self.ajudge_many(examples, out=out, progress=progress, on_judgment=on_judgment, **limits))
+        judged = self.ajudge_many(
+            examples, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost, on_judgment=on_judgment
+        )
+        return aio.run(judged)
 
     async def ajudge_many(
         self,

@@ -76,7 +76,8 @@ async def predict_batch(
     by_id = {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
     cells = [_cells(row, by_id, signature) for _, row in rows]
     columns = {name: [row[name] for row in cells] for name in _schema(judge)}
-    return _like(table, columns, _schema(judge), [place for place, _ in rows])
+    made: FrameT = _like(table, columns, _schema(judge), [place for place, _ in rows])
+    return made
 
 
 def arrow_schema(judge: Judge) -> Any:
