@@ -114,6 +114,7 @@ _PAGES: Final[dict[str, Public | Role]] = {
     "decide_turn": _REVIEWER,
     "data_page": _VIEWER,
     "upload": _REVIEWER,
+    "pull_cases": _OWNER,
     "download": _VIEWER,
     "memory_page": _VIEWER,
     "change_guideline": _REVIEWER,

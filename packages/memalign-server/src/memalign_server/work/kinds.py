@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from memalign import Judge
 from memalign.align import MemAlign
 from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
+from memalign.types import Example
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.review.teaching import teach as teach_answers
@@ -18,6 +20,9 @@ from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
 from memalign_server.store.erasing import ERASING
 from memalign_server.work import measuring
+
+if TYPE_CHECKING:
+    from memalign.integrations.mlflow.experiments import ExperimentCases
 
 __all__ = ["KINDS", "Kind", "Work"]
 
@@ -120,9 +125,34 @@ async def teach(work: Work) -> dict[str, Any]:
 async def queue(work: Work) -> dict[str, Any]:
     """Put `examples`, a list of rows, in the queue of the review, and judge every case there that is not judged."""
     chosen = await asyncio.to_thread(work.registry.load, work.judge)
-    version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
     rows = work.arguments.get("examples") or ()
-    given = list(Examples.of(rows, columns=chosen.columns)) if rows else []
+    return await _queued(work, chosen, list(Examples.of(rows, columns=chosen.columns)) if rows else [])
+
+
+async def pull(work: Work) -> dict[str, Any]:
+    """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue, and judge every case there."""
+    chosen = await asyncio.to_thread(work.registry.load, work.judge)
+
+    def read() -> ExperimentCases:
+        from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
+
+        asked = work.arguments
+        return cases_of_experiment(
+            asked["experiment"],
+            chosen.fields,
+            tracking_uri=asked["uri"],
+            filter_string=asked.get("filter"),
+            most=asked["most"],
+            progress=work.progress,
+        )
+
+    work.progress("reading", 0, 0)
+    found = await asyncio.to_thread(read)
+    return {**await _queued(work, chosen, found.examples), "skipped": found.skipped, "more": found.more}
+
+
+async def _queued(work: Work, chosen: Judge, given: Sequence[Example]) -> dict[str, Any]:
+    version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
     with work.store.write() as connection:
         added = add_cases(connection, work.judge, given)
     waiting = await asyncio.to_thread(unjudged, work.store, work.judge)
@@ -144,6 +174,7 @@ KINDS: Mapping[str, Kind] = {
     "judge": judge,
     "teach": teach,
     "queue": queue,
+    "pull": pull,
     "evaluate": measuring.evaluate,
     "gate": measuring.gate,
     "report": measuring.report,
