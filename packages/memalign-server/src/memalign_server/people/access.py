@@ -117,6 +117,7 @@ _PAGES: Final[dict[str, Public | Role]] = {
     "pull_cases": _OWNER,
     "download": _VIEWER,
     "memory_page": _VIEWER,
+    "weights_page": _VIEWER,
     "change_guideline": _REVIEWER,
     "write_guideline": _REVIEWER,
     "withdraw": _REVIEWER,

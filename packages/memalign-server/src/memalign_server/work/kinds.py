@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from memalign import Judge
 from memalign.align import MemAlign
 from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
-from memalign.types import Example
+from memalign.types import Example, Usage
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
+from memalign_server.review.spending import spend
 from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
@@ -42,6 +43,16 @@ class Work:
     progress: Progress
     known: Any = None
 
+    async def spent(self, what: Literal["judging", "learning"], usage: Usage, version: int | None) -> None:
+        """Note what models were paid for; without a version for the newest one."""
+
+        def note() -> None:
+            number = version or self.registry.history(self.judge)[-1].number
+            with self.store.write() as connection:
+                spend(connection, self.judge, number, what, [usage])
+
+        await asyncio.to_thread(note)
+
 
 _UNSIGNED = (
     "the server was stopped after this was erased and before the receipt was signed; the file was compacted since. "
@@ -61,6 +72,7 @@ async def align(work: Work) -> dict[str, Any]:
     options = {name: bool(work.arguments.get(name)) for name in ("skip_invalid", "must_exist", "allow_erased")}
     rows = tuple(work.arguments.get("feedback") or ())
     result = await work.registry.aalign(work.judge, rows, optimizer=_optimizer(work), progress=work.progress, **options)
+    await work.spent("learning", result.usage, result.version)
     return {**result.to_dict(), "summary": str(result)}
 
 
@@ -70,6 +82,7 @@ async def unalign(work: Work) -> dict[str, Any]:
     result = await work.registry.aunalign(
         work.judge, *keys, source=source, optimizer=_optimizer(work), progress=work.progress
     )
+    await work.spent("learning", result.usage, result.version)
     withdrawn(work.store, work.judge, result.removed, [each.id for each in result.forgotten])
     return {**result.to_dict(), "summary": str(result)}
 
@@ -112,6 +125,7 @@ async def judge(work: Work) -> dict[str, Any]:
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
     )
+    await work.spent("judging", sum((each.usage for each in judgments), Usage()), work.arguments.get("version"))
     return {"judgments": [each.to_dict() for each in judgments]}
 
 
