@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from memalign.errors import InputError
@@ -45,7 +46,8 @@ def cases_of_experiment(
     from mlflow.exceptions import MlflowException
 
     _check_server(tracking_uri)
-    traces, token = [], None
+    traces: list[Any] = []
+    token = None
     try:
         client = MlflowClient(tracking_uri=tracking_uri)
         found = client.get_experiment_by_name(experiment)
@@ -78,12 +80,14 @@ def cases_of_experiment(
 def _check_server(tracking_uri: str | None) -> None:
     """Raise InputError where the URI names a server and nothing answers there."""
     import mlflow
-    import requests  # MLflow's own way to servers: the same proxies and certificates
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
 
     uri = tracking_uri or mlflow.get_tracking_uri()
     if urlsplit(uri).scheme not in ("http", "https"):
         return
     try:
-        requests.get(f"{uri.rstrip('/')}/health", timeout=_PATIENCE, stream=True).close()
-    except requests.RequestException as error:
-        raise InputError(f"no MLflow answers at {urlsplit(uri).hostname}: {type(error).__name__}") from error
+        http_request(get_default_host_creds(uri), "/health", "GET", max_retries=0, timeout=_PATIENCE)
+    except MlflowException as error:
+        raise InputError(f"no MLflow answers at {urlsplit(uri).hostname}: {error.message[:300]}") from error
