@@ -16,6 +16,7 @@ from memalign_server.api.beginning import Beginning
 from memalign_server.api.judges import JudgeName, Version, latest, loaded
 from memalign_server.problems import Problem
 from memalign_server.review.answers import Answer, review_of, save
+from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases, case_of, store_judgments
 from memalign_server.review.spending import spend
 from memalign_server.routing import guarded_router
@@ -67,10 +68,11 @@ CaseId = Annotated[str, Path(min_length=1, max_length=500, description="The case
 
 @router.post("/judge")
 async def judge_one(
-    judge: JudgeName, given: shapes.Content, server: Here, version: Version = None, keep: Keep = False
+    judge: JudgeName, given: shapes.Content, server: Here, person: Asking, version: Version = None, keep: Keep = False
 ) -> Judgment:
     """Judge one case now. A model that fails is a problem with its reason.
 
+    Of a case that waits for review you have seen the verdict then: your answer on it is no blind one.
     A case that is kept and has no `id` gets one made of its content; the judgment has it.
     """
     chosen, _ = await asyncio.to_thread(loaded, server, judge, version)
@@ -79,6 +81,7 @@ async def judge_one(
     if keep and given.id is None:
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await chosen.ajudge(example)
+    await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
     await asyncio.to_thread(_note, server, judge, version, example if keep else None, judgment)
     return judgment
 
@@ -121,6 +124,7 @@ def thumb_case(
             rationale=given.rationale,
             form=new_id(),
             revision=0 if before is None else before.revision,
+            seen=True,
         )
         said = save(connection, judge, source, case, answer, kind=kind).review
     return ThumbShown(case=case, source=source, value=said.value, rationale=said.rationale)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from memalign_server.api import jobs, judges, judging, learning, measuring, memory, people, webhooks
+from memalign_server.api import changes, jobs, judges, judging, learning, measuring, memory, people, review, webhooks
 from memalign_server.routing import guarded_router
 
 __all__ = ["PREFIX", "ROUTERS"]
@@ -30,6 +30,8 @@ ROUTERS: list[APIRouter] = [
     learning.router,
     measuring.router,
     memory.router,
+    review.router,
+    changes.router,
     jobs.router,
     people.router,
     webhooks.router,

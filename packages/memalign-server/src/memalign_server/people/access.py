@@ -53,7 +53,7 @@ _API: Final[dict[str, Public | Role]] = {
     "list_versions": _VIEWER,
     "diff_versions": _VIEWER,
     "rollback_judge": _OWNER,
-    "export_judge": _VIEWER,
+    "export_judge": _OWNER,
     "judge_one": _REVIEWER,
     "judge_many": _REVIEWER,
     "thumb_case": _REVIEWER,
@@ -77,6 +77,18 @@ _API: Final[dict[str, Public | Role]] = {
     "list_locks": _VIEWER,
     "lock_case": _REVIEWER,
     "unlock_case": _REVIEWER,
+    "list_review_cases": _REVIEWER,
+    "add_review_cases": _REVIEWER,
+    "next_review_cases": _REVIEWER,
+    "show_review_case": _REVIEWER,
+    "answer_case": _REVIEWER,
+    "undo_answer_by_api": _REVIEWER,
+    "similar_guidelines_by_api": _REVIEWER,
+    "list_disagreements": _REVIEWER,
+    "review_progress": _REVIEWER,
+    "list_changes": _VIEWER,
+    "show_change": _VIEWER,
+    "decide_change": _REVIEWER,
     "list_jobs": _VIEWER,
     "show_job": _VIEWER,
     "watch_job": _VIEWER,
@@ -134,6 +146,16 @@ _PAGES: Final[dict[str, Public | Role]] = {
 ACCESS: Final[dict[str, Public | Role]] = {**_PEOPLE, **_API, **_PAGES}
 
 UNLOGGED: Final[frozenset[str]] = frozenset(
-    ("choose_language", "save_answer", "undo_answer", "decide_turn", "judge_one", "thumb_case")
+    (
+        "choose_language",
+        "save_answer",
+        "answer_case",
+        "undo_answer",
+        "undo_answer_by_api",
+        "decide_turn",
+        "decide_change",
+        "judge_one",
+        "thumb_case",
+    )
 )
 """Routes that change something and have no entry in the audit log: what one person answers, every minute, for themselves."""

@@ -13,6 +13,7 @@ from memalign.io import Examples
 from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
 from memalign.types import Example, Usage
+from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.review.spending import spend
@@ -30,7 +31,7 @@ __all__ = ["KINDS", "Kind", "Work"]
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One job under way: the registry, the server's tables, the judge's name, the arguments, and whom to tell how far it is.
+    """One job under way: the registry, the server's tables, the judge's name, the arguments, who asked, and whom to tell how far it is.
 
     `known` is the result that an earlier start left behind, None where it left none.
     """
@@ -41,6 +42,7 @@ class Work:
     judge: str
     arguments: Mapping[str, Any]
     progress: Progress
+    asked_by: str
     known: Any = None
 
     async def spent(self, what: Literal["judging", "learning"], usage: Usage, version: int | None) -> None:
@@ -119,8 +121,10 @@ async def erase(work: Work) -> dict[str, Any]:
 async def judge(work: Work) -> dict[str, Any]:
     """Judge `examples`, a list of rows; the judgments come in their order."""
     chosen = await asyncio.to_thread(work.registry.load, work.judge, work.arguments.get("version"))
+    examples = list(Examples.of(work.arguments["examples"], columns=chosen.columns))
+    mark_seen(work.store, work.judge, work.asked_by, [each.content_hash for each in examples])
     judgments = await chosen.ajudge_many(
-        work.arguments["examples"],
+        examples,
         concurrency=work.arguments.get("concurrency"),
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
