@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memalign.align import MemAlign
 from memalign.io import Examples
-from memalign.judge import Progress
+from memalign.judge import Progress, signature_of
 from memalign.registry import Receipt, Registry
+from memalign.types import Example
 from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
@@ -18,7 +19,7 @@ from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
 from memalign_server.store.erasing import ERASING
-from memalign_server.work import measuring
+from memalign_server.work import comparing, measuring
 
 __all__ = ["KINDS", "Kind", "Work"]
 
@@ -38,6 +39,14 @@ class Work:
     progress: Progress
     asked_by: str
     known: Any = None
+
+    def tells(
+        self, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], judge: str | None = None
+    ) -> list[Example]:
+        """The cases of `rows`, of which whoever asked is told the verdicts: no answer of theirs is blind any more."""
+        examples = list(Examples.of(rows, columns=columns))
+        mark_seen(self.store, judge or self.judge, self.asked_by, [each.content_hash for each in examples])
+        return examples
 
 
 _UNSIGNED = (
@@ -101,17 +110,16 @@ async def erase(work: Work) -> dict[str, Any]:
 
 
 async def judge(work: Work) -> dict[str, Any]:
-    """Judge `examples`, a list of rows; the judgments come in their order."""
+    """Judge `examples`, a list of rows; the judgments come in their order, with the signature of the judge that gave them."""
     chosen = await asyncio.to_thread(work.registry.load, work.judge, work.arguments.get("version"))
-    examples = list(Examples.of(work.arguments["examples"], columns=chosen.columns))
-    mark_seen(work.store, work.judge, work.asked_by, [each.content_hash for each in examples])
+    examples = await asyncio.to_thread(work.tells, work.arguments["examples"], chosen.columns)
     judgments = await chosen.ajudge_many(
         examples,
         concurrency=work.arguments.get("concurrency"),
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
     )
-    return {"judgments": [each.to_dict() for each in judgments]}
+    return {"judge": signature_of(chosen), "judgments": [each.to_dict() for each in judgments]}
 
 
 async def teach(work: Work) -> dict[str, Any]:
@@ -152,5 +160,8 @@ KINDS: Mapping[str, Kind] = {
     "gate": measuring.gate,
     "report": measuring.report,
     "next": measuring.next_to_label,
+    "scorecard": comparing.scorecard,
+    "replay": comparing.replay,
+    "drift": comparing.drift,
 }
 """Every kind by its name."""
