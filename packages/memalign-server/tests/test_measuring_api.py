@@ -45,7 +45,7 @@ def test_a_judgment_is_explained_by_its_version(taught: world.Browser) -> None:
     run = done(taught, "judgments", examples=CASES[:1])
     taught.post(f"{JUDGE}/guidelines", json={"text": "A reply names a day."})
     asked = {"example": CASES[0], "judgment": run["judgments"][0]}
-    for more in ({"judge": run["judge"]}, {"version": 2}, {}):
+    for more in ({"signature": run["judge"]}, {"version": 2}, {}):
         told = taught.post(f"{JUDGE}/explain", json={**asked, **more})
         assert told.status_code == 200, told.text
         assert (told.json()["version"], told.json()["same_prompt"]) == (2, True)
@@ -53,7 +53,7 @@ def test_a_judgment_is_explained_by_its_version(taught: world.Browser) -> None:
         assert "names a day" not in told.json()["prompt"]["system"]
     assert taught.post(f"{JUDGE}/explain", json={**asked, "version": 3}).status_code == 422
     assert taught.post(f"{JUDGE}/explain", json={"example": CASES[0]}).status_code == 422
-    assert taught.post(f"{JUDGE}/explain", json={**asked, "judge": "tone@none"}).status_code == 422
+    assert taught.post(f"{JUDGE}/explain", json={**asked, "signature": "tone@none"}).status_code == 422
 
 
 def test_a_reviewed_case_is_explained_after_the_answer(shared: world.Shared) -> None:

@@ -28,7 +28,7 @@ router: APIRouter = guarded_router(prefix="/judges/{judge}", tags=["judging"])
 class ExplainAsked(BaseModel):
     """A `case` of the review, or an `example` and the `judgment` on it.
 
-    Its version is the one given, that of the signature `judge` (a job that judged has it), or the newest with the
+    Its version is the one given, that of the `signature` (a job that judged has it as `judge`), or the newest with the
     judgment's memory.
     """
 
@@ -37,7 +37,7 @@ class ExplainAsked(BaseModel):
     case: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     example: shapes.Content | None = None
     judgment: dict[str, Any] | None = None
-    judge: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    signature: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
 
 
@@ -85,8 +85,8 @@ def _asked(server: Server, judge: str, given: ExplainAsked) -> tuple[Example, Ju
     judgment = Judgment.from_dict({"id": given.example.id or "item", **given.judgment})
     fields = {name: value for name, value in given.example.model_dump().items() if value is not None}
     example = Example(**{"id": judgment.id} | fields)
-    if given.judge is not None:
-        version, chosen = judged_by(server.registry, judge, given.judge, given.version)
+    if given.signature is not None:
+        version, chosen = judged_by(server.registry, judge, given.signature, given.version)
         return example, judgment, version, chosen
     numbers = [each.number for each in server.registry.history(judge) if each.memory_hash == judgment.memory_hash]
     if not numbers or given.version not in (None, *numbers):
