@@ -56,7 +56,7 @@ def changed_page(
         )
     if found is not None and not found.ended:
         return render(request, "learning.html", judge=judge, page="changed", job=found)
-    if found is not None and found.kind == "queue":
+    if found is not None and found.kind in ("queue", "pull"):
         return RedirectResponse(link(judge, "data", job=found.id), 303)
     result: dict[str, Any] = (found.result if found is not None else None) or {}
     number = version or result.get("version") or result.get("latest")

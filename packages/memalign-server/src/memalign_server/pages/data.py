@@ -18,6 +18,7 @@ from sqlalchemy import func, select
 from memalign.errors import InputError, InvalidRows
 from memalign.io import Examples, Given, check_feedback
 from memalign.types import as_json, json_line
+from memalign_server.pages.pulling import INSTALL, MOST, may_name_uri, mlflow_is_there
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Person, Role
@@ -38,7 +39,13 @@ _AT_ONCE = 500
 
 @router.get("/data")
 def data_page(
-    request: Request, judge: str, server: Here, job: str | None = None, added: int = 0, known: int = 0
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    job: str | None = None,
+    added: int = 0,
+    known: int = 0,
 ) -> Response:
     """What can be put in and taken out, and how far the judging of new cases is."""
     server.judges.latest(judge)
@@ -49,7 +56,19 @@ def data_page(
     if found is not None and found.judge != judge:
         found = None
     return render(
-        request, "data.html", judge=judge, page="data", job=found, added=added, known=known, unjudged=unjudged
+        request,
+        "data.html",
+        judge=judge,
+        page="data",
+        job=found,
+        added=added,
+        known=known,
+        unjudged=unjudged,
+        mlflow=mlflow_is_there(),
+        install=INSTALL,
+        tracking=server.settings.mlflow,
+        names_uri=may_name_uri(person),
+        most=MOST,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import Form, Query, Request
@@ -19,6 +20,7 @@ from memalign_server.people.roles import Person, Role
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
 from memalign_server.review.using import Use, uses_of
+from memalign_server.review.weights import points, weights_of
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Blind, Here, Server
 
@@ -65,6 +67,22 @@ async def memory_page(
         said=memory.annotation,
         cases=len(memory.cases),
         pieces=len(memory),
+    )
+
+
+@router.get("/weights")
+def weights_page(request: Request, judge: str, server: Here) -> Response:
+    """What the guidelines weigh, each in its place on the page: fitting them may take a second, and the page does not wait."""
+    loaded = server.judges.latest(judge)
+    weights = asyncio.run(weights_of(loaded.judge))  # in the thread of this request
+    return render(
+        request,
+        "weights.html",
+        judge=judge,
+        weights=weights,
+        uses=_uses(server, judge, None, [])[0],
+        points=points,
+        scale=loaded.judge.value_type.kind == "float",
     )
 
 

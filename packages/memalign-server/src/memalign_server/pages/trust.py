@@ -20,6 +20,7 @@ from memalign_server.review.answers import answers_on
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import case_of
 from memalign_server.review.evidence import evidence_of, people_agreement
+from memalign_server.review.spending import spent_on, total
 from memalign_server.review.using import cases_of_guideline
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Blind, Here
@@ -44,6 +45,7 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         evidence = evidence_of(connection, judge, kind)
         alpha, several = people_agreement(connection, judge, kind)
         team = team_of(connection, judge)
+        spent = spent_on(connection, judge)
         audit = entries(connection, [team], judge=judge, limit=20) if person.may(Role.OWNER, team) else []
     counts = dict(evidence.pairs)
     met = {label for pair in counts for label in pair}
@@ -63,6 +65,8 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         texts={label: value_text(label) for label in labels},
         history=list(reversed(server.registry.history(judge)))[:_LISTED],
         audit=audit,
+        spent=spent,
+        cost=total(spent),
     )
 
 

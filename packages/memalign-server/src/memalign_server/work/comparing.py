@@ -31,6 +31,7 @@ async def scorecard(work: Work) -> dict[str, Any]:
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
     )
+    await work.spent("judging", card.usage, None)
     plain: dict[str, Any] = as_json(card.to_dict() | {"usage": card.usage, "cases": [row.to_dict() for row in card]})
     return plain
 
@@ -43,6 +44,7 @@ async def replay(work: Work) -> dict[str, Any]:
         await asyncio.to_thread(work.tells, cases, judge.columns)
     model = work.arguments["model"]
     found = await areplay(judge, model, cases, concurrency=work.arguments.get("concurrency"), progress=work.progress)
+    await work.spent("judging", found.usage_before + found.usage, work.arguments.get("version"))
     adopted = None
     if work.arguments.get("adopt"):
         if found.errors:

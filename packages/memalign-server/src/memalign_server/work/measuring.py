@@ -29,6 +29,7 @@ async def evaluate(work: Work) -> dict[str, Any]:
     found = await measure(
         judge, work.arguments["labelled"], max_cost=work.arguments.get("max_cost"), progress=work.progress
     )
+    await work.spent("judging", found.usage, work.arguments.get("version"))
     return {"evaluation": as_json(found.to_dict()), "summary": str(found)}
 
 
@@ -65,4 +66,5 @@ async def next_to_label(work: Work) -> dict[str, Any]:
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
     )
+    await work.spent("judging", found.usage, work.arguments.get("version"))
     return dict(as_json(found))
