@@ -80,7 +80,7 @@ def weights_page(request: Request, judge: str, server: Here) -> Response:
         "weights.html",
         judge=judge,
         weights=weights,
-        uses=_uses(server, judge),
+        uses=_uses(server, judge, None, [])[0],
         points=points,
         scale=loaded.judge.value_type.kind == "float",
     )
