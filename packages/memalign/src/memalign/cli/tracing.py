@@ -12,7 +12,6 @@ import typer
 
 from memalign.cli.align_report import run_and_report
 from memalign.cli.common import DONE, FAILURES, MaxCost, Name, Session, Version
-from memalign.cli.explaining import judge_of
 from memalign.cli.output import counted, listed
 from memalign.cli.rows_given import ColumnMap, columns_of
 from memalign.errors import InputError, InvalidRows, RowError
@@ -147,9 +146,10 @@ def export_verdicts(
     """
     from memalign.integrations.tracing import open_tool, verdicts_of
     from memalign.io import read_judgments
+    from memalign.registry import judged_by
 
     found = read_judgments(judged)
-    number, judge = judge_of(session.registry(), name, found.judge, version, judged)
+    number, judge = judged_by(session.registry(), name, found.judge, version, written=str(judged))
     labels = {ours: theirs for theirs, ours in _pairs(value).items()}
     verdicts = list(verdicts_of(found.judgments.values(), judge, number, labels=labels))
     target = open_tool(tool, place, **({"score": score} if score is not None else {}))
