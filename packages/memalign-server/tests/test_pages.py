@@ -83,7 +83,7 @@ def test_two_guidelines_are_made_one(taught: TestClient) -> None:
     assert "Merge it with" not in taught.get("/judges/tone/memory").text  # there is one
     post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
     assert "Merge it with" in taught.get("/judges/tone/memory").text
-    form = {"guideline": "G1", "other": "G2", "text": "Sympathy first, and no promised date."}
+    form: dict[str, Any] = {"guideline": "G1", "other": "G2", "text": "Sympathy first, and no promised date."}
     assert post(taught, "/judges/tone/guidelines/merge", **form).headers["location"].endswith("#G3")
     page = taught.get("/judges/tone/memory").text
     assert "Sympathy first, and no promised date." in page
