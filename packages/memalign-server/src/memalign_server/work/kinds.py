@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from memalign import Judge
 from memalign.align import MemAlign
 from memalign.io import Examples
-from memalign.judge import Progress
+from memalign.judge import Progress, signature_of
 from memalign.registry import Receipt, Registry
 from memalign.types import Example, Usage
 from memalign_server.review.blind import mark_seen
@@ -21,7 +21,7 @@ from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
 from memalign_server.store.erasing import ERASING
-from memalign_server.work import measuring
+from memalign_server.work import comparing, measuring
 
 if TYPE_CHECKING:
     from memalign.integrations.mlflow.experiments import ExperimentCases
@@ -44,6 +44,14 @@ class Work:
     progress: Progress
     asked_by: str
     known: Any = None
+
+    def tells(
+        self, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], judge: str | None = None
+    ) -> list[Example]:
+        """The cases of `rows`, of which whoever asked is told the verdicts: no answer of theirs is blind any more."""
+        examples = list(Examples.of(rows, columns=columns))
+        mark_seen(self.store, judge or self.judge, self.asked_by, [each.content_hash for each in examples])
+        return examples
 
     async def spent(self, what: Literal["judging", "learning"], usage: Usage, version: int | None) -> None:
         """Note what models were paid for; without a version for the newest one."""
@@ -119,10 +127,9 @@ async def erase(work: Work) -> dict[str, Any]:
 
 
 async def judge(work: Work) -> dict[str, Any]:
-    """Judge `examples`, a list of rows; the judgments come in their order."""
+    """Judge `examples`, a list of rows; the judgments come in their order, with the signature of the judge that gave them."""
     chosen = await asyncio.to_thread(work.registry.load, work.judge, work.arguments.get("version"))
-    examples = list(Examples.of(work.arguments["examples"], columns=chosen.columns))
-    mark_seen(work.store, work.judge, work.asked_by, [each.content_hash for each in examples])
+    examples = await asyncio.to_thread(work.tells, work.arguments["examples"], chosen.columns)
     judgments = await chosen.ajudge_many(
         examples,
         concurrency=work.arguments.get("concurrency"),
@@ -130,7 +137,7 @@ async def judge(work: Work) -> dict[str, Any]:
         progress=work.progress,
     )
     await work.spent("judging", sum((each.usage for each in judgments), Usage()), work.arguments.get("version"))
-    return {"judgments": [each.to_dict() for each in judgments]}
+    return {"judge": signature_of(chosen), "judgments": [each.to_dict() for each in judgments]}
 
 
 async def teach(work: Work) -> dict[str, Any]:
@@ -197,5 +204,8 @@ KINDS: Mapping[str, Kind] = {
     "gate": measuring.gate,
     "report": measuring.report,
     "next": measuring.next_to_label,
+    "scorecard": comparing.scorecard,
+    "replay": comparing.replay,
+    "drift": comparing.drift,
 }
 """Every kind by its name."""

@@ -17,7 +17,10 @@ __all__ = ["evaluate", "gate", "next_to_label", "report"]
 
 
 async def _judge(work: Work, version: int | None) -> Judge:
-    return await asyncio.to_thread(work.registry.load, work.judge, version)
+    judge = await asyncio.to_thread(work.registry.load, work.judge, version)
+    if labelled := work.arguments.get("labelled"):
+        await asyncio.to_thread(work.tells, labelled, judge.columns)
+    return judge
 
 
 async def evaluate(work: Work) -> dict[str, Any]:

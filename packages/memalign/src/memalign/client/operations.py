@@ -15,6 +15,7 @@ __all__ = [
     "Content",
     "DeliveryShown",
     "DisagreementShown",
+    "Explained",
     "InvitationShown",
     "JobShown",
     "JudgeShown",
@@ -37,11 +38,13 @@ __all__ = [
     "ProgressShown",
     "ReasonShown",
     "ReviewCase",
+    "RunGiven",
     "Saved",
     "TeamShown",
     "ThumbShown",
     "TokenShown",
     "TurnShown",
+    "VerificationShown",
     "VersionShown",
     "WebhookShown",
 ]
@@ -112,6 +115,23 @@ class DisagreementShown(TypedDict):
     id: str
     example: dict[str, Any]
     answers: list[AnswerShown]
+
+
+class Explained(TypedDict):
+    """What a judgment was made of: the guidelines and cases in its prompt, and the prompt as it was sent.
+
+    `same_prompt` is false where the judge then read more of a trace.
+    """
+
+    judge: str
+    version: int
+    id: str
+    judgment: dict[str, Any]
+    guidelines: list[dict[str, Any]]
+    examples: list[dict[str, Any]]
+    same_prompt: bool
+    prompt: dict[str, Any]
+    swapped_prompt: dict[str, Any] | None
 
 
 class InvitationShown(TypedDict):
@@ -333,6 +353,13 @@ class ReviewCase(TypedDict):
     problem: str | None
 
 
+class RunGiven(TypedDict):
+    """What a job that judged gave: `judge` is the signature of the judge, `judgments` are its verdicts."""
+
+    judge: str
+    judgments: list[dict[str, Any]]
+
+
 class Saved(TypedDict):
     """What a change made: the version now, and the one that it was made from; the same where nothing changed."""
 
@@ -386,6 +413,20 @@ class TurnShown(TypedDict):
     guidelines: list[str]
     decision: Literal["accepted", "objected"] | None
     decided_by: str | None
+
+
+class VerificationShown(TypedDict):
+    """What a receipt is worth: it `holds` where it was signed here and nothing that was erased is back.
+
+    `unchanged` says that the judge is as it was then; `back` names what is there again, with the version and why.
+    """
+
+    holds: bool
+    judge: str
+    genuine: bool
+    unchanged: bool
+    versions: int
+    back: list[list[Any]]
 
 
 class VersionShown(TypedDict):
@@ -718,6 +759,12 @@ class Operations(ABC):
             ),
         )
 
+    def check_feedback(self, judge: str, *, feedback: list[dict[str, Any]]) -> dict[str, Any]:
+        """Look at feedback before aligning: labels, sources, duplicates, conflicts, bias. No model is called."""
+        return cast(
+            "dict[str, Any]", self._ask("POST", f"/judges/{_part(judge)}/check", query={}, body={"feedback": feedback})
+        )
+
     def unalign_judge(self, judge: str, *, keys: list[str] | None = None, source: str | None = None) -> JobShown:
         """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
         return cast(
@@ -751,6 +798,13 @@ class Operations(ABC):
                 query={},
                 body={"keys": keys, "source": source, "matching": matching},
             ),
+        )
+
+    def verify_receipt(self, judge: str, *, receipt: dict[str, Any]) -> VerificationShown:
+        """Check the receipt of an erasure of this judge's: that it was signed here, and that nothing has come back."""
+        return cast(
+            "VerificationShown",
+            self._ask("POST", f"/judges/{_part(judge)}/verify", query={}, body={"receipt": receipt}),
         )
 
     def evaluate_judge(
@@ -820,6 +874,108 @@ class Operations(ABC):
                 f"/judges/{_part(judge)}/next",
                 query={},
                 body={"cases": cases, "n": n, "version": version, "max_cost": max_cost},
+            ),
+        )
+
+    def score_cases(
+        self,
+        judge: str,
+        *,
+        examples: list[dict[str, Any]],
+        judges: list[str] | None = None,
+        concurrency: int | None = None,
+        max_cost: float | None = None,
+    ) -> JobShown:
+        """Judge the same cases by several judges; the result has totals of each, and every verdict."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/scorecard",
+                query={},
+                body={"examples": examples, "judges": judges, "concurrency": concurrency, "max_cost": max_cost},
+            ),
+        )
+
+    def replay_judge(
+        self,
+        judge: str,
+        *,
+        model: str,
+        cases: list[dict[str, Any]] | None = None,
+        version: int | None = None,
+        adopt: bool | None = None,
+        concurrency: int | None = None,
+    ) -> JobShown:
+        """Show which verdicts another model would turn, and whether it agrees better with people."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/replay",
+                query={},
+                body={"model": model, "cases": cases, "version": version, "adopt": adopt, "concurrency": concurrency},
+            ),
+        )
+
+    def detect_drift(
+        self,
+        judge: str,
+        *,
+        first: RunGiven,
+        second: RunGiven,
+        first_examples: list[dict[str, Any]] | None = None,
+        second_examples: list[dict[str, Any]] | None = None,
+        false_alarms: float | None = None,
+        n: int | None = None,
+        version: int | None = None,
+    ) -> JobShown:
+        """Tell whether two runs differ by more than chance. No model is called."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/drift",
+                query={},
+                body={
+                    "first": first,
+                    "second": second,
+                    "first_examples": first_examples,
+                    "second_examples": second_examples,
+                    "false_alarms": false_alarms,
+                    "n": n,
+                    "version": version,
+                },
+            ),
+        )
+
+    def explain_judgment(
+        self,
+        judge: str,
+        *,
+        case: str | None = None,
+        example: Content | None = None,
+        judgment: dict[str, Any] | None = None,
+        signature: str | None = None,
+        version: int | None = None,
+    ) -> Explained:
+        """Show the very prompt of one judgment, byte for byte, its guidelines and its cases. No judge model is asked.
+
+        A reviewer answers the cases in it first: they are shown with what people said of them.
+        """
+        return cast(
+            "Explained",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/explain",
+                query={},
+                body={
+                    "case": case,
+                    "example": example,
+                    "judgment": judgment,
+                    "signature": signature,
+                    "version": version,
+                },
             ),
         )
 
@@ -1086,7 +1242,7 @@ class Operations(ABC):
         )
 
     def show_job(self, judge: str, job: str) -> JobShown:
-        """One job: its state, how far it is, and what it gave. Verdicts that another person asked for are for owners alone."""
+        """One job: its state, how far it is, and what it gave. What it tells of cases that wait for you is left out."""
         return cast("JobShown", self._ask("GET", f"/judges/{_part(judge)}/jobs/{_part(job)}", query={}, body=None))
 
     def cancel_job(self, judge: str, job: str) -> JobShown:
