@@ -12,11 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from memalign import Guideline, Judge
 from memalign.align import edit_guideline, merge_guidelines
 from memalign.align import write_guideline as written
-from memalign.errors import InputError
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Person, Role
+from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
 from memalign_server.review.using import Use, uses_of
@@ -106,7 +106,7 @@ def change_guideline(
         "restore": {"retired": False},
     }
     if action not in options:
-        raise InputError(f"action {action!r} is none of {', '.join(options)}")
+        raise Refused("'{given}' is none of {allowed}", given=action, allowed=", ".join(options))
 
     def change(old: Judge) -> Judge:
         return edit_guideline(old, guideline, by=person.name, **options[action])  # type: ignore[arg-type]  # each as its action needs
@@ -146,7 +146,7 @@ def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str],
     """Take feedback back, from the next version on; others' needs an owner."""
     keys = server.judges.latest(judge).judge.memory.keys(*key)
     if not _may_withdraw(server, person, judge, {each.source for each in keys}):
-        raise InputError("you can withdraw your own feedback; an owner can withdraw that of others")
+        raise Refused("you can withdraw your own feedback; an owner can withdraw that of others")
     job = server.jobs.start("unalign", judge, {"keys": [str(each) for each in keys]}, asked_by=person.name)
     return RedirectResponse(link(judge, "changed", job=job.id), 303)
 
