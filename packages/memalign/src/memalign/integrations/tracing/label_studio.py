@@ -77,9 +77,7 @@ class LabelStudio:
         for each in verdicts:
             labels = control.get("labels") or []
             if labels and each.label not in labels:
-                raise InputError(
-                    f"{name} has no label {each.label!r}, only {', '.join(labels)}: --value {labels[0]}=…"
-                )
+                raise InputError(f"{name} has no label {each.label!r}, only {', '.join(labels)}: --value {labels[0]}=…")
             kind = _CONTROLS[control["type"]]
             value = [each.label] if kind == "choices" else each.value
             result = {"from_name": name, "to_name": control["to_name"][0], "type": kind, "value": {kind: value}}
