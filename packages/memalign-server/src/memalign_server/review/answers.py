@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
-from memalign.errors import InputError
 from memalign.values import Value, ValueType
+from memalign_server.problems import Refused
 from memalign_server.review.cases import QueuedCase, case_of
 from memalign_server.review.usefulness import DISAGREE, Reason
 from memalign_server.store.columns import from_json, now, to_json
@@ -26,7 +26,8 @@ LONGEST = 10_000
 class Answer:
     """What a form says: the state, the value of an answered case, and words. `form` is the form's own random id.
 
-    `revision` is the one that the form was filled in against: 0 for a case that nobody had answered.
+    `revision` is the one that the form was filled in against: 0 for a case that nobody had answered. `seen` says that
+    the judge's verdict was in view.
     """
 
     state: State
@@ -34,6 +35,7 @@ class Answer:
     rationale: str = ""
     form: str
     revision: int = 0
+    seen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     """
     case = case_of(connection, judge, case_id)
     if case is None:
-        raise InputError(f"case {case_id!r} is not in the queue of {judge!r}: it was erased or removed")
+        raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case_id)
     value, words = _checked(answer, kind)
     before = review_of(connection, judge, person, case_id)
     if before is not None:
@@ -84,8 +86,8 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
         if before.revision != answer.revision:
             return Saved(outcome="conflict", review=before)
     elif answer.revision:
-        answer = Answer(state=answer.state, value=value, rationale=words or "", form=answer.form)  # undone elsewhere
-    at = now()
+        answer = replace(answer, revision=0)  # undone elsewhere
+    at, blind = now(), {} if answer.seen else _blind(case, value)
     said = {
         "state": answer.state,
         "value": None if value is None else to_json(value),
@@ -97,12 +99,12 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     if before is None:
         connection.execute(
             insert(reviews).values(
-                judge=judge, case_id=case_id, person=person, created_at=at, taught=0, **said, **_blind(case, value)
+                judge=judge, case_id=case_id, person=person, created_at=at, taught=0, **said, **blind
             )
         )
     else:
         if before.state in ("skipped", "unclear") and before.blind_value is None:  # the judge's is still hidden
-            said |= _blind(case, value)
+            said |= blind
         connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**said))
     _mark_disagreement(connection, judge, case)
     found = review_of(connection, judge, person, case_id)
@@ -110,24 +112,28 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     return Saved(outcome="saved", review=found)
 
 
-def undo(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:
-    """Take back an answer that was not taught yet; gives what it was.
+def undo(connection: Connection, judge: str, person: str, case_id: str, *, revision: int | None = None) -> Saved | None:
+    """Take back an answer that was not taught yet, if it still has this `revision`; None where there is none.
 
     The next answer on the case is not blind any more: the judge's may have been shown. Raises InputError for an answer
     that was taught: it has to be forgotten, which is the registry's to do.
     """
     before = review_of(connection, judge, person, case_id)
-    if before is None:
+    if before is None or before.state == "undone":
         return None
+    if revision is not None and revision != before.revision:
+        return Saved(outcome="conflict", review=before)
     if before.taught:
-        raise InputError(f"the judge has learned from your answer on {case_id!r}: withdraw it on the page Memory")
+        raise Refused(
+            "the judge has learned from your answer on '{case}': withdraw it on the page Memory", case=case_id
+        )
     empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version", "judge_confidence"))
     values = {"state": "undone", "form": "", "revision": before.revision + 1, "updated_at": now(), **empty}
     connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
     case = case_of(connection, judge, case_id)
     if case is not None:
         _mark_disagreement(connection, judge, case)
-    return before
+    return Saved(outcome="saved", review=before)
 
 
 def review_of(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:
@@ -163,12 +169,12 @@ def review(row: Row[Any]) -> Review:
 def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]:
     words = answer.rationale.replace("\x00", "").strip() or None
     if words is not None and len(words) > LONGEST:
-        raise InputError(f"your words have {len(words):,} characters; keep them under {LONGEST:,}")
+        raise Refused("your words have {n} characters; keep them under {most}", n=len(words), most=LONGEST)
     if answer.state != "answered":
         return None, words
     if answer.value is None:
         if words is None:
-            raise InputError("choose a verdict, or write why, or skip the case")
+            raise Refused("choose a verdict, or write why, or skip the case")
         return None, words
     return kind.parse(answer.value), words
 
