@@ -6,36 +6,22 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Self, cast
 
 import httpx2
 
 from memalign import aio
+from memalign.client.exchange import LOST, ServerRefused, Tries, aexchange
 from memalign.client.operation import Awaiting, Blocking, Request
 from memalign.client.operations import JobShown, Operations
-from memalign.errors import MemalignError
 
-__all__ = ["AsyncClient", "Client", "ServerRefused", "ServerUnreachable"]
+__all__ = ["AsyncClient", "Client"]
 
 _URL = "http://127.0.0.1:8321"
-_TRIES = 4
-_AGAIN = frozenset((429, 502, 503, 504))
+_REMEDY = "start one by `memalign serve`, or name its address"
 _SAFE = frozenset(("GET", "HEAD"))
 _ENDED = frozenset(("done", "failed", "cancelled"))
-
-
-class ServerRefused(MemalignError):
-    """The server answered with a problem: its `status`, and what it says; `fields` are the problem's own."""
-
-    def __init__(self, status: int, detail: str, fields: Mapping[str, Any]) -> None:
-        super().__init__(f"{status}: {detail}")
-        self.status = status
-        self.fields = dict(fields)
-
-
-class ServerUnreachable(MemalignError):
-    """No server answers at the address, or its answers are lost on the way, every time we tried."""
 
 
 class AsyncClient(Awaiting, Operations):
@@ -49,7 +35,6 @@ class AsyncClient(Awaiting, Operations):
 
     def __init__(self, url: str = _URL, *, token: str | None = None, timeout: float = 60.0) -> None:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._url = url
         self._http = httpx2.AsyncClient(base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=timeout)
 
     async def __aenter__(self) -> Self:
@@ -93,50 +78,36 @@ class AsyncClient(Awaiting, Operations):
         A connection that is lost is made again. Raises ServerRefused and ServerUnreachable.
         """
         show = AsyncClient.show_job.request_of(job["judge"], job["id"])
-        left = _TRIES
+        tries = Tries(self._http.base_url, _REMEDY)
         while True:
             try:
                 async with self._http.stream("GET", f"{show.path}/events", timeout=None) as answer:
                     if not answer.is_success:
                         await answer.aread()
-                        raise _refused(answer)
+                        await asyncio.sleep(tries.refused(answer))
+                        continue
                     async for line in answer.aiter_lines():
                         if not line.startswith("data: "):
                             continue
-                        left, job = _TRIES, json.loads(line[6:])
+                        tries, job = Tries(self._http.base_url, _REMEDY), json.loads(line.removeprefix("data: "))
                         yield job
                         if job["state"] in _ENDED:
                             return
-            except httpx2.TransportError as error:
-                await self._lost(error, left)
-            left -= 1
-            if left < 0:
-                raise ServerUnreachable(f"the server at {self._url} ends the events of a job before the job ends")
+                pause = tries.lost(EOFError("it ends the events before the job has ended"))
+            except LOST as error:
+                pause = tries.lost(error)
+            await asyncio.sleep(pause)
 
     async def _ask(self, request: Request) -> Any:
-        headers = {} if request.method in _SAFE else {"idempotency-key": str(uuid.uuid4())}
-        left = _TRIES
-        while True:
-            left -= 1
-            try:
-                answer = await self._http.request(
-                    request.method, request.path, params=request.query, json=request.body, headers=headers
-                )
-            except httpx2.TransportError as error:
-                await self._lost(error, left)
-                continue
-            if answer.is_success:
-                return answer.json() if answer.content else None
-            if answer.status_code not in _AGAIN or not left:
-                raise _refused(answer)
-            await asyncio.sleep(min(float(answer.headers.get("retry-after", 0.5)), 10.0))
-
-    async def _lost(self, error: httpx2.TransportError, left: int) -> None:
-        if not left:
-            raise ServerUnreachable(
-                f"no server answers at {self._url} ({error}): start one by `memalign serve`, or name its address"
-            ) from error
-        await asyncio.sleep(0.5)
+        return await aexchange(
+            self._http,
+            request.method,
+            request.path,
+            remedy=_REMEDY,
+            params=request.query,
+            json=request.body,
+            headers={} if request.method in _SAFE else {"idempotency-key": str(uuid.uuid4())},
+        )
 
 
 class Client(Blocking, Operations):
@@ -197,12 +168,3 @@ async def _following(events: AsyncIterator[JobShown]) -> JobShown | None:
 
 async def _closed(events: AsyncIterator[JobShown]) -> None:
     await cast("Any", events).aclose()
-
-
-def _refused(answer: httpx2.Response) -> ServerRefused:
-    try:
-        fields = cast("dict[str, Any]", answer.json())
-    except ValueError:
-        fields = {}
-    said = fields.get("detail") or answer.text[:500] or answer.reason_phrase
-    return ServerRefused(answer.status_code, str(said), fields)
