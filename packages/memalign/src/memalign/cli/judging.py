@@ -23,7 +23,7 @@ from memalign.cli.common import (
 )
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
-from memalign.cli.rows_given import ColumnMap, rows_given
+from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, rows_given, rows_or_query
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ Out = Annotated[
     typer.Option("-o", "--out", metavar="OUT.jsonl", help="Write one judgment per line; an existing file is resumed."),
 ]
 JudgedOut = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "-o",
         "--out",
         metavar="OUT",
-        help="Write one judgment per line; an existing file is resumed. OUT.csv: a sheet as well; - is stdout.",
+        help="Write one judgment per line, or parts to a URL or FOLDER.parquet. What is there is resumed. OUT.csv: a sheet as well; - is stdout.",
     ),
 ]
 
@@ -55,15 +55,16 @@ JudgedOut = Annotated[
 def judge(
     session: Session,
     name: Name,
-    examples: Examples,
+    examples: RowsOrDatabase = None,
     *,
+    query: Query = None,
     out: JudgedOut = None,
     columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
 ) -> int:
-    """Judge every example of a file.
+    """Judge every example of a file, of a folder of Parquet or JSONL files, of a URL such as s3://bucket/key, or of a query.
 
     A failed example is named and does not stop the rest (exit 1). With -o the file may have any size, and the same
     command resumes a stopped run. -o - prints the lines in the order of the examples, and cannot be resumed.
@@ -76,7 +77,7 @@ def judge(
     if to.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = session.judge(name, version)
-    source = ExampleSource.of(rows_given(examples, columns, remembered=chosen.columns, once=True))
+    source = ExampleSource.of(rows_or_query(examples, query, columns, remembered=chosen.columns))
     run = RunProgress()
     started = time.perf_counter()
     with interruptible(lambda: kept_in(to.lines, "OUT.jsonl")), session.progress(detail=run.text) as progress:

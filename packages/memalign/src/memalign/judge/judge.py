@@ -346,8 +346,8 @@ class Judge:
 
         `examples` are Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
         checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
-        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines; an `out`
-        that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
+        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines, or, where
+        it is a URL or ends in `.parquet` or a slash, as a folder of parts; an `out` that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
         file alone: what comes back reads each when it is asked for.
 
         `max_cost` is what this run may spend, in dollars, or a SpendLimit that it shares with others. Where it is reached, or where dozens in a row failed and none
