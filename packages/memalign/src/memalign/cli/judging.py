@@ -21,6 +21,7 @@ from memalign.cli.common import (
     Version,
     interruptible,
 )
+from memalign.cli.estimating import CallsAMinute, DryRun, TokensAMinute, give_judging_estimate
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
 from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, rows_given, rows_or_query
@@ -63,6 +64,9 @@ def judge(
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
+    dry_run: DryRun = False,
+    rpm: CallsAMinute = None,
+    tpm: TokensAMinute = None,
 ) -> int:
     """Judge every example of a file, of a folder of Parquet or JSONL files, of a URL such as s3://bucket/key, or of a query.
 
@@ -77,7 +81,11 @@ def judge(
     if to.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = session.judge(name, version)
-    source = ExampleSource.of(rows_or_query(examples, query, columns, remembered=chosen.columns))
+    given = rows_or_query(examples, query, columns, remembered=chosen.columns)
+    if dry_run:
+        limits = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost}
+        return give_judging_estimate(session, chosen, number, given, query=query, database=examples, **limits)
+    source = ExampleSource.of(given)
     run = RunProgress()
     started = time.perf_counter()
     with interruptible(lambda: kept_in(to.lines, "OUT.jsonl")), session.progress(detail=run.text) as progress:

@@ -13,7 +13,7 @@ from memalign.io.column_map import Columns
 from memalign.io.locations import Location
 from memalign.io.rows import id_needed
 
-__all__ = ["parquet_rows", "plain_row"]
+__all__ = ["open_parquet", "parquet_rows", "plain_row"]
 
 _BATCH = 256
 _BUFFER = 1 << 20  # bytes read ahead of a column; without it a column of a row group is read whole
@@ -51,13 +51,7 @@ def parquet_rows(path: Location, columns: Columns) -> Iterator[tuple[int, dict[s
 def _batches(path: Location, opened: ExitStack) -> tuple[list[str], Iterator[Any]]:
     """The names of the columns, and the record batches."""
     if path.is_dir():
-        import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
-        fs = None if isinstance(path, Path) else path.fs
-        folder = str(path) if isinstance(path, Path) else path.path
-        data = ds.dataset(folder, format="parquet", partitioning="hive", filesystem=fs, exclude_invalid_files=False)
-        if not data.files:
-            raise InputError(f"{path} is a folder without Parquet or JSONL files")
+        data = open_parquet(path)
         read = {"batch_size": _BATCH, "batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
         return list(data.schema.names), data.to_batches(**read)
     import pyarrow.parquet as pq  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -65,6 +59,18 @@ def _batches(path: Location, opened: ExitStack) -> tuple[list[str], Iterator[Any
     source = path if isinstance(path, Path) else opened.enter_context(path.open())
     file = opened.enter_context(pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False))
     return list(file.schema_arrow.names), file.iter_batches(batch_size=_BATCH, use_threads=False)
+
+
+def open_parquet(path: Location) -> Any:
+    """A Parquet file, or all files below a folder, as one data set of pyarrow. Raises InputError for an empty folder."""
+    import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    fs = None if isinstance(path, Path) else path.fs
+    where = str(path) if isinstance(path, Path) else path.path
+    data = ds.dataset(where, format="parquet", partitioning="hive", filesystem=fs, exclude_invalid_files=False)
+    if not data.files:
+        raise InputError(f"{path} is a folder without Parquet or JSONL files")
+    return data
 
 
 def plain_row(number: int, fields: dict[str, Any]) -> tuple[int, dict[str, Any]] | RowError:
