@@ -191,3 +191,17 @@ def test_given_feedback_is_learned(local: TestClient) -> None:
     wait(local)
     assert "2 pieces of feedback" in local.get("/judges/tone/memory").text
     assert '"source": "local"' in local.get("/judges/tone/download/feedback.jsonl").text.replace('":"', '": "')
+
+
+def test_trust_shows_what_models_cost(taught: TestClient) -> None:
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', taught.get("/").text)[0]
+    taught.post(
+        "/api/v1/judges/tone/judge", json={"inputs": "Hello?", "outputs": "Hi."}, headers={"x-csrf-token": token}
+    )
+    page = taught.get("/judges/tone/trust").text
+    rows = re.findall(r"<tr><td>(\d+)</td><td>(judging|learning)</td>((?:<td class=\"number\">[^<]*</td>)+)</tr>", page)
+    shown = {(int(version), work): re.findall(r">([^<]+)</td>", cells) for version, work, cells in rows}
+    assert set(shown) == {(1, "judging"), (2, "judging"), (2, "learning")}
+    assert shown[1, "judging"][0] == "5"
+    assert shown[2, "judging"][0] == "6"  # five looked at again, and one by the API
+    assert int(shown[2, "learning"][1].replace(",", "")) > 0

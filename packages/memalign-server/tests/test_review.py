@@ -131,7 +131,13 @@ def turned(tmp_path: Any) -> Any:
 def test_turned_verdicts_are_accepted_or_objected_to(turned: TestClient) -> None:
     page = turned.get("/judges/tone/changed").text
     assert "fixed" in page
-    assert "turned" in page
+    assert "Answer it first" in page
+    assert "<b>twice</b></a>" not in page  # a link beside both verdicts
+    hidden = post(turned, "/judges/tone/changed", version="2", case="twice", decision="accepted")
+    assert hidden.status_code == 422
+    answer(turned, "twice", value="true")
+    page = turned.get("/judges/tone/changed").text
+    assert "<b>twice</b></a>" in page
     form = {"version": "2", "case": "twice"}
     kept = post(turned, "/judges/tone/changed", **form, decision="accepted", parts=True)
     assert "Accepted by local" in kept.text

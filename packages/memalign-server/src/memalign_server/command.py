@@ -43,6 +43,10 @@ def serve(
         str | None,
         typer.Option(metavar="ID", envvar="MEMALIGN_OPENID_CLIENT_ID", help="What the provider knows this server by."),
     ] = None,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(metavar="URI", envvar="MLFLOW_TRACKING_URI", help="The MLflow that cases are pulled from."),
+    ] = None,
     private_webhooks: Annotated[
         bool, typer.Option("--private-webhooks", help="Let webhooks go to addresses of private networks.")
     ] = False,
@@ -61,6 +65,7 @@ def serve(
         public_url=public_url,
         openid=_provider(openid_issuer, openid_client),
         private_webhooks=private_webhooks,
+        mlflow=mlflow,
     )
     if add_owner is not None:
         return _add_owner(settings, add_owner)

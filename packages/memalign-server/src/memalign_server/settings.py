@@ -28,7 +28,7 @@ class Settings:
     """One server's settings.
 
     `registry` is the URL of the database of judges, people and jobs. `public_url` is how browsers reach the server,
-    where that is not `host` and `port`: behind a proxy, for example. `private_webhooks` allows webhooks to addresses of private networks. `jobs_at_once` limits long work.
+    where that is not `host` and `port`: behind a proxy, for example. `mlflow` is the tracking URI that cases are pulled from. `private_webhooks` allows webhooks to addresses of private networks. `jobs_at_once` limits long work.
     """
 
     registry: str = "sqlite:///memalign.db"
@@ -38,6 +38,7 @@ class Settings:
     public_url: str | None = None
     openid: OpenIdProvider | None = None
     private_webhooks: bool = False
+    mlflow: str | None = None
     jobs_at_once: int = 2
 
     def __post_init__(self) -> None:

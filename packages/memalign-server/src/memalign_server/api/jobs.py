@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import StreamingResponse
@@ -11,14 +11,17 @@ from memalign_server.api import shapes
 from memalign_server.api.judges import JudgeName
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
 from memalign_server.problems import Problem
+from memalign_server.review.blind import hidden_from, ids_in, without_hidden
 from memalign_server.routing import guarded_router
-from memalign_server.server import Here, Server
+from memalign_server.server import Blind, Here, Owning, Server
 from memalign_server.work.events import events_of
 from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
 
 router: APIRouter = guarded_router(prefix="/judges/{judge}/jobs", tags=["jobs"])
+
+_LEARNING = frozenset(("align", "teach", "unalign"))
 
 JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 
@@ -30,23 +33,42 @@ def _found(server: Server, judge: str, job: str) -> Job:
     return found
 
 
+def _told(server: Server, job: Job, blind: str | None, *, owner: bool) -> dict[str, Any]:
+    """A job as somebody may see it: without verdicts and answers on cases that still wait for them.
+
+    Whoever had cases judged has seen the verdicts, and is told them; what others said, which learning reports, is not.
+    """
+    found = job.to_dict()
+    if owner or blind is None or found["result"] is None or (job.asked_by == blind and job.kind not in _LEARNING):
+        return found
+    with server.store.read() as connection:
+        hidden = hidden_from(connection, job.judge, blind, ids_in(found["result"]))
+    return {**found, "result": without_hidden(found["result"], hidden)} if hidden else found
+
+
 @router.get("")
 def list_jobs(
     judge: JudgeName,
     server: Here,
+    blind: Blind,
+    owner: Owning,
     active: Annotated[bool, Query(description="Only those that wait or run.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page[shapes.JobShown]:
     """Jobs of a judge, the newest first."""
     found = server.jobs.recent(judge, active=active, limit=limit + 1, before=after(cursor) or "")
-    return cut([shapes.JobShown(**each.to_dict()) for each in found], limit, lambda each: each.created_at)
+    return cut(
+        [shapes.JobShown(**_told(server, each, blind, owner=owner)) for each in found],
+        limit,
+        lambda each: each.created_at,
+    )
 
 
 @router.get("/{job}")
-def show_job(judge: JudgeName, job: JobId, server: Here) -> shapes.JobShown:
-    """One job: its state, how far it is, and what it gave."""
-    return shapes.JobShown(**_found(server, judge, job).to_dict())
+def show_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: Owning) -> shapes.JobShown:
+    """One job: its state, how far it is, and what it gave. What it tells of cases that wait for you is left out."""
+    return shapes.JobShown(**_told(server, _found(server, judge, job), blind, owner=owner))
 
 
 @router.get(
@@ -54,16 +76,17 @@ def show_job(judge: JudgeName, job: JobId, server: Here) -> shapes.JobShown:
     response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
-def watch_job(judge: JudgeName, job: JobId, server: Here) -> StreamingResponse:
+def watch_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: Owning) -> StreamingResponse:
     """What happens to a job, as server-sent events, until it has ended: `progress`, then `done`, `failed` or `cancelled`."""
-    return StreamingResponse(events_of(server.jobs, _found(server, judge, job).id), media_type="text/event-stream")
+    events = events_of(server.jobs, _found(server, judge, job).id, lambda each: _told(server, each, blind, owner=owner))
+    return StreamingResponse(events, media_type="text/event-stream")
 
 
 @router.delete("/{job}")
-def cancel_job(judge: JudgeName, job: JobId, server: Here) -> shapes.JobShown:
+def cancel_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: Owning) -> shapes.JobShown:
     """Stop a job. An erasure that has begun goes on: half of one would be none."""
     found = _found(server, judge, job)
     if found.kind == "erase" and found.state == "running":
         raise Problem(409, "an erasure that has begun cannot be stopped")
     stopped = server.jobs.cancel(found.id) or found
-    return shapes.JobShown(**stopped.to_dict())
+    return shapes.JobShown(**_told(server, stopped, blind, owner=owner))

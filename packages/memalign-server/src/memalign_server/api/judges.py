@@ -147,7 +147,7 @@ def rollback_judge(judge: JudgeName, to: _One, server: Here) -> shapes.Saved:
 
 @router.get("/{judge}/bundle")
 def export_judge(judge: JudgeName, server: Here, version: Version = None) -> dict[str, Any]:
-    """A version as one frozen JSON document. It holds the texts of the cases."""
+    """A version as one frozen JSON document. It holds the cases and what everybody said, and so is for owners."""
     return server.registry.export(judge, version=version)
 
 

@@ -16,7 +16,9 @@ from memalign_server.api.beginning import Beginning
 from memalign_server.api.judges import JudgeName, Version, latest, loaded
 from memalign_server.problems import Problem
 from memalign_server.review.answers import Answer, review_of, save
+from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases, case_of, store_judgments
+from memalign_server.review.spending import spend
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here, Owning, Server
 from memalign_server.store.columns import new_id
@@ -66,10 +68,11 @@ CaseId = Annotated[str, Path(min_length=1, max_length=500, description="The case
 
 @router.post("/judge")
 async def judge_one(
-    judge: JudgeName, given: shapes.Content, server: Here, version: Version = None, keep: Keep = False
+    judge: JudgeName, given: shapes.Content, server: Here, person: Asking, version: Version = None, keep: Keep = False
 ) -> Judgment:
     """Judge one case now. A model that fails is a problem with its reason.
 
+    Of a case that waits for review you have seen the verdict then: your answer on it is no blind one.
     A case that is kept and has no `id` gets one made of its content; the judgment has it.
     """
     chosen, _ = await asyncio.to_thread(loaded, server, judge, version)
@@ -78,13 +81,21 @@ async def judge_one(
     if keep and given.id is None:
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await chosen.ajudge(example)
-    if keep:
-        await asyncio.to_thread(_keep, server, judge, version, example, judgment)
+    await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
+    await asyncio.to_thread(_note, server, judge, version, example if keep else None, judgment)
     return judgment
 
 
-def _keep(server: Server, judge: str, version: int | None, example: Example, judgment: Judgment) -> None:
+def _note(server: Server, judge: str, version: int | None, kept: Example | None, judgment: Judgment) -> None:
+    """Note what the judgment cost, and keep it where its case is to be kept."""
     number = version or latest(server, judge)
+    with server.store.write() as connection:
+        spend(connection, judge, number, "judging", [judgment.usage])
+    if kept is not None:
+        _keep(server, judge, number, kept, judgment)
+
+
+def _keep(server: Server, judge: str, number: int, example: Example, judgment: Judgment) -> None:
     with server.store.write() as connection:
         add_cases(connection, judge, [example])
         there = case_of(connection, judge, example.id)
@@ -113,6 +124,7 @@ def thumb_case(
             rationale=given.rationale,
             form=new_id(),
             revision=0 if before is None else before.revision,
+            seen=True,
         )
         said = save(connection, judge, source, case, answer, kind=kind).review
     return ThumbShown(case=case, source=source, value=said.value, rationale=said.rationale)

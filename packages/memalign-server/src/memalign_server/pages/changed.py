@@ -10,11 +10,12 @@ from fastapi.responses import RedirectResponse, Response
 from memalign.errors import InputError
 from memalign.types import guideline_number
 from memalign_server.pages.rendering import link, render
+from memalign_server.review.blind import hidden_from
 from memalign_server.review.teaching import untaught_count
 from memalign_server.review.turning import Decision, decide, turns_of_version, versions_with_turns
 from memalign_server.review.using import Use, uses_of
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here
+from memalign_server.server import Asking, Blind, Here
 from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
@@ -38,7 +39,12 @@ def teach_judge(judge: str, server: Here, person: Asking) -> Response:
 
 @router.get("/changed")
 def changed_page(
-    request: Request, judge: str, server: Here, job: str | None = None, version: int | None = None
+    request: Request,
+    judge: str,
+    server: Here,
+    blind: Blind,
+    job: str | None = None,
+    version: int | None = None,
 ) -> Response:
     """A job while it runs, and after it what it changed; without one the newest version that changed something."""
     found = server.jobs.find(job) if job is not None else None
@@ -50,7 +56,7 @@ def changed_page(
         )
     if found is not None and not found.ended:
         return render(request, "learning.html", judge=judge, page="changed", job=found)
-    if found is not None and found.kind == "queue":
+    if found is not None and found.kind in ("queue", "pull"):
         return RedirectResponse(link(judge, "data", job=found.id), 303)
     result: dict[str, Any] = (found.result if found is not None else None) or {}
     number = version or result.get("version") or result.get("latest")
@@ -63,6 +69,7 @@ def changed_page(
         versions = versions_with_turns(connection, judge)
         number = number or (versions[0] if versions else None)
         turned = turns_of_version(connection, judge, number) if number else []
+        hidden = hidden_from(connection, judge, blind, [each.case_id for each in turned])
         waiting = untaught_count(connection, judge)
         uses = uses_of(connection, judge)
     return render(
@@ -78,6 +85,7 @@ def changed_page(
         uses=uses,
         unused=Use(),
         turned=turned,
+        hidden=hidden,
         untaught=waiting,
         problem=_problem(found),
     )
@@ -97,6 +105,8 @@ def decide_turn(
     if decision not in ("accepted", "objected"):
         raise InputError(f"decision {decision!r} is neither accepted nor objected")
     with server.store.write() as connection:
+        if hidden_from(connection, judge, person.name, [case]):
+            raise InputError(f"answer case {case!r} first: its verdicts are hidden until then")
         turn = decide(connection, judge, version, case, decision=cast("Decision", decision), person=person.name)
     if decision == "objected":
         answer = RedirectResponse(link(judge, "review", case=case), 303)
@@ -105,7 +115,7 @@ def decide_turn(
         return answer
     if request.headers.get("hx-request") != "true":
         return RedirectResponse(link(judge, "changed", version=version), 303)
-    return render(request, "turn.html", judge=judge, turn=turn, version=version)
+    return render(request, "turn.html", judge=judge, turn=turn, version=version, hidden=())
 
 
 def _problem(job: Job | None) -> str | None:

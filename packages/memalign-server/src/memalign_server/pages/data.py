@@ -18,12 +18,15 @@ from sqlalchemy import func, select
 from memalign.errors import InputError, InvalidRows
 from memalign.io import Examples, Given, check_feedback
 from memalign.types import as_json, json_line
+from memalign_server.pages.pulling import INSTALL, MOST, may_name_uri, mlflow_is_there
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Person, Role
+from memalign_server.problems import Problem
+from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import add_cases
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here, Server
+from memalign_server.server import Asking, Blind, Here, Owning, Server
 from memalign_server.store.review_tables import queue
 
 __all__ = ["router"]
@@ -36,7 +39,13 @@ _AT_ONCE = 500
 
 @router.get("/data")
 def data_page(
-    request: Request, judge: str, server: Here, job: str | None = None, added: int = 0, known: int = 0
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    job: str | None = None,
+    added: int = 0,
+    known: int = 0,
 ) -> Response:
     """What can be put in and taken out, and how far the judging of new cases is."""
     server.judges.latest(judge)
@@ -47,7 +56,19 @@ def data_page(
     if found is not None and found.judge != judge:
         found = None
     return render(
-        request, "data.html", judge=judge, page="data", job=found, added=added, known=known, unjudged=unjudged
+        request,
+        "data.html",
+        judge=judge,
+        page="data",
+        job=found,
+        added=added,
+        known=known,
+        unjudged=unjudged,
+        mlflow=mlflow_is_there(),
+        install=INSTALL,
+        tracking=server.settings.mlflow,
+        names_uri=may_name_uri(person),
+        most=MOST,
     )
 
 
@@ -86,18 +107,28 @@ def upload(
 
 
 @router.get("/download/{name}")
-def download(judge: str, name: str, server: Here) -> Response:
-    """A file with everything of one kind."""
+def download(judge: str, name: str, server: Here, person: Asking, blind: Blind, owner: Owning) -> Response:
+    """A file with everything of one kind; a reviewer's is without what they may not know yet."""
     loaded = server.judges.latest(judge)
+    asked = None if owner else blind
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     if name == "judge.json":
+        if not owner:
+            raise Problem(403, "a judge's file holds everybody's answers: an owner of the team can take it out")
         return JSONResponse(server.registry.export(judge), headers=headers)
     if name == "feedback.jsonl":
         memory = loaded.judge.memory
-        lines = (json_line(_row(case.example.content, each)) for case in memory.cases for each in case.annotations)
+        with server.store.read() as connection:
+            hidden = hidden_from(connection, judge, asked, [each.id for each in memory.cases])
+        lines = (
+            json_line(_row(case.example.content, each))
+            for case in memory.cases
+            for each in case.annotations
+            if case.id not in hidden or each.source == person.name
+        )
         return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
     if name == "cases.jsonl":
-        return StreamingResponse(_cases(server, judge), media_type="application/jsonl", headers=headers)
+        return StreamingResponse(_cases(server, judge, asked), media_type="application/jsonl", headers=headers)
     raise InputError(f"there is no download {name!r}; there are feedback.jsonl, cases.jsonl and judge.json")
 
 
@@ -141,14 +172,15 @@ def _row(content: dict[str, Any], said: Any) -> dict[str, Any]:
     return {"id": said.id, **content, **{name: value for name, value in own.items() if value is not None}}
 
 
-def _cases(server: Server, judge: str) -> Iterator[bytes]:
+def _cases(server: Server, judge: str, asked: str | None) -> Iterator[bytes]:
     last = 0
     while True:
         query = select(queue).where(queue.c.judge == judge, queue.c.number > last).order_by(queue.c.number)
         with server.store.read() as connection:
             rows = connection.execute(query.limit(_AT_ONCE)).all()
+            hidden = hidden_from(connection, judge, asked, [row.case_id for row in rows])
         for row in rows:
-            judgment = None if row.judgment is None else json.loads(row.judgment)
+            judgment = None if row.judgment is None or row.case_id in hidden else json.loads(row.judgment)
             example = {name: value for name, value in json.loads(row.example).items() if value not in (None, {})}
             yield json_line({**example, "judgment": judgment, "version": row.version})
         if len(rows) < _AT_ONCE:

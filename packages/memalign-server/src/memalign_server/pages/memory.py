@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import Form, Query, Request
@@ -16,10 +17,12 @@ from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Person, Role
+from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
 from memalign_server.review.using import Use, uses_of
+from memalign_server.review.weights import points, weights_of
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here, Server
+from memalign_server.server import Asking, Blind, Here, Server
 
 __all__ = ["router"]
 
@@ -30,7 +33,12 @@ _MOST = 200  # rows of the ledger on one page
 
 @router.get("/memory")
 async def memory_page(
-    request: Request, judge: str, server: Here, person: Asking, find: Annotated[str, Query(max_length=500)] = ""
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    blind: Blind,
+    find: Annotated[str, Query(max_length=500)] = "",
 ) -> Response:
     """What the judge has learned, from whom, and what became of the reader's own feedback."""
     loaded = await run_in_threadpool(server.judges.latest, judge)
@@ -40,7 +48,7 @@ async def memory_page(
     rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
     contradictions = [each for each in memory.relations if each.verdict == "contradicts"]
     mine = [each for each in memory.ledger() if each.key.source == person.name]
-    uses = await run_in_threadpool(_uses, server, judge)
+    uses, hidden = await run_in_threadpool(_uses, server, judge, blind, [each.case.id for each in found])
     return render(
         request,
         "memory.html",
@@ -53,12 +61,28 @@ async def memory_page(
         uses=uses,
         unused=Use(),
         find=find,
-        found=[(each, blocks_of(each.case.example, loaded.judge.value_type)) for each in found],
+        found=[(each, blocks_of(each.case.example, loaded.judge.value_type), each.case.id in hidden) for each in found],
         mine=mine[:_MOST],
         more=max(0, len(mine) - _MOST),
         said=memory.annotation,
         cases=len(memory.cases),
         pieces=len(memory),
+    )
+
+
+@router.get("/weights")
+def weights_page(request: Request, judge: str, server: Here) -> Response:
+    """What the guidelines weigh, each in its place on the page: fitting them may take a second, and the page does not wait."""
+    loaded = server.judges.latest(judge)
+    weights = asyncio.run(weights_of(loaded.judge))  # in the thread of this request
+    return render(
+        request,
+        "weights.html",
+        judge=judge,
+        weights=weights,
+        uses=_uses(server, judge, None, [])[0],
+        points=points,
+        scale=loaded.judge.value_type.kind == "float",
     )
 
 
@@ -115,6 +139,6 @@ def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str])
         return person.may(Role.OWNER, team_of(connection, judge))
 
 
-def _uses(server: Server, judge: str) -> dict[str, Use]:
+def _uses(server: Server, judge: str, blind: str | None, ids: list[str]) -> tuple[dict[str, Use], frozenset[str]]:
     with server.store.read() as connection:
-        return uses_of(connection, judge)
+        return uses_of(connection, judge), hidden_from(connection, judge, blind, ids)

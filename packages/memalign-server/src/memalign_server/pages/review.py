@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
 from memalign.errors import InputError, InvalidValue
-from memalign.types import Judgment
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.pages.verdicts import choices_of
-from memalign_server.review.answers import Answer, Review, State, answers_on, review_of, save, undo
+from memalign_server.review.answers import Answer, Review, State, review_of, save, undo
+from memalign_server.review.blind import reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
 from memalign_server.review.disagreement import disagreement_count, disagreements
 from memalign_server.review.evidence import evidence_of
@@ -216,20 +216,16 @@ def _revealed(
     connection: Connection, request: Request, loaded: Loaded, case: QueuedCase, said: Review
 ) -> dict[str, Any]:
     """What a card shows after an answer: the judge's verdict, its findings, and other people's answers."""
-    judgment: Judgment | None = case.judgment
-    others = [each for each in answers_on(connection, loaded.judge.name, case.example.id) if each.person != said.person]
+    found = reviewed(connection, loaded.judge, said.person, case)
     texts = {each.id: each.text for each in loaded.judge.memory.guidelines}
-    findings = () if judgment is None else judgment.findings[:_SHOWN_FINDINGS]
-    agree = None
-    if judgment is not None and judgment.value is not None and said.value is not None:
-        agree = loaded.judge.value_type.agree(judgment.value, said.value)
+    findings = () if found.judgment is None else found.judgment.findings[:_SHOWN_FINDINGS]
     return _asked(request, loaded, case, said) | {
         "said": said,
-        "judgment": judgment,
+        "judgment": found.judgment,
         "problem_judging": case.problem,
         "version": case.version,
-        "agree": agree,
-        "others": others,
+        "agree": found.agree,
+        "others": found.others,
         "findings": findings,
         "texts": texts,
         "largest": max((abs(each.contribution or 0.0) for each in findings), default=0.0) or 1.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -16,12 +16,14 @@ from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.people.audit_log import entries
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Role
-from memalign_server.review.answers import answers_on, review_of
+from memalign_server.review.answers import answers_on
+from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import case_of
 from memalign_server.review.evidence import evidence_of, people_agreement
+from memalign_server.review.spending import spent_on, total
 from memalign_server.review.using import cases_of_guideline
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here
+from memalign_server.server import Asking, Blind, Here
 from memalign_server.store.columns import to_json
 from memalign_server.store.review_tables import reviews
 
@@ -43,6 +45,7 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         evidence = evidence_of(connection, judge, kind)
         alpha, several = people_agreement(connection, judge, kind)
         team = team_of(connection, judge)
+        spent = spent_on(connection, judge)
         audit = entries(connection, [team], judge=judge, limit=20) if person.may(Role.OWNER, team) else []
     counts = dict(evidence.pairs)
     met = {label for pair in counts for label in pair}
@@ -62,6 +65,8 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         texts={label: value_text(label) for label in labels},
         history=list(reversed(server.registry.history(judge)))[:_LISTED],
         audit=audit,
+        spent=spent,
+        cost=total(spent),
     )
 
 
@@ -70,7 +75,7 @@ def cases_page(
     request: Request,
     judge: str,
     server: Here,
-    person: Asking,
+    blind: Blind,
     people: str | None = None,
     judged: str | None = None,
     guideline: Annotated[str | None, Query(max_length=16)] = None,
@@ -95,22 +100,19 @@ def cases_page(
             )
         else:
             raise InputError("name a case, a guideline, or a verdict of people and one of the judge")
-        shown: list[dict[str, Any]] = []
-        for each in ids:
-            found = case_of(connection, judge, each)
-            if found is None:
-                continue
-            own = review_of(connection, judge, person.name, each)
-            open_to_me = not person.may(Role.REVIEWER) or (own is not None and own.state == "answered")
-            # Whoever may still be asked must not read what the judge and others say.
-            shown.append(
-                {
-                    "case": found,
-                    "blocks": blocks_of(found.example, kind),
-                    "hidden": not open_to_me,
-                    "answers": answers_on(connection, judge, each) if open_to_me else [],
-                }
-            )
+        hidden = hidden_from(connection, judge, blind, ids)
+        if people is not None and case is None and guideline is None:
+            ids = [each for each in ids if each not in hidden]  # that it is in the list would tell both verdicts
+        shown = [
+            {
+                "case": found,
+                "blocks": blocks_of(found.example, kind),
+                "hidden": each in hidden,
+                "answers": () if each in hidden else answers_on(connection, judge, each),
+            }
+            for each in ids
+            if (found := case_of(connection, judge, each)) is not None
+        ]
     return render(
         request, "cases.html", judge=judge, page="trust", shown=shown, people=people, judged=judged, guideline=guideline
     )

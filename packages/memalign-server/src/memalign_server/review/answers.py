@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, and_, func, insert, select, update
@@ -26,7 +26,8 @@ LONGEST = 10_000
 class Answer:
     """What a form says: the state, the value of an answered case, and words. `form` is the form's own random id.
 
-    `revision` is the one that the form was filled in against: 0 for a case that nobody had answered.
+    `revision` is the one that the form was filled in against: 0 for a case that nobody had answered. `seen` says that
+    the judge's verdict was in view.
     """
 
     state: State
@@ -34,6 +35,7 @@ class Answer:
     rationale: str = ""
     form: str
     revision: int = 0
+    seen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +86,8 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
         if before.revision != answer.revision:
             return Saved(outcome="conflict", review=before)
     elif answer.revision:
-        answer = Answer(state=answer.state, value=value, rationale=words or "", form=answer.form)  # undone elsewhere
-    at = now()
+        answer = replace(answer, revision=0)  # undone elsewhere
+    at, blind = now(), {} if answer.seen else _blind(case, value)
     said = {
         "state": answer.state,
         "value": None if value is None else to_json(value),
@@ -97,12 +99,12 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     if before is None:
         connection.execute(
             insert(reviews).values(
-                judge=judge, case_id=case_id, person=person, created_at=at, taught=0, **said, **_blind(case, value)
+                judge=judge, case_id=case_id, person=person, created_at=at, taught=0, **said, **blind
             )
         )
     else:
         if before.state in ("skipped", "unclear") and before.blind_value is None:  # the judge's is still hidden
-            said |= _blind(case, value)
+            said |= blind
         connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**said))
     _mark_disagreement(connection, judge, case)
     found = review_of(connection, judge, person, case_id)
@@ -110,15 +112,17 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     return Saved(outcome="saved", review=found)
 
 
-def undo(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:
-    """Take back an answer that was not taught yet; gives what it was.
+def undo(connection: Connection, judge: str, person: str, case_id: str, *, revision: int | None = None) -> Saved | None:
+    """Take back an answer that was not taught yet, if it still has this `revision`; None where there is none.
 
     The next answer on the case is not blind any more: the judge's may have been shown. Raises InputError for an answer
     that was taught: it has to be forgotten, which is the registry's to do.
     """
     before = review_of(connection, judge, person, case_id)
-    if before is None:
+    if before is None or before.state == "undone":
         return None
+    if revision is not None and revision != before.revision:
+        return Saved(outcome="conflict", review=before)
     if before.taught:
         raise InputError(f"the judge has learned from your answer on {case_id!r}: withdraw it on the page Memory")
     empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version", "judge_confidence"))
@@ -127,7 +131,7 @@ def undo(connection: Connection, judge: str, person: str, case_id: str) -> Revie
     case = case_of(connection, judge, case_id)
     if case is not None:
         _mark_disagreement(connection, judge, case)
-    return before
+    return Saved(outcome="saved", review=before)
 
 
 def review_of(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:

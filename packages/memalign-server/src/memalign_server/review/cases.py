@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, delete, func, insert, or_, select, update
 
 from memalign.errors import InputError
 from memalign.types import Example, Judgment, as_json
-from memalign.values import value_text
+from memalign.values import Value, value_text
 from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.review_tables import fired, queue, reviews
 
-__all__ = ["Added", "Progress", "QueuedCase", "add_cases", "case_of", "next_cases", "progress_of", "store_judgments"]
+__all__ = [
+    "Added",
+    "CaseState",
+    "Progress",
+    "QueuedCase",
+    "add_cases",
+    "case_of",
+    "list_cases",
+    "next_cases",
+    "progress_of",
+    "store_judgments",
+]
+
+CaseState = Literal["open", "answered", "skipped", "unclear"]
+"""What a case is for one person."""
 
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
@@ -134,15 +148,52 @@ def next_cases(
     connection: Connection, judge: str, person: str, *, n: int = 2, without: Collection[str] = (), again: bool = False
 ) -> list[QueuedCase]:
     """The `n` most useful cases that a person has not answered; with `again` those that they skipped."""
-    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = select(queue).outerjoin(reviews, mine).where(queue.c.judge == judge)
-    query = query.where(
-        reviews.c.state == "skipped" if again else or_(reviews.c.person.is_(None), reviews.c.state == "undone")
-    )
+    query = _with_state(judge, person, "skipped" if again else "open")
     if without:
         query = query.where(queue.c.case_id.not_in(list(without)))
     query = query.order_by(queue.c.rank.desc(), queue.c.number).limit(n)
     return [queued(row) for row in connection.execute(query)]
+
+
+def list_cases(
+    connection: Connection,
+    judge: str,
+    person: str,
+    *,
+    state: CaseState | None = None,
+    guideline: str | None = None,
+    pair: tuple[Value, Value] | None = None,
+    after: int = 0,
+    limit: int = 50,
+) -> list[QueuedCase]:
+    """Cases in the order in which they were put in, from behind the number `after`.
+
+    Those that are in a `state` for the person; on which a `guideline` spoke; that people, asked blind, called the first
+    of `pair` and the judge the second.
+    """
+    query = _with_state(judge, person, state).where(queue.c.number > after)
+    if guideline is not None:
+        spoke = select(fired.c.case_id).where(fired.c.judge == judge, fired.c.guideline == guideline)
+        query = query.where(queue.c.case_id.in_(spoke))
+    if pair is not None:
+        people, judged = map(to_json, pair)
+        theirs = reviews.alias().c
+        both = select(theirs.case_id).where(
+            theirs.judge == judge, theirs.blind_value == people, theirs.judge_value == judged
+        )
+        query = query.where(queue.c.case_id.in_(both))
+    return [queued(row) for row in connection.execute(query.order_by(queue.c.number).limit(limit))]
+
+
+def _with_state(judge: str, person: str, state: CaseState | None) -> Select[Any]:
+    """The cases that are in a state for a person; open ones were not seen, or their answer was taken back."""
+    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = select(queue).outerjoin(reviews, mine).where(queue.c.judge == judge)
+    if state is None:
+        return query
+    if state == "open":
+        return query.where(or_(reviews.c.person.is_(None), reviews.c.state == "undone"))
+    return query.where(reviews.c.state == state)
 
 
 def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:

@@ -23,9 +23,13 @@ class Disagreement:
     answers: tuple[Review, ...]
 
 
-def disagreements(connection: Connection, judge: str, person: str, *, limit: int = 20) -> list[Disagreement]:
-    """Cases that a person and somebody else answered differently, the latest first."""
+def disagreements(
+    connection: Connection, judge: str, person: str, *, limit: int = 20, before: str = ""
+) -> list[Disagreement]:
+    """Cases that a person and somebody else answered differently, the person's latest answer first; those given `before`."""
     query = _differing(select(queue), judge, person).order_by(reviews.c.updated_at.desc()).limit(limit)
+    if before:
+        query = query.where(reviews.c.updated_at < before)
     found = [queued(row) for row in connection.execute(query)]
     return [Disagreement(case=each, answers=tuple(answers_on(connection, judge, each.example.id))) for each in found]
 

@@ -15,6 +15,7 @@ from memalign.types import Example, Feedback, Judgment
 from memalign_server.review.answers import Review, review
 from memalign_server.review.cases import next_cases, queued
 from memalign_server.review.judging import Progress, judge_cases
+from memalign_server.review.spending import spend
 from memalign_server.review.turning import keep_turns, turn_of
 from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
@@ -106,6 +107,7 @@ async def teach(
 def _mark_taught(store: Store, name: str, lessons: Sequence[Lesson], result: AlignResult) -> None:
     invalid = {row.key for row in result.rows if row.status == "invalid"}
     with store.write() as connection:
+        spend(connection, name, result.version or 0, "learning", [result.usage])
         for each in lessons:
             said = each.review
             if str(each.feedback.key) in invalid:

@@ -160,7 +160,8 @@
     const show = (event) => {
       const job = JSON.parse(event.data);
       if (bar && job.total) { bar.max = job.total; bar.value = job.done; }
-      if (phase && job.phase) phase.textContent = job.total ? `${job.phase} ${job.done}/${job.total}` : job.phase;
+      const words = phase && JSON.parse(phase.dataset.phases)[job.phase];
+      if (job.phase && words) phase.textContent = job.total ? `${words} ${job.done}/${job.total}` : words;
     };
     source.addEventListener("progress", show);
     for (const end of ["done", "failed", "cancelled"]) {

@@ -125,6 +125,7 @@ class Worker:
             judge=job.judge,
             arguments=job.arguments or {},
             progress=progress,
+            asked_by=job.asked_by,
             known=job.result,
         )
         task = asyncio.ensure_future(self._kinds[job.kind](work))

@@ -28,9 +28,7 @@ from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.judge import Judge
     from memalign.judge.scorecard import Scorecard, Totals
-    from memalign.registry import Registry
     from memalign.types import Judgment
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
@@ -173,11 +171,12 @@ def scorecard(
     judges/NAME.jsonl and one line per example in scorecard.jsonl. The same command resumes a stopped run.
     """
     from memalign.judge.scorecard import score
+    from memalign.registry import load_named
 
     if str(out) == "-":
         raise InputError("a scorecard is kept in a folder, not on stdout: name one, or give --json")
     registry = session.registry()
-    judges = {name: _loaded(registry, name) for name in names}
+    judges = {name: load_named(registry, name) for name in names}
     if len(judges) < len(names):
         raise InputError("a judge is named twice; tone and tone@2 are two versions of one")
     started = time.perf_counter()
@@ -187,7 +186,7 @@ def scorecard(
     data: dict[str, Any] = card.to_dict() | {"usage": card.usage}
     parts: list[Any] = []
     if out is None:
-        data["cases"] = [{"id": row.id, "values": row.values, "errors": row.errors} for row in card]
+        data["cases"] = [row.to_dict() for row in card]
         parts = [_case_table(card)] if len(card) <= _CASES else []
     else:
         data["out"] = str(out)
@@ -221,13 +220,6 @@ def _fields(judgment: Judgment) -> dict[str, Any]:
 
 
 # -- a scorecard -------------------------------------------------------------------------------------------------------
-
-
-def _loaded(registry: Registry, name: str) -> Judge:
-    base, at, number = name.rpartition("@")
-    if at and number.isdecimal() and name not in {info.name for info in registry.list()}:
-        return registry.load(base, int(number))
-    return registry.load(name)
 
 
 def _case_table(card: Scorecard) -> Any:

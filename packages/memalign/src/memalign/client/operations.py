@@ -8,8 +8,14 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 from urllib.parse import quote
 
 __all__ = [
+    "AnswerShown",
+    "ChangeShown",
+    "ChangeSummary",
     "CheckGiven",
+    "Content",
     "DeliveryShown",
+    "DisagreementShown",
+    "Explained",
     "InvitationShown",
     "JobShown",
     "JudgeShown",
@@ -19,20 +25,56 @@ __all__ = [
     "Me",
     "MemberShown",
     "Operations",
+    "PageOfChangeSummary",
     "PageOfDictStrAny",
+    "PageOfDisagreementShown",
     "PageOfGuideline",
     "PageOfJobShown",
     "PageOfJudgeSummary",
     "PageOfLedgerShown",
+    "PageOfReviewCase",
     "PageOfVersionShown",
     "PendingShown",
+    "ProgressShown",
+    "ReasonShown",
+    "ReviewCase",
+    "RunGiven",
     "Saved",
     "TeamShown",
     "ThumbShown",
     "TokenShown",
+    "TurnShown",
+    "VerificationShown",
     "VersionShown",
     "WebhookShown",
 ]
+
+
+class AnswerShown(TypedDict):
+    """What one person said of a case. `taught` says that the judge has learned it as it stands."""
+
+    person: str
+    state: Literal["answered", "skipped", "unclear", "undone"]
+    value: bool | int | float | str | None
+    rationale: str | None
+    revision: int
+    taught: bool
+    updated_at: str
+
+
+class ChangeShown(TypedDict):
+    """What a version changed: the guidelines that it was the first to have, and the verdicts that it turned."""
+
+    version: int
+    guidelines: list[dict[str, Any]]
+    turned: list[TurnShown]
+
+
+class ChangeSummary(TypedDict):
+    """A version that turned verdicts, and how many."""
+
+    version: int
+    turned: int
 
 
 class CheckGiven(TypedDict):
@@ -41,6 +83,18 @@ class CheckGiven(TypedDict):
     question: str
     answer: NotRequired[Literal["yes", "no"]]
     value: NotRequired[Any]
+
+
+class Content(TypedDict):
+    """One case: at least one of its fields."""
+
+    id: str | None
+    inputs: Any
+    outputs: Any
+    expectations: Any
+    conversation: Any
+    trace: Any
+    meta: dict[str, Any]
 
 
 class DeliveryShown(TypedDict):
@@ -53,6 +107,31 @@ class DeliveryShown(TypedDict):
     tries: int
     answer: str | None
     created_at: str
+
+
+class DisagreementShown(TypedDict):
+    """A case that you and somebody else answered differently, and everybody's answers."""
+
+    id: str
+    example: dict[str, Any]
+    answers: list[AnswerShown]
+
+
+class Explained(TypedDict):
+    """What a judgment was made of: the guidelines and cases in its prompt, and the prompt as it was sent.
+
+    `same_prompt` is false where the judge then read more of a trace.
+    """
+
+    judge: str
+    version: int
+    id: str
+    judgment: dict[str, Any]
+    guidelines: list[dict[str, Any]]
+    examples: list[dict[str, Any]]
+    same_prompt: bool
+    prompt: dict[str, Any]
+    swapped_prompt: dict[str, Any] | None
 
 
 class InvitationShown(TypedDict):
@@ -156,10 +235,24 @@ class MemberShown(TypedDict):
     role: Literal["viewer", "reviewer", "owner"]
 
 
+class PageOfChangeSummary(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[ChangeSummary]
+    next: str | None
+
+
 class PageOfDictStrAny(TypedDict):
     """One piece of a list; `next` is the cursor of the next one."""
 
     items: list[dict[str, Any]]
+    next: str | None
+
+
+class PageOfDisagreementShown(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[DisagreementShown]
     next: str | None
 
 
@@ -191,6 +284,13 @@ class PageOfLedgerShown(TypedDict):
     next: str | None
 
 
+class PageOfReviewCase(TypedDict):
+    """One piece of a list; `next` is the cursor of the next one."""
+
+    items: list[ReviewCase]
+    next: str | None
+
+
 class PageOfVersionShown(TypedDict):
     """One piece of a list; `next` is the cursor of the next one."""
 
@@ -203,6 +303,61 @@ class PendingShown(TypedDict):
 
     key: str
     reason: str
+
+
+class ProgressShown(TypedDict):
+    """How far you are, and what blind answers prove so far.
+
+    `blind` of everybody's answers were given before the verdict was shown; `agreed` of them say what the judge said.
+    `agreement`, between `low` and `high` with 95 %, is null while `missing` more are needed. `untaught` answers wait.
+    """
+
+    total: int
+    answered: int
+    skipped: int
+    unclear: int
+    left: int
+    disagreements: int
+    untaught: int
+    blind: int
+    agreed: int
+    missing: int
+    agreement: float | None
+    low: float | None
+    high: float | None
+
+
+class ReasonShown(TypedDict):
+    """One thing that speaks for asking: its code, how strongly (0 to 1), and a figure or a name."""
+
+    code: str
+    degree: float
+    detail: str
+
+
+class ReviewCase(TypedDict):
+    """One case of the queue. While it is `hidden`, `judgment` is null and `others` is empty: you are asked first.
+
+    `agree` says whether you and the judge say the same; `problem` why it could not be judged.
+    """
+
+    id: str
+    example: dict[str, Any]
+    reasons: list[ReasonShown]
+    hidden: bool
+    mine: AnswerShown | None
+    judgment: dict[str, Any] | None
+    version: int | None
+    agree: bool | None
+    others: list[AnswerShown]
+    problem: str | None
+
+
+class RunGiven(TypedDict):
+    """What a job that judged gave: `judge` is the signature of the judge, `judgments` are its verdicts."""
+
+    judge: str
+    judgments: list[dict[str, Any]]
 
 
 class Saved(TypedDict):
@@ -240,6 +395,38 @@ class TokenShown(TypedDict):
     expires_at: str | None
     used_at: str | None
     secret: str | None
+
+
+class TurnShown(TypedDict):
+    """A case of which a version says something else than the one before.
+
+    `effect` is fixed, broken, moved (wrong before and after) or turned (nobody has labelled it). While a case that waits
+    for your answer is `hidden`, its verdicts and labels are null.
+    """
+
+    case: str
+    hidden: bool
+    before: bool | int | float | str | None
+    after: bool | int | float | str | None
+    label: bool | int | float | str | None
+    effect: Literal["fixed", "broken", "moved", "turned"] | None
+    guidelines: list[str]
+    decision: Literal["accepted", "objected"] | None
+    decided_by: str | None
+
+
+class VerificationShown(TypedDict):
+    """What a receipt is worth: it `holds` where it was signed here and nothing that was erased is back.
+
+    `unchanged` says that the judge is as it was then; `back` names what is there again, with the version and why.
+    """
+
+    holds: bool
+    judge: str
+    genuine: bool
+    unchanged: bool
+    versions: int
+    back: list[list[Any]]
 
 
 class VersionShown(TypedDict):
@@ -379,7 +566,7 @@ class Operations(ABC):
         return cast("Saved", self._ask("POST", f"/judges/{_part(judge)}/rollback", query={"to": to}, body=None))
 
     def export_judge(self, judge: str, *, version: int | None = None) -> dict[str, Any]:
-        """A version as one frozen JSON document. It holds the texts of the cases."""
+        """A version as one frozen JSON document. It holds the cases and what everybody said, and so is for owners."""
         return cast(
             "dict[str, Any]", self._ask("GET", f"/judges/{_part(judge)}/bundle", query={"version": version}, body=None)
         )
@@ -419,6 +606,7 @@ class Operations(ABC):
     ) -> dict[str, Any]:
         """Judge one case now. A model that fails is a problem with its reason.
 
+        Of a case that waits for review you have seen the verdict then: your answer on it is no blind one.
         A case that is kept and has no `id` gets one made of its content; the judgment has it.
         """
         return cast(
@@ -571,6 +759,12 @@ class Operations(ABC):
             ),
         )
 
+    def check_feedback(self, judge: str, *, feedback: list[dict[str, Any]]) -> dict[str, Any]:
+        """Look at feedback before aligning: labels, sources, duplicates, conflicts, bias. No model is called."""
+        return cast(
+            "dict[str, Any]", self._ask("POST", f"/judges/{_part(judge)}/check", query={}, body={"feedback": feedback})
+        )
+
     def unalign_judge(self, judge: str, *, keys: list[str] | None = None, source: str | None = None) -> JobShown:
         """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
         return cast(
@@ -604,6 +798,13 @@ class Operations(ABC):
                 query={},
                 body={"keys": keys, "source": source, "matching": matching},
             ),
+        )
+
+    def verify_receipt(self, judge: str, *, receipt: dict[str, Any]) -> VerificationShown:
+        """Check the receipt of an erasure of this judge's: that it was signed here, and that nothing has come back."""
+        return cast(
+            "VerificationShown",
+            self._ask("POST", f"/judges/{_part(judge)}/verify", query={}, body={"receipt": receipt}),
         )
 
     def evaluate_judge(
@@ -673,6 +874,108 @@ class Operations(ABC):
                 f"/judges/{_part(judge)}/next",
                 query={},
                 body={"cases": cases, "n": n, "version": version, "max_cost": max_cost},
+            ),
+        )
+
+    def score_cases(
+        self,
+        judge: str,
+        *,
+        examples: list[dict[str, Any]],
+        judges: list[str] | None = None,
+        concurrency: int | None = None,
+        max_cost: float | None = None,
+    ) -> JobShown:
+        """Judge the same cases by several judges; the result has totals of each, and every verdict."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/scorecard",
+                query={},
+                body={"examples": examples, "judges": judges, "concurrency": concurrency, "max_cost": max_cost},
+            ),
+        )
+
+    def replay_judge(
+        self,
+        judge: str,
+        *,
+        model: str,
+        cases: list[dict[str, Any]] | None = None,
+        version: int | None = None,
+        adopt: bool | None = None,
+        concurrency: int | None = None,
+    ) -> JobShown:
+        """Show which verdicts another model would turn, and whether it agrees better with people."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/replay",
+                query={},
+                body={"model": model, "cases": cases, "version": version, "adopt": adopt, "concurrency": concurrency},
+            ),
+        )
+
+    def detect_drift(
+        self,
+        judge: str,
+        *,
+        first: RunGiven,
+        second: RunGiven,
+        first_examples: list[dict[str, Any]] | None = None,
+        second_examples: list[dict[str, Any]] | None = None,
+        false_alarms: float | None = None,
+        n: int | None = None,
+        version: int | None = None,
+    ) -> JobShown:
+        """Tell whether two runs differ by more than chance. No model is called."""
+        return cast(
+            "JobShown",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/drift",
+                query={},
+                body={
+                    "first": first,
+                    "second": second,
+                    "first_examples": first_examples,
+                    "second_examples": second_examples,
+                    "false_alarms": false_alarms,
+                    "n": n,
+                    "version": version,
+                },
+            ),
+        )
+
+    def explain_judgment(
+        self,
+        judge: str,
+        *,
+        case: str | None = None,
+        example: Content | None = None,
+        judgment: dict[str, Any] | None = None,
+        signature: str | None = None,
+        version: int | None = None,
+    ) -> Explained:
+        """Show the very prompt of one judgment, byte for byte, its guidelines and its cases. No judge model is asked.
+
+        A reviewer answers the cases in it first: they are shown with what people said of them.
+        """
+        return cast(
+            "Explained",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/explain",
+                query={},
+                body={
+                    "case": case,
+                    "example": example,
+                    "judgment": judgment,
+                    "signature": signature,
+                    "version": version,
+                },
             ),
         )
 
@@ -775,6 +1078,155 @@ class Operations(ABC):
             "LocksShown", self._ask("DELETE", f"/judges/{_part(judge)}/locks/{_part(case)}", query={}, body=None)
         )
 
+    def list_review_cases(
+        self,
+        judge: str,
+        *,
+        state: Literal["open", "answered", "skipped", "unclear"] | None = None,
+        guideline: str | None = None,
+        people: str | None = None,
+        judged: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> PageOfReviewCase:
+        """Cases in the order in which they were put in.
+
+        `people` and `judged` go together: answered cases that people, asked blind, called the one and the judge the other.
+        """
+        return cast(
+            "PageOfReviewCase",
+            self._ask(
+                "GET",
+                f"/judges/{_part(judge)}/review/cases",
+                query={
+                    "state": state,
+                    "guideline": guideline,
+                    "people": people,
+                    "judged": judged,
+                    "limit": limit,
+                    "cursor": cursor,
+                },
+                body=None,
+            ),
+        )
+
+    def add_review_cases(self, judge: str, *, cases: list[dict[str, Any]]) -> JobShown:
+        """Put cases in the queue and judge those there that are not judged. Content that is there already stays as it is."""
+        return cast(
+            "JobShown", self._ask("POST", f"/judges/{_part(judge)}/review/cases", query={}, body={"cases": cases})
+        )
+
+    def next_review_cases(
+        self, judge: str, *, n: int | None = None, again: bool | None = None, without: list[str] | None = None
+    ) -> list[ReviewCase]:
+        """The cases that wait for you, the most useful first."""
+        return cast(
+            "list[ReviewCase]",
+            self._ask(
+                "GET",
+                f"/judges/{_part(judge)}/review/next",
+                query={"n": n, "again": again, "without": without},
+                body=None,
+            ),
+        )
+
+    def show_review_case(self, judge: str, case: str) -> ReviewCase:
+        """One case: before your answer its content, after it what the judge and others say."""
+        return cast(
+            "ReviewCase", self._ask("GET", f"/judges/{_part(judge)}/review/cases/{_part(case)}", query={}, body=None)
+        )
+
+    def answer_case(
+        self,
+        judge: str,
+        case: str,
+        *,
+        state: Literal["answered", "skipped", "unclear"] | None = None,
+        value: bool | int | float | str | None = None,
+        rationale: str | None = None,
+        revision: int | None = None,
+    ) -> ReviewCase:
+        """Answer a case, skip it, or say that you cannot tell; the case then shows what the judge said.
+
+        An answer over another `revision` than the one that stands changes nothing: 409, with what stands as `mine`.
+        """
+        return cast(
+            "ReviewCase",
+            self._ask(
+                "PUT",
+                f"/judges/{_part(judge)}/review/cases/{_part(case)}/answer",
+                query={},
+                body={"state": state, "value": value, "rationale": rationale, "revision": revision},
+            ),
+        )
+
+    def undo_answer(self, judge: str, case: str, *, revision: int | None = None) -> ReviewCase:
+        """Take your answer back, as long as the judge has not learned it; the next one is not blind any more."""
+        return cast(
+            "ReviewCase",
+            self._ask(
+                "DELETE",
+                f"/judges/{_part(judge)}/review/cases/{_part(case)}/answer",
+                query={"revision": revision},
+                body=None,
+            ),
+        )
+
+    def similar_guidelines(self, judge: str, *, words: str) -> list[dict[str, Any]]:
+        """Guidelines in force that already say something like these words, the nearest first."""
+        return cast(
+            "list[dict[str, Any]]",
+            self._ask("GET", f"/judges/{_part(judge)}/review/similar", query={"words": words}, body=None),
+        )
+
+    def list_disagreements(
+        self, judge: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> PageOfDisagreementShown:
+        """Cases that you and somebody else answered differently, your latest answer first.
+
+        To settle one, answer it anew; until then the judge's policy says which label counts.
+        """
+        return cast(
+            "PageOfDisagreementShown",
+            self._ask(
+                "GET",
+                f"/judges/{_part(judge)}/review/disagreements",
+                query={"limit": limit, "cursor": cursor},
+                body=None,
+            ),
+        )
+
+    def review_progress(self, judge: str) -> ProgressShown:
+        """How far you are with the queue, and what blind answers prove so far."""
+        return cast("ProgressShown", self._ask("GET", f"/judges/{_part(judge)}/review/progress", query={}, body=None))
+
+    def list_changes(self, judge: str, *, limit: int | None = None, cursor: str | None = None) -> PageOfChangeSummary:
+        """The versions that turned verdicts, the newest first."""
+        return cast(
+            "PageOfChangeSummary",
+            self._ask("GET", f"/judges/{_part(judge)}/changes", query={"limit": limit, "cursor": cursor}, body=None),
+        )
+
+    def show_change(self, judge: str, version: int) -> ChangeShown:
+        """One version: what it was taught, and which verdicts it turned, broken ones first."""
+        return cast(
+            "ChangeShown", self._ask("GET", f"/judges/{_part(judge)}/changes/{_part(version)}", query={}, body=None)
+        )
+
+    def decide_change(
+        self, judge: str, version: int, case: str, *, decision: Literal["accepted", "objected"]
+    ) -> TurnShown:
+        """Accept a turned verdict, or object to it; the last word counts."""
+        return cast(
+            "TurnShown",
+            self._ask(
+                "PUT",
+                f"/judges/{_part(judge)}/changes/{_part(version)}/cases/{_part(case)}",
+                query={},
+                body={"decision": decision},
+            ),
+        )
+
     def list_jobs(
         self, judge: str, *, active: bool | None = None, limit: int | None = None, cursor: str | None = None
     ) -> PageOfJobShown:
@@ -790,7 +1242,7 @@ class Operations(ABC):
         )
 
     def show_job(self, judge: str, job: str) -> JobShown:
-        """One job: its state, how far it is, and what it gave."""
+        """One job: its state, how far it is, and what it gave. What it tells of cases that wait for you is left out."""
         return cast("JobShown", self._ask("GET", f"/judges/{_part(judge)}/jobs/{_part(job)}", query={}, body=None))
 
     def cancel_job(self, judge: str, job: str) -> JobShown:

@@ -3,7 +3,7 @@
 from memalign.io.column_map import Columns, checked_columns, parse_columns
 from memalign.io.examples import Examples, check_examples, read_examples
 from memalign.io.feedback import FeedbackFile, check_feedback, read_feedback
-from memalign.io.given import ExampleSource, FeedbackSource, Given
+from memalign.io.given import ExampleSource, FeedbackSource, Frame, Given
 from memalign.io.judged import JudgmentFile, JudgmentWriter, read_judgments
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Examples",
     "FeedbackFile",
     "FeedbackSource",
+    "Frame",
     "Given",
     "JudgmentFile",
     "JudgmentWriter",

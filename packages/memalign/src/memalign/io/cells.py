@@ -32,7 +32,7 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, UUID):

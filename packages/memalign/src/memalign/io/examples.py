@@ -20,7 +20,7 @@ from memalign.io.given import Given
 from memalign.io.rows import LABEL_FIELDS, Row
 from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, FeedbackKey
 
-__all__ = ["Examples", "Index", "check_examples", "read_examples"]
+__all__ = ["Examples", "Index", "check_examples", "example_of", "read_examples"]
 
 _DIGEST = 32  # bytes of a content hash
 _IN_MEMORY = 1 << 20  # bytes of a generator's examples that are kept without a file
@@ -124,7 +124,7 @@ class Examples:
     def __iter__(self) -> Iterator[Example]:
         index, expected = self.index, 0
         for row in self._read() if self._spool is None else self._again():
-            example = None if isinstance(row, RowError) else _example(split(row.fields))
+            example = None if isinstance(row, RowError) else example_of(split(row.fields))
             if example is None:
                 if isinstance(row, RowError):
                     raise self._changed()
@@ -191,7 +191,7 @@ class _Checked:
         fields = split(row.fields)
         annotation = str(fields.get("source") or UNKNOWN_SOURCE)
         spoken = any(fields.get(name) is not None for name in ("value", "rationale", "source"))
-        example = _example(fields)
+        example = example_of(fields)
         if example is None and not spoken:
             raise InputError(f"no content: {content_needed()}")
         example_id = fields["id"]
@@ -236,12 +236,12 @@ class _Checked:
         wanted = {line for _, line, _ in self._differing}
         first = {row.line: row for row in read() if row.line in wanted and isinstance(row, Row)}
         for position, line, example in self._differing:
-            if (row := first.get(line)) is not None and (other := _example(split(row.fields))) is not None:
+            if (row := first.get(line)) is not None and (other := example_of(split(row.fields))) is not None:
                 reason = f"{differing(other, example)} differ from those of {example.id!r} on line {line}"
                 self._bad[position] = RowError(line=self._bad[position].line, reason=reason, id=example.id[:80])
 
 
-def _example(fields: dict[str, Any]) -> Example | None:
+def example_of(fields: dict[str, Any]) -> Example | None:
     """The example of a row's fields, None for one without content."""
     if not any(name in fields for name in CONTENT_FIELDS):
         return None

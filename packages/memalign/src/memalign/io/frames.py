@@ -61,3 +61,5 @@ def plain_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[Row | RowError]:
             yield Row(line=position, fields={str(name): plain_value(value) for name, value in fields.items()})
         except InputError as error:
             yield RowError(line=position, reason=str(error))
+        except RecursionError:
+            yield RowError(line=position, reason="a cell is nested too deep to be read; flatten it")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from memalign import aio
 from memalign.content import check_fields
 from memalign.content.parts import first_lacking
-from memalign.errors import ConfigurationError, InputError
-from memalign.io import Examples, ExampleSource, FeedbackSource, checked_columns
+from memalign.errors import InputError
+from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, checked_columns
 from memalign.judge.batch import OnJudgment, Progress, judge_many
+from memalign.judge.fingerprint import base_fingerprint_of, fingerprint_of
 from memalign.judge.instructions import checked_instructions, named_fields, named_parts, warn_of_tags
 from memalign.judge.open_model import open_model
-from memalign.judge.parameters import FIRST_NAMES, OF_MODELS, SAID_BESIDE, checked_parameters
+from memalign.judge.parameters import checked_parameters
+from memalign.judge.predict import FrameT, predict_batch
 from memalign.judge.prepare import Prepared, budget_of, prepare
 from memalign.judge.retrieve import retrieve
 from memalign.judge.spend_limit import SpendLimit
@@ -27,9 +28,9 @@ from memalign.memory.budget import Budget
 from memalign.memory.model import Memory
 from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatModel, EmbeddingModel
-from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
+from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
-from memalign.types import Example, Judgment, canonical_json
+from memalign.types import Example, Judgment
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
@@ -168,31 +169,9 @@ class Judge:
         return given if isinstance(given, str) or given is None else given.name
 
     @property
-    def _other_embedding_model(self) -> str | None:
-        """The embedding model in one spelling; None for the in-process one, however it was named or wrapped."""
-        name = self.embedding_model_name
-        if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name):
-            return None
-        try:
-            return canonical_name(name)
-        except ConfigurationError:  # the name of an object, which no provider needs to know
-            return name
-
-    @property
     def fingerprint(self) -> str:
         """16 hex digits over everything that can change a verdict: text, type, models, parameters, memory."""
-        parts = {
-            "instructions": self.instructions,
-            "value_type": self.value_type.spec,
-            "model": self.model_name,
-            "retrieval_k": self.retrieval_k if self.memory else None,  # nothing to retrieve, nothing to tell apart
-            "parameters": {FIRST_NAMES.get(k, k): v for k, v in self.parameters.items() if k not in OF_MODELS},
-            "memory": self.memory.hash,
-        }
-        # Left out where it finds nothing or is the usual one: fingerprints of such judges are older than this part.
-        if self.memory and (embedding := self._other_embedding_model) is not None:
-            parts["embedding_model"] = embedding
-        return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+        return fingerprint_of(self)
 
     def replace(self, **changes: Any) -> Judge:
         """A judge with other settings and the same memory.
@@ -208,8 +187,7 @@ class Judge:
     @property
     def base_fingerprint(self) -> str:
         """16 hex digits over instructions, value type, model and parameters: what a pre-alignment verdict was made with."""
-        made_with = {key: value for key, value in self.parameters.items() if key not in SAID_BESIDE}
-        return self.replace(memory=Memory(), parameters=made_with).fingerprint  # whose label counts is no part of it
+        return base_fingerprint_of(self)
 
     def misfit(self, row: Feedback) -> str | None:
         """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""
@@ -240,17 +218,8 @@ class Judge:
         id: str | None = None,  # noqa: A002  # the field's name
     ) -> Judgment:
         """Judge one item, given as an Example or by its fields; see `ajudge`."""
-        return aio.run(
-            self.ajudge(
-                example,
-                inputs=inputs,
-                outputs=outputs,
-                expectations=expectations,
-                conversation=conversation,
-                trace=trace,
-                id=id,
-            )
-        )
+        content = {"inputs": inputs, "outputs": outputs, "expectations": expectations, "conversation": conversation}
+        return aio.run(self.ajudge(example, **content, trace=trace, id=id))
 
     async def ajudge(
         self,
@@ -321,16 +290,10 @@ class Judge:
         on_judgment: OnJudgment | None = None,
     ) -> Sequence[Judgment]:
         """Judge many items; see `ajudge_many`."""
-        return aio.run(
-            self.ajudge_many(
-                examples,
-                concurrency=concurrency,
-                out=out,
-                progress=progress,
-                max_cost=max_cost,
-                on_judgment=on_judgment,
-            )
+        judged = self.ajudge_many(
+            examples, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost, on_judgment=on_judgment
         )
+        return aio.run(judged)
 
     async def ajudge_many(
         self,
@@ -365,6 +328,39 @@ class Judge:
             max_cost=max_cost,
             on_judgment=on_judgment,
         )
+
+    def predict_batch(
+        self,
+        frame: FrameT,
+        *,
+        done: Frame | Collection[tuple[str, str]] = (),
+        concurrency: int | None = None,
+        max_cost: float | SpendLimit | None = None,
+    ) -> FrameT:
+        """The verdict on every row of a frame; see `apredict_batch`."""
+        return aio.run(self.apredict_batch(frame, done=done, concurrency=concurrency, max_cost=max_cost))
+
+    async def apredict_batch(
+        self,
+        frame: FrameT,
+        *,
+        done: Frame | Collection[tuple[str, str]] = (),
+        concurrency: int | None = None,
+        max_cost: float | SpendLimit | None = None,
+    ) -> FrameT:
+        """The verdict on every row of a frame, as a frame of the same library: a row a row, in the same order.
+
+        The columns are `id`, `value` (of the judge's value type), `probability` (of the value, in [0, 1]), `findings`
+        (JSON text), `rationale`, `input_tokens`, `cached_tokens`, `output_tokens`, `cost` (dollars), `error`, `judge` (name
+        and fingerprint) and `content_hash`. They have the same types whatever the rows are, and in a frame without rows.
+
+        A row that cannot be judged has an `error` and no value, and stops no other; so has one that `max_cost` stopped.
+        Rows of one id and one content are asked once, and the copies cost nothing. Rows that `done` has are left out: a
+        frame of earlier verdicts, whose errors and other judges do not count, or keys (`id`, `content_hash`).
+
+        Raises InputError for what is no frame or has no column of content, ConfigurationError as `ajudge_many`.
+        """
+        return await predict_batch(self, frame, done=done, concurrency=concurrency, max_cost=max_cost)
 
     # -- learning and forgetting: the work is done in memalign.align -----------------------------------------------
 

@@ -337,10 +337,10 @@ class Registry:
         with self._database.read() as connection:
             return sign(connection, self._database.meta(connection, "secret"), receipt)
 
-    def verify(self, receipt: str | Path) -> Verification:
-        """Check a receipt's file: whether this registry signed it, and whether any of what was erased is back.
+    def verify(self, receipt: str | Path | Mapping[str, Any]) -> Verification:
+        """Check a receipt, or its file: whether this registry signed it, and whether any of what was erased is back.
 
-        No network and no model is needed. Raises InputError for a file that is no signed receipt.
+        No network and no model is needed. Raises InputError for what is no signed receipt.
         """
         found = read_receipt(receipt)
 

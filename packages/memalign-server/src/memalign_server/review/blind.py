@@ -1,0 +1,134 @@
+"""Blind first: who has not answered a case is told neither what the judge says of it nor what others say.
+
+So a later answer is evidence. Whoever asks the judge about a queued case has seen its verdict: they are asked as
+before, and their answer teaches, but it proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, insert, or_, select, update
+
+from memalign.judge import Judge
+from memalign.types import Judgment
+from memalign_server.review.answers import Review, answers_on, review_of
+from memalign_server.review.cases import QueuedCase
+from memalign_server.review.usefulness import Reason
+from memalign_server.store.columns import now
+from memalign_server.store.review_tables import queue, reviews
+from memalign_server.store.store import Store
+
+__all__ = ["ReviewedCase", "hidden_from", "ids_in", "mark_seen", "reviewed", "without_hidden"]
+
+_AT_ONCE = 500
+_PAGES = frozenset(("html", "markdown"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewedCase:
+    """A case as one person may see it. While it is `hidden`, it holds no verdict and nobody else's answer."""
+
+    case: QueuedCase
+    said: Review | None
+    hidden: bool
+    reasons: tuple[Reason, ...]
+    judgment: Judgment | None = None
+    agree: bool | None = None
+    others: tuple[Review, ...] = ()
+
+
+def reviewed(
+    connection: Connection, judge: Judge, person: str, case: QueuedCase, *, blind: bool = True
+) -> ReviewedCase:
+    """A case as a person may see it; `blind` is False for somebody whom nobody will ask."""
+    name, case_id = judge.name, case.example.id
+    said = review_of(connection, name, person, case_id)
+    if blind and (said is None or said.state != "answered"):
+        plain = tuple(each for each in case.reasons if each.code != "two verdicts")
+        return ReviewedCase(case=case, said=said, hidden=True, reasons=plain)
+    judgment, agree = case.judgment, None
+    if judgment is not None and judgment.value is not None and said is not None and said.value is not None:
+        agree = judge.value_type.agree(judgment.value, said.value)
+    others = tuple(each for each in answers_on(connection, name, case_id) if each.person != person)
+    return ReviewedCase(
+        case=case, said=said, hidden=False, reasons=case.reasons, judgment=judgment, agree=agree, others=others
+    )
+
+
+def hidden_from(connection: Connection, judge: str, person: str | None, ids: Iterable[str]) -> frozenset[str]:
+    """Those of the cases that are queued and that the person has not answered; none for None, whom nobody will ask."""
+    if person is None:
+        return frozenset()
+    given, found = list(ids), set[str]()
+    mine = and_(
+        reviews.c.judge == queue.c.judge,
+        reviews.c.case_id == queue.c.case_id,
+        reviews.c.person == person,
+        reviews.c.state == "answered",
+    )
+    query = select(queue.c.case_id).outerjoin(reviews, mine).where(queue.c.judge == judge, reviews.c.person.is_(None))
+    for start in range(0, len(given), _AT_ONCE):
+        part = query.where(queue.c.case_id.in_(given[start : start + _AT_ONCE]))
+        found.update(connection.execute(part).scalars())
+    return frozenset(found)
+
+
+def ids_in(value: Any) -> set[str]:
+    """The ids of cases that a job's result tells something of."""
+    if isinstance(value, Mapping):
+        return _own_ids(value).union(*map(ids_in, value.values()))
+    return set().union(*map(ids_in, value)) if isinstance(value, list) else set()
+
+
+def without_hidden(value: Any, hidden: Collection[str]) -> Any:
+    """A job's result without what it tells of the hidden cases; pages made of it go whole."""
+    if isinstance(value, Mapping):
+        left = {name: each for name, each in value.items() if name not in _PAGES}
+        return {name: without_hidden(each, hidden) for name, each in left.items()}
+    if isinstance(value, list):
+        return [without_hidden(each, hidden) for each in value if not (_own_ids(each) & set(hidden))]
+    return value
+
+
+def mark_seen(store: Store, judge: str, person: str, contents: Collection[str]) -> None:
+    """Note that a person was told the verdict on the queued cases of these content hashes: no answer of theirs is blind.
+
+    What they skipped or called unclear is asked once more.
+    """
+    with store.read() as connection:  # most requests are about no case of the queue, and should not lock
+        if not _unseen(connection, judge, person, contents):
+            return
+    with store.write() as connection:
+        at = now()
+        for case_id, state in _unseen(connection, judge, person, contents).items():
+            if state is None:
+                row = {"judge": judge, "case_id": case_id, "person": person, "state": "undone", "form": ""}
+                connection.execute(insert(reviews).values(**row, revision=0, created_at=at, updated_at=at))
+            else:
+                mine = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
+                connection.execute(update(reviews).where(*mine).values(state="undone"))
+
+
+def _unseen(connection: Connection, judge: str, person: str, contents: Collection[str]) -> dict[str, str | None]:
+    """The queued cases of these contents on which an answer would still be blind, each with what was said of it so far."""
+    given, found = list(contents), dict[str, str | None]()
+    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    skipped = and_(reviews.c.state.in_(("skipped", "unclear")), reviews.c.blind_value.is_(None))
+    query = select(queue.c.case_id, reviews.c.state).outerjoin(reviews, mine)
+    query = query.where(queue.c.judge == judge, or_(reviews.c.person.is_(None), skipped))
+    for start in range(0, len(given), _AT_ONCE):
+        part = query.where(queue.c.content_hash.in_(given[start : start + _AT_ONCE]))
+        found.update((case_id, state) for case_id, state in connection.execute(part))
+    return found
+
+
+def _own_ids(value: Any) -> set[str]:
+    if not isinstance(value, Mapping):
+        return set()
+    several = value.get("ids")
+    return {
+        each for each in (value.get("id"), *(several if isinstance(several, list) else ())) if isinstance(each, str)
+    }

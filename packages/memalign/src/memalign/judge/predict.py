@@ -1,0 +1,194 @@
+"""A frame of rows in, a frame of verdicts out, of one schema: what every engine that judges at scale calls.
+
+A row is known again by its id and the hash of its content, and its verdict by these and the judge. So any part of the work
+may be lost and done again, and what is done is never paid for twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from memalign.errors import InputError, RowError
+from memalign.io.examples import example_of
+from memalign.io.fields import split
+from memalign.io.frames import is_frame
+from memalign.io.given import Frame, Given
+from memalign.judge.batch import judge_many, signature_of
+from memalign.judge.spend_limit import SpendLimit
+from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+    from memalign.judge.judge import Judge
+
+__all__ = ["KEY", "FrameT", "arrow_schema", "predict_batch"]
+
+FrameT = TypeVar("FrameT", bound=Frame)
+
+KEY = ("id", "content_hash", "judge")
+"""The columns by which a verdict is known again."""
+
+_VALUES = {"bool": "Boolean", "int": "Int64", "float": "Float64"}
+_NUMBERS = ("input_tokens", "cached_tokens", "output_tokens")
+
+
+class _Asked(NamedTuple):
+    """A row: its id where it has one, and either what is judged or why it cannot be."""
+
+    id: str | None
+    example: Example | None
+    fault: str = ""
+    again: bool = False  # an earlier row has the same id and content
+
+
+async def predict_batch(
+    judge: Judge,
+    frame: FrameT,
+    *,
+    done: Frame | Collection[tuple[str, str]] = (),
+    concurrency: int | None = None,
+    max_cost: float | SpendLimit | None = None,
+) -> FrameT:
+    """See `Judge.apredict_batch`."""
+    import narwhals as nw
+
+    if not is_frame(frame):
+        raise InputError(f"predict_batch takes a DataFrame or a table, not {type(frame).__name__}; see judge_many")
+    try:
+        table: nw.DataFrame[Any] = nw.from_native(frame, eager_only=True)
+    except TypeError as error:
+        raise InputError(f"{type(frame).__name__} is no DataFrame that can be read: {error}") from None
+    signature = signature_of(judge)
+    earlier = _keys(done, signature)
+    rows = [
+        (place, row)
+        for place, row in enumerate(_rows(judge, table) if len(table) else ())
+        if row.example is None or (row.example.id, row.example.content_hash) not in earlier
+    ]
+    examples = [row.example for _, row in rows if row.example is not None and not row.again]
+    judgments = (
+        await judge_many(judge, examples, concurrency=concurrency, out=None, max_cost=max_cost) if examples else ()
+    )
+    by_id = {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
+    cells = [_cells(row, by_id, signature) for _, row in rows]
+    columns = {name: [row[name] for row in cells] for name in _schema(judge)}
+    made: FrameT = _like(table, columns, _schema(judge), [place for place, _ in rows])
+    return made
+
+
+def arrow_schema(judge: Judge) -> Any:
+    """The pyarrow schema of what `predict_batch` gives."""
+    return _schema(judge).to_arrow()
+
+
+def _schema(judge: Judge) -> nw.Schema:
+    import narwhals as nw
+
+    value = getattr(nw, _VALUES.get(judge.value_type.kind, "String"))
+    kinds = {"value": value, "probability": nw.Float64, "cost": nw.Float64, **dict.fromkeys(_NUMBERS, nw.Int64)}
+    names = ("id", "value", "probability", "findings", "rationale", *_NUMBERS, "cost", "error", "judge", "content_hash")
+    return nw.Schema({name: kinds.get(name, nw.String)() for name in names})
+
+
+def _keys(done: Frame | Collection[tuple[str, str]], signature: str) -> Collection[tuple[str, str]]:
+    """The ids and content hashes that this judge has answered."""
+    if not is_frame(done):
+        assert isinstance(done, Collection)  # noqa: S101  # a frame was found above
+        return done if isinstance(done, set | frozenset) else set(done)
+    import narwhals as nw
+
+    table: nw.DataFrame[Any] = nw.from_native(done, eager_only=True)
+    needed = (*KEY, "error")
+    if missing := [name for name in needed if name not in table.columns]:
+        raise InputError(f"done has no column {missing[0]}; it is a frame that predict_batch gave, or some of its rows")
+    rows = table.filter((nw.col("judge") == signature) & nw.col("error").is_null())
+    return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
+
+
+def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Asked]:
+    """What each row asks, in order."""
+    names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
+    native = table.to_native()
+    if getattr(getattr(native, "index", None), "name", None) is not None:
+        import narwhals as nw
+
+        table = nw.from_native(native.reset_index(), eager_only=True)
+    there = {field: name for field, name in names.items() if name in table.columns}
+    if not there.keys() & set(CONTENT_FIELDS):
+        raise InputError(
+            f"the frame has no column of content: {', '.join(names[field] for field in CONTENT_FIELDS)}; its columns: "
+            f"{', '.join(table.columns)[:300]}; Judge(columns={{'outputs': 'answer'}}) says which column a field is"
+        )
+    ids = table[there["id"]].to_list() if "id" in there else [None] * len(table)
+    asked = Given.of(table.select(list(there.values())).to_native(), name="the frame", remembered=judge.columns).rows()
+    first: dict[str, tuple[int, str]] = {}
+    for position, (given, row) in enumerate(zip(ids, asked, strict=True), 1):
+        found = _asked(given, row)
+        if found.example is not None:
+            example = found.example
+            place, content = first.setdefault(example.id, (position, example.content_hash))
+            if content != example.content_hash:
+                found = _Asked(found.id, None, f"its content differs from that of row {place}, which has the same id")
+            else:
+                found = found._replace(again=place < position)
+        yield found
+
+
+def _asked(given: object, row: Any) -> _Asked:
+    """A row as an example; where it is none, by the id that it was `given`."""
+    name = str(given).strip() or None if isinstance(given, str | int) and not isinstance(given, bool) else None
+    if isinstance(row, RowError):
+        return _Asked(name, None, row.reason)
+    try:
+        example = example_of(split(row.fields))
+        if example is None:
+            return _Asked(name, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
+        _ = example.content_hash  # raises InputError for what is no JSON value
+    except InputError as error:
+        return _Asked(name, None, str(error))
+    return _Asked(example.id, example)
+
+
+def _cells(row: _Asked, judgments: Mapping[str, Judgment], signature: str) -> dict[str, Any]:
+    """The cells of one row by their columns."""
+    if row.example is None:
+        judgment = Judgment(error=f"InputError: {row.fault}")
+    else:
+        judgment = judgments[row.example.id]
+        if row.again:
+            judgment = replace(judgment, usage=Usage())
+    usage, judged = judgment.usage, judgment.error is None
+    return {
+        "id": _text(row.id),
+        "value": _text(judgment.value) if isinstance(judgment.value, str) else judgment.value,
+        "probability": judgment.confidence,
+        "findings": json_line(as_json(judgment.findings)).decode().strip() if judged else None,
+        "rationale": _text(judgment.rationale),
+        **{name: getattr(usage, name) for name in _NUMBERS},
+        "cost": usage.cost,
+        "error": _text(judgment.error),
+        "judge": signature,
+        "content_hash": None if row.example is None else row.example.content_hash,
+    }
+
+
+def _text(text: str | None) -> str | None:
+    """Text that a frame can hold: a model may end its words in half a surrogate pair."""
+    return text if text is None else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _like(table: nw.DataFrame[Any], columns: dict[str, list[Any]], schema: nw.Schema, places: list[int]) -> Any:
+    """A frame of the library of `table`, and of pandas with the index of the rows that are left."""
+    import narwhals as nw
+
+    library = table.implementation
+    if not library.is_pandas_like():
+        return nw.from_dict(columns, schema, backend=library).to_native()
+    # Types of pandas' own that have missing values: a boolean of numpy would read None as False.
+    made = nw.from_dict(columns, backend=library).to_native().astype(schema.to_pandas("numpy_nullable"))
+    made.index = table.to_native().index[places].rename(None)
+    return made

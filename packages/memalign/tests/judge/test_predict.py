@@ -1,0 +1,229 @@
+"""A frame in, a frame of verdicts out: a row a row, whatever the rows are, and nothing asked twice."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import subprocess
+import sys
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+import pytest
+from annotated_types import Ge, Le
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memalign as ma
+from memalign.errors import ConfigurationError, InputError, ModelUnavailable
+from memalign.models.base import ChatReply, ChatRequest
+from memalign.testing import ScriptedChatModel
+from memalign.types import Usage
+from tests.support.patience import PATIENCE
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+KINDS: dict[str, Any] = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.Table.from_pylist}
+COLUMNS = ["id", "value", "probability", "findings", "rationale", "input_tokens", "cached_tokens", "output_tokens"]
+COLUMNS += ["cost", "error", "judge", "content_hash"]
+
+
+def answers(request: ChatRequest) -> Any:
+    if "fails" in request.user:
+        return ModelUnavailable("it is down")
+    return ChatReply(
+        data={"rationale": "Fine.", "value": True}, text="", usage=Usage(calls=1, input_tokens=7, cost=0.5)
+    )
+
+
+def judge(value_type: Any = bool, answer: Any = answers, **given: Any) -> ma.Judge:
+    model = ScriptedChatModel(answer)
+    return ma.Judge(
+        name="good", instructions="Good? {{ outputs }}", feedback_value_type=value_type, model=model, **given
+    )
+
+
+def asked(one: ma.Judge) -> list[str]:
+    return [request.user for request in one.model.requests]  # type: ignore[union-attr]
+
+
+def listed(frame: Any) -> list[dict[str, Any]]:
+    if isinstance(frame, pd.DataFrame):
+        return [
+            {name: None if cell is pd.NA else cell for name, cell in row.items()} for row in frame.to_dict("records")
+        ]
+    return frame.to_dicts() if isinstance(frame, pl.DataFrame) else frame.to_pylist()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Any:
+    return KINDS[request.param]
+
+
+def test_verdicts_come_back_in_the_same_kind(kind: Any) -> None:
+    frame = kind([{"id": "b", "outputs": "x"}, {"id": "a", "outputs": "it fails"}, {"id": "c", "outputs": None}])
+    out = judge().predict_batch(frame)
+    assert type(out) is type(frame)
+    rows = listed(out)
+    assert [list(row) for row in rows] == [COLUMNS] * 3
+    assert [row["id"] for row in rows] == ["b", "a", "c"]
+    assert [row["value"] for row in rows] == [True, None, None]
+    assert [row["error"] for row in rows] == [
+        None,
+        "ModelUnavailable: it is down",
+        "InputError: no content: one of inputs, outputs, expectations, conversation, trace is required",
+    ]
+    assert (rows[0]["rationale"], rows[0]["findings"], rows[0]["input_tokens"], rows[0]["cost"]) == (
+        "Fine.",
+        "[]",
+        7,
+        0.5,
+    )
+    assert len({row["judge"] for row in rows}) == 1
+
+
+@pytest.mark.parametrize(
+    ("value_type", "value", "arrow"),
+    [
+        (bool, False, "bool"),
+        (Annotated[int, Ge(1), Le(5)], 3, "int64"),
+        (Annotated[float, Ge(0), Le(1)], 1, "double"),
+        (Literal["A", "B"], "B", "string"),
+        (str, "half \ud83d", "string"),
+    ],
+)
+def test_the_schema_hangs_on_no_row(value_type: Any, value: Any, arrow: str) -> None:
+    one = judge(value_type, lambda _: {"rationale": "\ud83d", "value": value})
+    full = one.predict_batch(pa.table({"id": ["a"], "outputs": ["x"]}))
+    failed = one.predict_batch(pa.table({"id": ["a"], "outputs": pa.array([None], pa.string())}))
+    empty = one.predict_batch(pa.table({"id": pa.array([], pa.string()), "outputs": pa.array([], pa.string())}))
+    assert full.schema == failed.schema == empty.schema
+    assert str(full.schema.field("value").type) in (arrow, f"large_{arrow}")
+    assert full["value"].to_pylist() == [value if value_type is not str else "half \ufffd"]
+    assert len(empty) == 0
+
+
+ODD = st.one_of(
+    st.none(),
+    st.sampled_from(["x", "y", "it fails", "", math.nan, math.inf, 7, b"bytes", [1, None], {"a": {"b": [math.nan]}}]),
+    st.text(max_size=5),
+)
+IDS = st.one_of(st.sampled_from(["a", "b", "c", " a ", "", None, 1, 2.5, True, "two\nlines"]), st.text(max_size=3))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(IDS, ODD), max_size=12))
+def test_as_many_rows_come_out_as_went_in(rows: list[tuple[Any, Any]]) -> None:
+    one = judge()
+    ids, outputs = [each for each, _ in rows], [each for _, each in rows]
+    frame = pd.DataFrame({"id": pd.Series(ids, dtype=object), "outputs": pd.Series(outputs, dtype=object)})
+    out = listed(one.predict_batch(frame))
+    assert len(out) == len(rows)
+    for name, row in zip(ids, out, strict=True):
+        assert (row["value"] is None) == (row["error"] is not None)
+        if isinstance(name, str) and name.strip() and row["content_hash"]:
+            assert row["id"] == name.strip().encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    keys = Counter((row["id"], row["content_hash"]) for row in out if row["content_hash"])
+    assert len(asked(one)) <= len(keys)
+    assert max(Counter(name for name, _ in keys).values(), default=1) == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=20), st.sets(st.integers(0, 9)))
+def test_a_second_run_asks_for_what_is_missing(numbers: list[int], first: set[int]) -> None:
+    one = judge()
+    rows = [{"id": f"i-{n}", "outputs": f"answer {n}{' fails' * (n == 3)}"} for n in numbers]
+    schema = {"id": pl.String, "outputs": pl.String}
+    earlier = one.predict_batch(pl.DataFrame([row for row, n in zip(rows, numbers, strict=True) if n in first], schema))
+    before = len(asked(one))
+    later = one.predict_batch(pl.DataFrame(rows, schema), done=earlier)
+    judged = first - {3}
+    assert later["id"].to_list() == [row["id"] for row, n in zip(rows, numbers, strict=True) if n not in judged]
+    assert len(asked(one)) - before == len(set(numbers) - judged)
+    keys = set(zip(earlier["id"], earlier["content_hash"], strict=True)) - {("i-3", None)}
+    failed = {key for key in keys if key[0] == "i-3"}
+    assert one.predict_batch(pl.DataFrame(rows, schema), done=keys - failed)["id"].to_list() == later["id"].to_list()
+
+
+def test_copies_are_asked_once_and_cost_nothing(kind: Any) -> None:
+    one = judge()
+    frame = kind([{"id": "a", "outputs": "x"}, {"id": "a", "outputs": "x"}, {"id": "a", "outputs": "y"}])
+    rows = listed(one.predict_batch(frame))
+    assert len(asked(one)) == 1
+    assert [row["cost"] for row in rows] == [0.5, 0.0, 0.0]
+    assert [row["value"] for row in rows] == [True, True, None]
+    assert rows[2]["error"] == "InputError: its content differs from that of row 1, which has the same id"
+
+
+def test_other_content_and_other_judges_are_not_done() -> None:
+    one = judge()
+    done = one.predict_batch(pl.DataFrame({"id": ["a", "b"], "outputs": ["x", "y"]}))
+    changed = pl.DataFrame({"id": ["a", "b"], "outputs": ["x", "other"]})
+    assert one.predict_batch(changed, done=done)["id"].to_list() == ["b"]
+    other = one.replace(instructions="Bad? {{ outputs }}")
+    assert other.predict_batch(changed, done=done)["id"].to_list() == ["a", "b"]
+
+
+def test_rows_without_ids_have_their_contents() -> None:
+    one = judge(columns={"outputs": "answer"})
+    frame = pd.DataFrame({"answer": ["x", "y", "x"]}, index=[10, 20, 30])
+    out = one.predict_batch(frame)
+    assert out["id"].nunique() == 2
+    assert list(out.index) == [10, 20, 30]
+    assert len(one.predict_batch(frame[:2], done=out[:1])) == 1
+    assert list(one.predict_batch(frame, done=out[1:2]).index) == [10, 30]
+    named = frame.assign(id=["p", "q", "r"]).set_index("id")
+    assert one.predict_batch(named)["id"].to_list() == ["p", "q", "r"]
+
+
+def test_a_limit_of_cost_leaves_rows_that_say_so() -> None:
+    out = judge().predict_batch(
+        pl.DataFrame({"id": list("abcd"), "outputs": list("wxyz")}), max_cost=1.2, concurrency=1
+    )
+    assert out["value"].to_list() == [True, True, None, None]
+    assert all(error.startswith("NotJudged: one more would pass the limit of $1.2") for error in out["error"][2:])
+
+
+@pytest.mark.parametrize("frame", [[{"id": "a", "outputs": "x"}], "rows.jsonl", pl.LazyFrame({"id": ["a"]}), None])
+def test_what_is_no_frame_is_refused(frame: Any) -> None:
+    with pytest.raises(InputError, match=r"predict_batch takes a DataFrame|is no DataFrame"):
+        judge().predict_batch(frame)
+
+
+def test_a_frame_without_content_is_refused_at_once() -> None:
+    with pytest.raises(InputError, match=r"no column of content: .* its columns: id, answer; Judge\(columns="):
+        judge().predict_batch(pl.DataFrame({"id": ["a"], "answer": ["x"]}))
+    with pytest.raises(InputError, match="done has no column content_hash"):
+        judge().predict_batch(pl.DataFrame({"outputs": ["x"]}), done=pl.DataFrame({"id": ["a"]}))
+
+
+def test_no_model_stops_before_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "MEMALIGN_MODEL"):
+        monkeypatch.delenv(key, raising=False)
+    with pytest.raises(ConfigurationError, match="no model"):
+        judge().replace(model=None).predict_batch(pl.DataFrame({"outputs": ["x"]}))
+
+
+OTHER = """
+import pickle, sys, polars as pl
+from memalign.testing import ScriptedChatModel
+model = ScriptedChatModel(lambda _: {"rationale": "Fine.", "value": True}, name="openai:test")
+judge = pickle.load(sys.stdin.buffer).replace(model=model)
+print(judge.predict_batch(pl.DataFrame({"id": ["a", "b"], "outputs": ["x", "x"]})).write_json())
+"""
+
+
+def test_a_pickled_judge_judges_in_another_process() -> None:
+    feedback = [{"id": "t-1", "outputs": "Hm.", "value": False, "rationale": "Too short.", "source": "ana"}]
+    aligned = judge(answer=lambda _: {"changes": []}).align(feedback).judge.replace(model="openai:test")
+    code, given = [sys.executable, "-c", OTHER], pickle.dumps(aligned)
+    done = subprocess.run(code, input=given, capture_output=True, check=True, timeout=PATIENCE)
+    model = ScriptedChatModel(answers, name="openai:test")
+    here = aligned.replace(model=model).predict_batch(pl.DataFrame({"id": ["c"], "outputs": ["x"]}))
+    rows = json.loads(done.stdout)
+    assert [row["value"] for row in rows] == [True, True]
+    assert {row["judge"] for row in rows} == set(here["judge"])
+    assert {row["content_hash"] for row in rows} == set(here["content_hash"])
