@@ -50,6 +50,10 @@ JudgedOut = Annotated[
     ),
 ]
 
+Batch = Annotated[
+    bool, typer.Option("--batch", help="By the batch endpoint of OpenAI or Anthropic: half the price, within a day.")
+]
+
 
 def judge(
     session: Session,
@@ -62,6 +66,7 @@ def judge(
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
+    batch: Batch = False,
     dry_run: DryRun = False,
     rpm: CallsAMinute = None,
     tpm: TokensAMinute = None,
@@ -81,7 +86,7 @@ def judge(
     number, chosen = session.judge(name, version)
     given = rows_or_query(examples, query, columns, remembered=chosen.columns)
     if dry_run:
-        limits = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost}
+        limits = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "batch": batch}
         return give_judging_estimate(session, chosen, number, given, query=query, database=examples, **limits)
     source = ExampleSource.of(given)
     run = RunProgress()
@@ -100,7 +105,7 @@ def judge(
 
         def update(phase: str, finished: int, total: int) -> None:
             nonlocal done
-            done = finished
+            done = finished if phase == "judge" else done
             progress(phase, finished, total)
 
         def note(example_id: str, judgment: Judgment) -> None:
@@ -110,7 +115,13 @@ def judge(
 
         try:
             judgments = chosen.judge_many(
-                source, concurrency=concurrency, out=to.lines, progress=update, max_cost=max_cost, on_judgment=note
+                source,
+                concurrency=concurrency,
+                out=to.lines,
+                progress=update,
+                max_cost=max_cost,
+                on_judgment=note,
+                batch=batch,
             )
         finally:
             if printed is not None:

@@ -15,13 +15,10 @@ from memalign.judge.paid_calls import PaidCalls
 from memalign.judge.rehearsal import Rehearsal
 from memalign.models.asking import asked_through
 from memalign.models.base import PricedModel
+from memalign.models.batch_calls import BATCH_PRICE
 from memalign.types import Example, Usage
 
-__all__ = ["BATCH_PRICE", "JudgingEstimate", "estimate_judging", "hours_at"]
-
-BATCH_PRICE = 0.5
-"""What a call costs through a provider's batch endpoint, as a share of a live one (OpenAI, Anthropic)."""
-
+__all__ = ["JudgingEstimate", "estimate_judging", "hours_at"]
 
 class JudgingEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """What `rows` would take, from `sampled` of them.

@@ -288,10 +288,17 @@ class Judge:
         progress: Progress | None = None,
         max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
+        batch: bool = False,
     ) -> Sequence[Judgment]:
         """Judge many items; see `ajudge_many`."""
         judged = self.ajudge_many(
-            examples, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost, on_judgment=on_judgment
+            examples,
+            concurrency=concurrency,
+            out=out,
+            progress=progress,
+            max_cost=max_cost,
+            on_judgment=on_judgment,
+            batch=batch,
         )
         return aio.run(judged)
 
@@ -304,6 +311,7 @@ class Judge:
         progress: Progress | None = None,
         max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
+        batch: bool = False,
     ) -> Sequence[Judgment]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
 
@@ -318,6 +326,9 @@ class Judge:
         where the model's price is not known. `on_judgment` is called with the id and the judgment of each item that was
         judged in this run, `progress` with "judge", how many are done and how many there are. In a notebook a bar is shown
         where no `progress` is given.
+
+        `batch` asks through the batch endpoint of OpenAI or Anthropic, at half the price, within a day; it needs an `out`,
+        beside which it keeps what it submitted, so that the same call goes on after a stop.
         """
         return await judge_many(
             self,
@@ -327,6 +338,7 @@ class Judge:
             progress=progress or notebook_progress(),
             max_cost=max_cost,
             on_judgment=on_judgment,
+            batch=batch,
         )
 
     def predict_batch(
