@@ -90,7 +90,7 @@ def test_a_misfit_answer_is_corrected_live(judge: Judge, server: BatchServer, tm
     assert sorted(map(reply, server.live)) == [0, 7]
 
 
-@pytest.mark.parametrize("status", [429, 500, "lost"])
+@pytest.mark.parametrize("status", [429, "lost"])
 def test_faults_of_submission_cost_no_second_batch(
     judge: Judge, server: BatchServer, tmp_path: Path, status: int | str
 ) -> None:
