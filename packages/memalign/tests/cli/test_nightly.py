@@ -102,7 +102,9 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     assert "0.5 hours at the given limits" in said.out
     assert "memalign edit tone --price" in said.out
     assert memalign("edit", tone, "--price", "input=1,output=1").code == 0
-    live, batch = (memalign("judge", tone, "many.jsonl", "--dry-run", "--json", *more).json for more in ((), ("--batch",)))
+    live, batch = (
+        memalign("judge", tone, "many.jsonl", "--dry-run", "--json", *more).json for more in ((), ("--batch",))
+    )
     assert batch["estimate"]["cost"] == pytest.approx(live["estimate"]["cost"] / 2)
     assert not endpoint.requests
     jsonl(tmp_path / "empty.jsonl", [])

@@ -23,7 +23,7 @@ from memalign.testing import ScriptedChatModel
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-ROWS = [{"id": f"c-{n}", "inputs": "Where?", "outputs": f"Reply {n}."} for n in range(12)]
+ROWS: list[dict[str, Any]] = [{"id": f"c-{n}", "inputs": "Where?", "outputs": f"Reply {n}."} for n in range(12)]
 EXAMPLES = [Example(**row) for row in ROWS]
 
 
@@ -119,10 +119,10 @@ def test_a_query_needs_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
         list(query_rows("select 1"))
 
 
-@pytest.mark.parametrize("out", ["memory://out/judged.jsonl", "memory://out/judged.parquet", "folder.parquet", "folder/"])
-def test_judgments_are_put_in_parts(
-    store: Any, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "out", ["memory://out/judged.jsonl", "memory://out/judged.parquet", "folder.parquet", "folder/"]
+)
+def test_judgments_are_put_in_parts(store: Any, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(judged_parts, "_LINES", 5)
     one, model = judge()
@@ -208,7 +208,9 @@ def test_a_changed_example_leaves_its_part(store: Any) -> None:
     asked = len(model.requests)
     assert len(one.judge_many(changed, out=out)) == 12
     assert len(model.requests) == asked + 1
-    ids = [row["id"] for name in store.find("/out") for row in pq.read_table(io.BytesIO(store.cat_file(name))).to_pylist()]
+    ids = [
+        row["id"] for name in store.find("/out") for row in pq.read_table(io.BytesIO(store.cat_file(name))).to_pylist()
+    ]
     assert sorted(ids) == sorted(row["id"] for row in ROWS)
 
 

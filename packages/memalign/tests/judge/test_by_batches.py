@@ -121,16 +121,15 @@ def killed_at(place: str) -> Iterator[None]:
     def kill(*_: object, **__: object) -> None:
         raise Killed
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+    with pytest.MonkeyPatch.context() as patch:
         for owner in owners.get(place, (by_batches._Batches,)):
             patch.setattr(owner, place, kill)
-        yield
+        with pytest.raises(Killed):
+            yield
 
 
 @pytest.mark.parametrize("place", ["_submit", "state", "_judged", "drop"])
-def test_a_killed_run_finds_its_batches(
-    judge: Judge, server: BatchServer, tmp_path: Path, place: str
-) -> None:
+def test_a_killed_run_finds_its_batches(judge: Judge, server: BatchServer, tmp_path: Path, place: str) -> None:
     server.polls = 2
     out = tmp_path / "out.jsonl"
     with killed_at(place):
@@ -147,7 +146,9 @@ def test_a_batch_whose_id_was_lost_is_found(
     judge: Judge, server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.jsonl"
-    server.submit("oai" if "openai" in str(judge.model) else "ant", [(f"x-{n}", {"a": n}) for n in range(11)], metadata={})
+    server.submit(
+        "oai" if "openai" in str(judge.model) else "ant", [(f"x-{n}", {"a": n}) for n in range(11)], metadata={}
+    )
     server.answer = lambda _: {"rationale": "Fine.", "value": True}
     with monkeypatch.context() as patch:
         saves = [by_batches._Parts.save]
@@ -198,7 +199,7 @@ def test_a_failed_batch_says_why(server: BatchServer, tmp_path: Path) -> None:
     judge = Judge(name="j", instructions="Good? {{ outputs }}", feedback_value_type=bool, model="openai:gpt-test")
     out = tmp_path / "out.jsonl"
     server.fails = ["invalid_json_line"]
-    with pytest.raises(ModelRejected, match="failed: invalid_json_line.* The same command submits it again"):
+    with pytest.raises(ModelRejected, match=r"failed: invalid_json_line.* The same command submits it again"):
         judge.judge_many(EXAMPLES, out=out, batch=True)
     assert all(each.value is True for each in judge.judge_many(EXAMPLES, out=out, batch=True))
     assert list(map(reply, server.live)) == [0]
@@ -223,7 +224,7 @@ def test_a_full_queue_is_waited_for(server: BatchServer, tmp_path: Path, monkeyp
 def test_who_has_no_batches_is_told(server: BatchServer, tmp_path: Path) -> None:
     scripted = ScriptedChatModel(lambda _: {"rationale": "Fine.", "value": True})
     judge = Judge(name="j", instructions="Good? {{ outputs }}", feedback_value_type=bool, model=scripted)
-    with pytest.raises(ConfigurationError, match="scripted has no batch endpoint.*without --batch"):
+    with pytest.raises(ConfigurationError, match=r"scripted has no batch endpoint.*without --batch"):
         judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
     with pytest.raises(InputError, match="name an output"):
         judge.judge_many(EXAMPLES, batch=True)
@@ -233,9 +234,7 @@ def test_who_has_no_batches_is_told(server: BatchServer, tmp_path: Path) -> None
         real.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
 
 
-def test_batches_of_another_judge_are_left_alone(
-    judge: Judge, server: BatchServer, tmp_path: Path
-) -> None:
+def test_batches_of_another_judge_are_left_alone(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     with killed_at("state"):
         judge.judge_many(EXAMPLES, out=out, batch=True)

@@ -193,14 +193,16 @@ class _Handler(BaseHTTPRequestHandler):
             case "GET", "/v1/messages/batches/*":
                 return self._anthropic(world.batches[last], look=True)
             case "GET", "/v1/messages/batches/*/results":
-                return _lines([self._anthropic_row(key, body) for key, body in world.batches[path.split("/")[4]]["requests"]])
+                return _lines(
+                    [self._anthropic_row(key, body) for key, body in world.batches[path.split("/")[4]]["requests"]]
+                )
         raise AssertionError(f"{method} {path}")
 
     # -- OpenAI ---------------------------------------------------------------------------------------------------------
 
     def _openai(self, batch: Body, *, look: bool = False) -> Body:
         world, requests = self.world, batch["requests"]
-        made = {
+        made: Body = {
             "id": batch["id"],
             "object": "batch",
             "endpoint": "/v1/chat/completions",
@@ -219,21 +221,21 @@ class _Handler(BaseHTTPRequestHandler):
         fates = [(key, body, world.fate(body)) for key, body in requests]
         good = [(key, body) for key, body, fate in fates if fate == "succeeded"]
         bad = [(key, fate) for key, _, fate in fates if fate != "succeeded"]
-        out, errors = f"file_out_{batch['id']}", f"file_err_{batch['id']}"
+        out, refused = f"file_out_{batch['id']}", f"file_err_{batch['id']}"
         world.files[out] = _lines(
             [
                 {"custom_id": key, "response": {"status_code": 200, "body": _openai_says(world, body)}, "error": None}
                 for key, body in reversed(good)
             ]
         )
-        world.files[errors] = _lines([self._openai_error(key, fate) for key, fate in bad])
+        world.files[refused] = _lines([self._openai_error(key, fate) for key, fate in bad])
         counts = {"total": len(requests), "completed": len(good), "failed": len(bad)}
         status = "expired" if any(fate == "expired" for _, fate in bad) else "completed"
         return made | {
             "status": status,
             "request_counts": counts,
             "output_file_id": out if good else None,
-            "error_file_id": errors if bad else None,
+            "error_file_id": refused if bad else None,
         }
 
     def _openai_error(self, key: str, fate: str) -> Body:
@@ -261,7 +263,9 @@ class _Handler(BaseHTTPRequestHandler):
             "ended_at": at.isoformat() if ended else None,
             "cancel_initiated_at": None,
             "archived_at": None,
-            "results_url": f"{world.address}/v1/messages/batches/{batch['id']}/results" if ended or batch["polls"] else None,
+            "results_url": f"{world.address}/v1/messages/batches/{batch['id']}/results"
+            if ended or batch["polls"]
+            else None,
         }
 
     def _anthropic_row(self, key: str, body: Body) -> Body:

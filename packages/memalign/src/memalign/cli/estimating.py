@@ -21,7 +21,8 @@ DryRun = Annotated[
 ]
 
 CallsAMinute = Annotated[
-    float | None, typer.Option("--rpm", metavar="N", min=1, help="With --dry-run: the provider's limit of calls a minute.")
+    float | None,
+    typer.Option("--rpm", metavar="N", min=1, help="With --dry-run: the provider's limit of calls a minute."),
 ]
 TokensAMinute = Annotated[
     float | None, typer.Option("--tpm", metavar="N", min=1, help="With --dry-run: the limit of tokens a minute.")
@@ -71,8 +72,8 @@ def give_judging_estimate(
     usage, hours = made.usage, hours_at(made.usage, calls=rpm, tokens=tpm)
     lines = [
         f"{'' if found.counted else 'about '}{made.rows:,} rows, {len(sample):,} of them sampled",
-        f"about {usage_text(usage)}{' at the price of a batch' if batch else ''}; tokens in within "
-        f"{made.margin:.0%}; no model was asked, answers were taken to be of usual length",
+        f"about {usage_text(usage)}{' at the price of a batch' if batch else ''}; tokens in within {made.margin:.0%}",
+        "an estimate: no model was asked, and answers were taken to be of usual length",
     ]
     if made.cached_cost is not None:
         lines.append(f"${made.cached_cost:.2g} where the provider bills the shared prefix as cached")
@@ -83,7 +84,9 @@ def give_judging_estimate(
     if batch:
         lines.append("a batch takes up to 24 hours; its tokens count against a limit of their own")
     elif hours is None:
-        lines.append(f"{usage.calls / _USUAL / 60:,.1f} hours at {_USUAL:,} calls a minute; --rpm and --tpm say your limits")
+        lines.append(
+            f"{usage.calls / _USUAL / 60:,.1f} hours at {_USUAL:,} calls a minute; --rpm and --tpm say your limits"
+        )
     else:
         lines.append(f"{hours:,.1f} hours at the given limits")
     data = {"judge": judge.name, "version": version, "dry_run": True, "rows": made.rows, "counted": found.counted}

@@ -47,7 +47,12 @@ class Destination:
         """Make the CSV, where one is asked for and there is a judgment to put in it."""
         from memalign.io.judgment_csv import write_judgment_csv
 
-        if self.sheet is not None and isinstance(self.lines, Path) and self.lines.exists() and self.lines.stat().st_size:
+        if (
+            self.sheet is not None
+            and isinstance(self.lines, Path)
+            and self.lines.exists()
+            and self.lines.stat().st_size
+        ):
             write_judgment_csv(self.lines, self.sheet)
 
     def __str__(self) -> str:

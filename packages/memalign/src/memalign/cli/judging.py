@@ -86,7 +86,7 @@ def judge(
     number, chosen = session.judge(name, version)
     given = rows_or_query(examples, query, columns, remembered=chosen.columns)
     if dry_run:
-        limits = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "batch": batch}
+        limits: dict[str, Any] = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "batch": batch}
         return give_judging_estimate(session, chosen, number, given, query=query, database=examples, **limits)
     source = ExampleSource.of(given)
     run = RunProgress()

@@ -28,7 +28,8 @@ FeedbackSource = Annotated[
 RowsOrDatabase = Annotated[
     str | None,
     typer.Argument(
-        metavar="EXAMPLES", help="JSONL, CSV, JSON or Parquet, also at a URL; - reads JSON lines. With --query a DuckDB file."
+        metavar="EXAMPLES",
+        help="JSONL, CSV, JSON or Parquet, also at a URL; - reads JSON lines. With --query a DuckDB file.",
     ),
 ]
 Query = Annotated[

@@ -82,7 +82,7 @@ def _of_lines(place: Location, most: int) -> Sampled:
             breaks += block.count(b"\n")
             found = (block + file.readline()).splitlines()
             lines += found[1:] if number else found  # the first of a block began before it
-    chosen = sorted(random.Random(_SEED).sample(range(len(lines)), min(most, len(lines))))  # noqa: S311  # no secret
+    chosen = sorted(random.Random(_SEED).sample(range(len(lines)), min(most, len(lines))))  # no secret
     rows = tuple(never_empty(str(place), json_rows(enumerate((lines[each] for each in chosen), 1))))
     total = len(lines) if whole else round(size * breaks / (_BLOCKS * _BLOCK))
     return Sampled(rows=rows, total=total, counted=whole)
@@ -105,7 +105,7 @@ def _of_parquet(place: Location, most: int) -> Sampled:
 
 def _of_all(given: Given, most: int) -> Sampled:
     """A reservoir: every row is as likely to be taken."""
-    chance = random.Random(_SEED)  # noqa: S311  # no secret
+    chance = random.Random(_SEED)  # no secret
     kept: list[Row | RowError] = []
     total = 0
     for row in given.rows():

@@ -79,7 +79,9 @@ async def judge_many(
         on_judgment=on_judgment,
     )
     if batch and out is None:
-        raise InputError("a batch takes up to a day, and is taken up again from its judgments: name an output (-o, out)")
+        raise InputError(
+            "a batch takes up to a day, and is taken up again from its judgments: name an output (-o, out)"
+        )
     if out is None:
         judgments: list[Judgment | None] = [None] * len(source)
         await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment))
@@ -91,7 +93,7 @@ async def judge_many(
         if batch:
             from memalign.judge.by_batches import judge_by_batches  # it needs what is defined here
 
-            await judge_by_batches(run, writer, signature=signature_of(judge))
+            await judge_by_batches(run, source.index, writer, signature=signature_of(judge))
         else:
             await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
     return writer.judgments(otherwise=run.not_judged())

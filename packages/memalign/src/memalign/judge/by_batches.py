@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 
 from memalign.errors import InputError, ModelError, ModelRejected
 from memalign.io.atomic import atomic_write
+from memalign.io.examples import Index
 from memalign.io.judged import JudgmentWriter
 from memalign.io.judged_parts import PartWriter
 from memalign.judge.batch import Run
@@ -35,14 +36,16 @@ _TURN = 100  # rows that are prepared without letting others run
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds between two looks at whether a batch has ended
 
 
-async def judge_by_batches(run: Run, writer: JudgmentWriter | PartWriter, *, signature: str) -> None:
-    """Judge what `writer` has not. Raises ConfigurationError for a model without batches, a ModelError as live calls do."""
-    index = run.source.index  # type: ignore[union-attr]  # judge_many's, which are Examples
+async def judge_by_batches(run: Run, index: Index, writer: JudgmentWriter | PartWriter, *, signature: str) -> None:
+    """Judge what `writer` has not; `index` is that of all rows, and `signature` says who judges.
+
+    Raises ConfigurationError for a model without batches, a ModelError as live calls do.
+    """
     calls = BatchCalls(key=lambda name: key_of(name, index.content_hash(index.place(name) or 0)))
     with asked_through(calls):
         endpoint = batches_of(batched_model(open_model(run.judge)))
     parts = _Parts(writer.batches, signature)
-    await _Batches(run, writer, calls, endpoint, parts).all()
+    await _Batches(run, index, writer, calls=calls, endpoint=endpoint, parts=parts).all()
     parts.close()
 
 
@@ -115,9 +118,17 @@ class _Batches:
     """One run over the rows that have no judgment."""
 
     def __init__(
-        self, run: Run, writer: JudgmentWriter | PartWriter, calls: BatchCalls, endpoint: BatchEndpoint, parts: _Parts
+        self,
+        run: Run,
+        index: Index,
+        writer: JudgmentWriter | PartWriter,
+        *,
+        calls: BatchCalls,
+        endpoint: BatchEndpoint,
+        parts: _Parts,
     ) -> None:
-        self._run, self._writer, self._calls, self._endpoint, self._parts = run, writer, calls, endpoint, parts
+        self._run, self._index, self._writer = run, index, writer
+        self._calls, self._endpoint, self._parts = calls, endpoint, parts
         self._total = len(run.source)
         self._asked = False  # whether a row was answered live, so that the endpoint is known to take what we send
         self._held: tuple[Example, list[CaughtRequest]] | None = None  # a row that did not fit into the last part
@@ -252,8 +263,7 @@ class _Batches:
             part.batch, part.found = None, False
             self._parts.save()
             return
-        index = self._run.source.index  # type: ignore[union-attr]
-        rows = [row for row in rows if self._still_there(row, index.place(row.id), index)]
+        rows = [row for row in rows if self._still_there(row)]
         with results.open("rb") as file:
 
             def answer(key: str) -> bytes | None:
@@ -271,10 +281,10 @@ class _Batches:
                 await self._judged([row for row in rows if row.id not in paid], paid=False)
         self._parts.drop(part)
 
-    def _still_there(self, row: Example, place: int | None, index: object) -> bool:
-        if row.id in self._writer or place is None:
-            return False
-        return bool(index.content_hash(place) == row.content_hash)  # type: ignore[attr-defined]
+    def _still_there(self, row: Example) -> bool:
+        place = self._index.place(row.id)
+        there = place is not None and self._index.content_hash(place) == row.content_hash
+        return there and row.id not in self._writer
 
     async def _judged(self, rows: list[Example], *, paid: bool) -> None:
         """Judge rows; those that are `paid` for whatever the spend limit says, which counts them."""

@@ -20,6 +20,7 @@ from memalign.types import Example, Usage
 
 __all__ = ["JudgingEstimate", "estimate_judging", "hours_at"]
 
+
 class JudgingEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """What `rows` would take, from `sampled` of them.
 

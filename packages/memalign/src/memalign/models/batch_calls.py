@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from memalign.models.provider_chat import ProviderChatModel
     from memalign.types import Usage
 
-__all__ = ["BATCH_PRICE", "BatchCalls", "Caught", "CaughtRequest", "at_batch_price", "batch_client", "batched_model", "key_of"]
+__all__ = [
+    "BATCH_PRICE",
+    "BatchCalls",
+    "Caught",
+    "CaughtRequest",
+    "at_batch_price",
+    "batch_client",
+    "batched_model",
+    "key_of",
+]
 
 BATCH_PRICE = 0.5
 """What a token costs through the batch endpoints of OpenAI and Anthropic, as a share of the live price."""
@@ -179,7 +188,9 @@ def batch_client() -> httpx2.AsyncClient:
                 raise Caught
             if first and (answer := call.calls.answers(call.key)) is not None:
                 call.from_batch = True
-                return httpx2.Response(200, content=answer, headers={"content-type": "application/json"}, request=request)
+                return httpx2.Response(
+                    200, content=answer, headers={"content-type": "application/json"}, request=request
+                )
             return await super().send(request, **settings)
 
     return Client(timeout=600, follow_redirects=True, limits=httpx2.Limits(max_connections=1000))

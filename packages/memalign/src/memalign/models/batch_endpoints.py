@@ -127,6 +127,7 @@ class _Batches:
         return await self._asked(once)
 
     async def find(self, part: Submission) -> str | None:
+        """What was submitted before a stop."""
         found = await self._asked(lambda client: self._find(client, part))
         part.found = found is not None
         return found
@@ -141,10 +142,13 @@ class OpenAIBatches(_Batches):
     most_requests, most_bytes = 50_000, 200_000_000
 
     def line(self, request: CaughtRequest) -> bytes:
+        """A line of OpenAI's file, or a row of Anthropic's list."""
         row = {"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": request.body}
         return json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
     async def submit(self, part: Submission, file: Path) -> str:
+        """The id of a new batch, or of the one that a lost answer was about."""
+
         async def create(client: Any) -> str:
             uploaded = await client.files.create(file=file, purpose="batch", extra_headers=self._headers)
             made = await client.batches.create(
@@ -167,6 +171,7 @@ class OpenAIBatches(_Batches):
         return None
 
     async def state(self, batch: str) -> BatchState:
+        """How far it is."""
         found = await self._asked(lambda client: client.batches.retrieve(batch, extra_headers=self._headers))
         if found.status == "failed":
             errors = (found.errors.data if found.errors else None) or []
@@ -179,6 +184,8 @@ class OpenAIBatches(_Batches):
         return BatchState(ended=ended, done=counts.completed + counts.failed if counts else 0, files=files)
 
     async def download(self, batch: str, file: Path) -> None:
+        """Every line of its results."""
+
         async def once(client: Any) -> None:
             found = await client.batches.retrieve(batch, extra_headers=self._headers)
             with file.open("wb") as out:
@@ -195,6 +202,7 @@ class OpenAIBatches(_Batches):
         await self._asked(once)
 
     def result(self, line: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str]:
+        """What one line says."""
         response = line.get("response") or {}
         if response.get("status_code") == 200:
             return line["custom_id"], response["body"], ""
@@ -208,10 +216,12 @@ class AnthropicBatches(_Batches):
     most_requests, most_bytes = 100_000, 256_000_000
 
     def line(self, request: CaughtRequest) -> bytes:
+        """A line of OpenAI's file, or a row of Anthropic's list."""
         row = {"custom_id": request.key, "params": request.body}
         return json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
     async def submit(self, part: Submission, file: Path) -> str:
+        """The id of a new batch, or of the one that a lost answer was about."""
         headers = self._headers | ({"anthropic-beta": part.betas} if part.betas else {})
 
         async def create(client: Any) -> str:
@@ -232,12 +242,15 @@ class AnthropicBatches(_Batches):
         return None
 
     async def state(self, batch: str) -> BatchState:
+        """How far it is."""
         found = await self._asked(lambda client: client.messages.batches.retrieve(batch, extra_headers=self._headers))
         counts = found.request_counts
         done = counts.succeeded + counts.errored + counts.canceled + counts.expired
         return BatchState(ended=found.processing_status == "ended", done=done)
 
     async def download(self, batch: str, file: Path) -> None:
+        """Every line of its results."""
+
         async def once(client: Any) -> None:
             counts = (await client.messages.batches.retrieve(batch, extra_headers=self._headers)).request_counts
             wanted = counts.succeeded + counts.errored + counts.canceled + counts.expired
@@ -249,6 +262,7 @@ class AnthropicBatches(_Batches):
         await self._asked(once)
 
     def result(self, line: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str]:
+        """What one line says."""
         result = line["result"]
         if result["type"] == "succeeded":
             return line["custom_id"], result["message"], ""

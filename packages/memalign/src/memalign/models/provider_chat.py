@@ -27,7 +27,7 @@ from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
 from memalign.models.probabilities import label_probabilities, read_tokens
 from memalign.models.provider_address import what_it_serves
-from memalign.models.provider_client import LoopClients, open_chat
+from memalign.models.provider_client import LoopClients, open_chat, open_chat_by
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of, raw_of, status_of, told
 from memalign.models.providers import Target
 from memalign.models.raw_answers import show_raw
@@ -111,7 +111,7 @@ class ProviderChatModel:
     def with_client(self, make_client: Callable[[], httpx2.AsyncClient]) -> ProviderChatModel:
         """The same model, asked through an HTTP client of its own; what is known of the endpoint is shared."""
         made = copy(self)
-        made._clients = LoopClients(lambda: open_chat(self._target, make_client))  # noqa: SLF001  # it is one of us
+        made._clients = LoopClients(lambda: open_chat_by(self._target, make_client()))  # noqa: SLF001  # it is one of us
         return made
 
     async def client(self) -> Any:

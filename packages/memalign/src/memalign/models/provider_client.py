@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
 
-__all__ = ["LoopClients", "open_chat", "open_embedding"]
+__all__ = ["LoopClients", "open_chat", "open_chat_by", "open_embedding"]
 
 T = TypeVar("T")
 
@@ -80,15 +80,19 @@ class LoopClients(Generic[T]):
 _closings: dict[tuple[asyncio.AbstractEventLoop, LoopClients[Any]], AsyncGenerator[None]] = {}
 
 
-def open_chat(
-    target: Target, make_client: Callable[[], httpx2.AsyncClient] | None = None
-) -> tuple[Model, AbstractAsyncContextManager[Any]]:
-    """pydantic-ai's model for `target`, and what is to be closed. Raises ConfigurationError with what to install or set.
+def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
+    """pydantic-ai's model for `target`. Raises ConfigurationError with what to install or set."""
+    return _open_chat(target, None)
 
-    `make_client` makes an HTTP client of its own for models of OpenAI and Anthropic.
-    """
-    client = None if make_client is None else make_client()
 
+def open_chat_by(target: Target, client: httpx2.AsyncClient) -> tuple[Model, AbstractAsyncContextManager[Any]]:
+    """The same of OpenAI or Anthropic, asked through `client`, which is closed with it."""
+    closing = AsyncExitStack()
+    closing.push_async_callback(client.aclose)
+    return _open_chat(target, client)[0], closing
+
+
+def _open_chat(target: Target, client: httpx2.AsyncClient | None) -> tuple[Model, Provider[Any]]:
     def build(provider_of: Callable[[str], Provider[Any]]) -> Model:
         import pydantic_ai.direct  # noqa: F401  # in the thread of this, and not where a loop runs
         from pydantic_ai.models import infer_model
@@ -108,12 +112,7 @@ def open_chat(
 
         return CheckedChatModel(model.model_name, provider=opened[-1])
 
-    model, provider = _open(target, build, client)
-    if client is None:
-        return model, provider
-    closing = AsyncExitStack()
-    closing.push_async_callback(client.aclose)
-    return model, closing
+    return _open(target, build, client)
 
 
 def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
