@@ -1,4 +1,4 @@
-"""Memory, Trust, In and out, and the languages of all pages."""
+"""Memory, Trust, In and out."""
 
 from __future__ import annotations
 
@@ -9,51 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import memalign_server
-from memalign_server.pages.languages import LANGUAGES, language, language_of
 from server_support import reviewing
 from server_support.reviewing import answer, post, put_in, wait
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
-
-SOURCE = Path(memalign_server.__file__).parent
-SENTENCE = re.compile(r"""(?<![\w.])(?:_|say|language\.say)\(\s*(['"])((?:(?!\1).)*)\1""", re.DOTALL)
-COUNTED = re.compile(r"""n_\([^"']*?,\s*"([^"]*)",\s*"([^"]*)\"""", re.DOTALL)
-
-
-def sentences() -> set[str]:
-    """Every English sentence of the pages."""
-    found: set[str] = set()
-    for path in (*(SOURCE / "templates").glob("*.html"), *(SOURCE / "pages").glob("*.py")):
-        text = path.read_text("utf-8")
-        found |= {match[1] for match in SENTENCE.findall(text)}
-        found |= {each for match in COUNTED.findall(text) for each in match}
-    return found
-
-
-@pytest.mark.parametrize("code", [code for code in LANGUAGES if code != "en"])
-def test_every_sentence_has_its_translation(code: str) -> None:
-    table = json.loads((SOURCE / "pages" / "languages" / f"{code}.json").read_text("utf-8"))
-    assert len(sentences()) > 150
-    assert sentences() - set(table) == set()
-    for english, other in table.items():
-        assert set(re.findall(r"{\w+}", english)) == set(re.findall(r"{\w+}", other)), english
-
-
-def test_the_readers_language_and_marks(local: TestClient) -> None:
-    page = local.get("/", headers={"accept-language": "es-MX,es;q=0.9,en;q=0.5"}).text
-    assert '<html lang="es">' in page
-    assert "Jueces" in page
-    post(local, "/language", language="pt", back="/")
-    assert '<html lang="pt">' in local.get("/", headers={"accept-language": "es"}).text
-    assert language("pt").number(1234.5, 1) == "1.234,5"
-    assert language_of(None, "de, fr;q=0.9").code == "en"
-
-
-def test_language_leads_to_no_other_site(local: TestClient) -> None:
-    for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
-        assert post(local, "/language", language="pt", back=back).headers["location"] == "/"
 
 
 @pytest.fixture
@@ -77,6 +37,18 @@ def test_a_guideline_is_edited_pinned_and_retired(taught: TestClient) -> None:
     assert "not in use" in taught.get("/judges/tone/memory").text
     post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
     assert "Never promise a date." in taught.get("/judges/tone/memory").text
+
+
+def test_two_guidelines_are_made_one(taught: TestClient) -> None:
+    assert "Merge it with" not in taught.get("/judges/tone/memory").text  # there is one
+    post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
+    assert "Merge it with" in taught.get("/judges/tone/memory").text
+    form: dict[str, Any] = {"guideline": "G1", "other": "G2", "text": "Sympathy first, and no promised date."}
+    assert post(taught, "/judges/tone/guidelines/merge", **form).headers["location"].endswith("#G3")
+    page = taught.get("/judges/tone/memory").text
+    assert "Sympathy first, and no promised date." in page
+    assert page.count("Now G3 counts.") == 2
+    assert post(taught, "/judges/tone/guidelines/merge", **form).status_code == 422
 
 
 def test_cases_are_found_by_word(taught: TestClient) -> None:
@@ -171,7 +143,7 @@ def test_a_bad_file_says_what_is_wrong(local: TestClient) -> None:
         return local.post("/judges/tone/data", files={"file": (name, body)}, data=form, headers={"accept": "text/html"})
 
     for name, body, why in (
-        ("cases.pdf", b"%PDF", "a file is .jsonl"),
+        ("cases.pdf", b"%PDF", "a file is one of .jsonl"),
         ("cases.jsonl", b"", "cases.jsonl"),
         ("cases.jsonl", json.dumps({"id": "x" * 501, "inputs": "a"}).encode(), "give shorter ones"),
         ("cases.jsonl", b'{"inputs": "no id"}\n{"id": 3', "2"),

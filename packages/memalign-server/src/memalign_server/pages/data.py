@@ -22,7 +22,7 @@ from memalign_server.pages.pulling import INSTALL, MOST, may_name_uri, mlflow_is
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Person, Role
-from memalign_server.problems import Problem
+from memalign_server.problems import Problem, Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import add_cases
 from memalign_server.routing import guarded_router
@@ -86,10 +86,10 @@ def upload(
         job = server.jobs.start("queue", judge, {}, asked_by=person.name)
         return RedirectResponse(link(judge, "data", job=job.id), 303)
     if file is None or not file.filename:
-        raise InputError("choose a file first")
+        raise Refused("choose a file first")
     suffix = Path(file.filename).suffix.lower()
     if suffix not in _SUFFIXES:
-        raise InputError(f"{file.filename}: a file is {', '.join(_SUFFIXES)}, not {suffix or 'without a suffix'}")
+        raise Refused("{name}: a file is one of {allowed}", name=_shown(file.filename), allowed=", ".join(_SUFFIXES))
     with _kept(file, suffix) as given:
         if what == "feedback":
             rows = check_feedback(given, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
@@ -129,7 +129,11 @@ def download(judge: str, name: str, server: Here, person: Asking, blind: Blind, 
         return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
     if name == "cases.jsonl":
         return StreamingResponse(_cases(server, judge, asked), media_type="application/jsonl", headers=headers)
-    raise InputError(f"there is no download {name!r}; there are feedback.jsonl, cases.jsonl and judge.json")
+    raise Refused(
+        "there is no download '{name}'; there are {allowed}",
+        name=name,
+        allowed="feedback.jsonl, cases.jsonl, judge.json",
+    )
 
 
 def _spoken_by(person: Person, server: Server, judge: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -139,7 +143,11 @@ def _spoken_by(person: Person, server: Server, judge: str, rows: list[dict[str, 
     with server.store.read() as connection:
         owner = person.may(Role.OWNER, team_of(connection, judge))
     if others and not owner:
-        raise InputError(f"you speak as {person.name!r} alone; feedback of {others[0]!r} needs an owner of the team")
+        raise Refused(
+            "you speak as '{you}' alone; feedback of '{other}' needs an owner of the team",
+            you=person.name,
+            other=others[0],
+        )
     return named
 
 

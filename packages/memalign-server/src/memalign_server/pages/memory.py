@@ -9,14 +9,14 @@ from fastapi import Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from memalign import Judge
-from memalign.align import edit_guideline
+from memalign import Guideline, Judge
+from memalign.align import edit_guideline, merge_guidelines
 from memalign.align import write_guideline as written
-from memalign.errors import InputError
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Person, Role
+from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
 from memalign_server.review.using import Use, uses_of
@@ -56,6 +56,7 @@ async def memory_page(
         page="memory",
         version=loaded.version,
         rules=rules,
+        mergeable=_mergeable(rules),
         texts={each.id: each.text for each in memory.guidelines},
         contradictions=contradictions,
         uses=uses,
@@ -105,7 +106,7 @@ def change_guideline(
         "restore": {"retired": False},
     }
     if action not in options:
-        raise InputError(f"action {action!r} is none of {', '.join(options)}")
+        raise Refused("'{given}' is none of {allowed}", given=action, allowed=", ".join(options))
 
     def change(old: Judge) -> Judge:
         return edit_guideline(old, guideline, by=person.name, **options[action])  # type: ignore[arg-type]  # each as its action needs
@@ -122,14 +123,38 @@ def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[st
     return RedirectResponse(f"{link(judge, 'memory')}#{saved.judge.memory.guidelines[-1].id}", 303)
 
 
+@router.post("/guidelines/merge")
+def merge_guideline_page(
+    judge: str,
+    server: Here,
+    person: Asking,
+    guideline: Annotated[str, Form()],
+    other: Annotated[str, Form()],
+    text: Annotated[str, Form()] = "",
+) -> Response:
+    """One guideline in the place of two, in these words or in those of the first."""
+
+    def change(old: Judge) -> Judge:
+        return merge_guidelines(old, guideline, other, by=person.name, text=text.strip() or None)
+
+    saved = server.registry.update(judge, change)
+    return RedirectResponse(f"{link(judge, 'memory')}#{saved.judge.memory.guidelines[-1].id}", 303)
+
+
 @router.post("/withdraw")
 def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()]) -> Response:
     """Take feedback back, from the next version on; others' needs an owner."""
     keys = server.judges.latest(judge).judge.memory.keys(*key)
     if not _may_withdraw(server, person, judge, {each.source for each in keys}):
-        raise InputError("you can withdraw your own feedback; an owner can withdraw that of others")
+        raise Refused("you can withdraw your own feedback; an owner can withdraw that of others")
     job = server.jobs.start("unalign", judge, {"keys": [str(each) for each in keys]}, asked_by=person.name)
     return RedirectResponse(link(judge, "changed", job=job.id), 303)
+
+
+def _mergeable(rules: list[Guideline]) -> list[Guideline]:
+    """Those that can be merged, where there are two: in force, or overridden by one that contradicts them."""
+    found = [each for each in rules if each.status in ("active", "demoted") or each.overridden_by]
+    return found if len(found) > 1 else []
 
 
 def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str]) -> bool:

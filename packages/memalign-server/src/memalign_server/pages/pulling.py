@@ -13,10 +13,9 @@ from typing import Annotated
 from fastapi import Form
 from fastapi.responses import RedirectResponse, Response
 
-from memalign.errors import ConfigurationError, InputError
 from memalign_server.pages.rendering import link
 from memalign_server.people.roles import Person
-from memalign_server.problems import Problem
+from memalign_server.problems import Problem, Refused
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here
 
@@ -52,14 +51,14 @@ def pull_cases(
     """Begin to read an experiment's traces into the queue, and to judge them."""
     server.judges.latest(judge)
     if not mlflow_is_there():
-        raise ConfigurationError(f"MLflow is not installed beside this server. Run: {INSTALL}")
+        raise Refused("MLflow is not installed beside this server. Run: {command}", command=INSTALL)
     if uri.strip() and not may_name_uri(person):
         raise Problem(403, "a tracking URI cannot be named here: the server's credentials would go there")
     chosen = uri.strip() or server.settings.mlflow
     if not chosen:
-        raise InputError("name a tracking URI, such as http://localhost:5000; memalign serve --mlflow sets one for all")
+        raise Refused("name a tracking URI, such as http://localhost:5000; memalign serve --mlflow sets one for all")
     if not experiment.strip():
-        raise InputError("name an experiment, or give its id")
+        raise Refused("name an experiment, or give its id")
     given = {"experiment": experiment.strip(), "uri": chosen, "filter": filter.strip() or None, "most": most}
     job = server.jobs.start("pull", judge, given, asked_by=person.name)
     return RedirectResponse(link(judge, "data", job=job.id), 303)

@@ -12,8 +12,9 @@ from starlette.concurrency import run_in_threadpool
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
-from memalign_server.pages.rendering import link, render, speaking
+from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.verdicts import choices_of
+from memalign_server.problems import Refused
 from memalign_server.review.answers import Answer, Review, State, review_of, save, undo
 from memalign_server.review.blind import reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
@@ -42,7 +43,7 @@ def review_page(
         if case is not None:
             found = case_of(connection, judge, case)
             if found is None:
-                raise InputError(f"case {case!r} is not in the queue: it was erased or removed")
+                raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case)
             cases = [found, *next_cases(connection, judge, person.name, n=1, without=[case], again=again)]
         else:
             cases = next_cases(connection, judge, person.name, again=again)
@@ -101,11 +102,11 @@ def save_answer(
     """Keep an answer; then show what the judge said, or the next case after a skip."""
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
-    problem = None
+    problem: InputError | None = None
     outcome, said = "", None
     parts = request.headers.get("hx-request") == "true"
     if state not in _STATES:
-        raise InputError(f"state {state!r} is none of {', '.join(_STATES)}")
+        raise Refused("'{given}' is none of {allowed}", given=state, allowed=", ".join(_STATES))
     with server.store.write() as connection:
         before = review_of(connection, judge, person.name, case)
         if not value and before is not None and before.value is not None and state == "answered":
@@ -121,10 +122,10 @@ def save_answer(
             saved = save(connection, judge, person.name, case, answer, kind=kind)
             outcome, said = saved.outcome, saved.review
         except (InputError, InvalidValue) as error:
-            problem = str(error)
+            problem = error
         found = case_of(connection, judge, case)
     if found is None:
-        raise InputError(problem or f"case {case!r} is not in the queue")
+        raise problem or Refused("case '{case}' is not in the queue: it was erased or removed", case=case)
     if not parts and problem is None and outcome != "conflict":
         shown = case if state == "answered" else None
         return RedirectResponse(link(judge, "review", case=shown), 303)
@@ -145,7 +146,11 @@ def save_answer(
     with server.store.read() as connection:
         current = review_of(connection, judge, person.name, case)
     card = _asked(request, loaded, found, current)
-    card |= {"problem": problem, "conflict": said if outcome == "conflict" else None, "words": rationale}
+    card |= {
+        "problem": None if problem is None else told(speaking(request), problem),
+        "conflict": said if outcome == "conflict" else None,
+        "words": rationale,
+    }
     status = 409 if outcome == "conflict" else 422
     return render(request, "card.html", status=status, judge=judge, card=card, again=False)
 

@@ -20,11 +20,11 @@ def team_for(person: Person, asked: str | None) -> str:
     """The id of the team that a new judge is of. Raises Problem: 403 where the person may not, 422 where it is not clear."""
     if asked is not None:
         if not person.may(Role.OWNER, asked):
-            raise Problem(403, f"making a judge needs the role owner in team {asked!r}")
+            raise Problem(403, "making a judge needs the role owner in team '{team}'", parts={"team": asked})
         return asked
     mine = person.teams(Role.OWNER)
     if len(mine) != 1:
-        raise Problem(422, f"say whose the judge is: `team` is one of {', '.join(mine)}")
+        raise Problem(422, "say whose the judge is: `team` is one of {teams}", parts={"teams": ", ".join(mine)})
     return mine[0]
 
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy import Connection, Row, Select, and_, delete, func, insert, or_, select, update
 
-from memalign.errors import InputError
 from memalign.types import Example, Judgment, as_json
 from memalign.values import Value, value_text
+from memalign_server.problems import Refused
 from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.review_tables import fired, queue, reviews
@@ -76,7 +76,12 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
     """Put cases in the queue of a judge, unjudged; content that is there already stays as it is. Raises InputError."""
     given = list({each.id: each for each in examples}.values())
     if long := next((each.id for each in given if len(each.id) > LONGEST_ID), None):
-        raise InputError(f"id {long[:60]!r}… has {len(long)} characters; give shorter ones, {LONGEST_ID} at most")
+        raise Refused(
+            "id '{id}…' has {n} characters; give shorter ones, {most} at most",
+            id=long[:60],
+            n=len(long),
+            most=LONGEST_ID,
+        )
     ids = _present(connection, judge, queue.c.case_id, [each.id for each in given])
     contents = _present(connection, judge, queue.c.content_hash, [each.content_hash for each in given])
     rank, reasons = usefulness(None, likeness=None)

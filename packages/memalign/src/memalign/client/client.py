@@ -5,33 +5,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import httpx2
 
+from memalign.client.exchange import ServerRefused, exchange
 from memalign.client.operations import JobShown, Operations
-from memalign.errors import MemalignError
 
-__all__ = ["Client", "ServerRefused", "ServerUnreachable"]
+__all__ = ["Client"]
 
 Item = TypeVar("Item")
 
-_TRIES = 4
-_AGAIN = frozenset((429, 502, 503, 504))
 _SAFE = frozenset(("GET", "HEAD"))
-
-
-class ServerRefused(MemalignError):
-    """The server answered with a problem: its `status`, and what it says; `fields` are the problem's own."""
-
-    def __init__(self, status: int, detail: str, fields: Mapping[str, Any]) -> None:
-        super().__init__(f"{status}: {detail}")
-        self.status = status
-        self.fields = dict(fields)
-
-
-class ServerUnreachable(MemalignError):
-    """No server answers at the address, or its answers are lost on the way, every time we tried."""
 
 
 class Client(Operations):
@@ -48,7 +33,6 @@ class Client(Operations):
 
     def __init__(self, url: str = "http://127.0.0.1:8321", *, token: str | None = None, timeout: float = 60.0) -> None:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._url = url
         self._http = httpx2.Client(base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=timeout)
 
     def __enter__(self) -> Self:
@@ -89,29 +73,12 @@ class Client(Operations):
         headers = {} if method in _SAFE else {"idempotency-key": str(uuid.uuid4())}
         given = {name: value for name, value in query.items() if value is not None}
         wanted = None if body is None else {name: value for name, value in body.items() if value is not None}
-        left = _TRIES
-        while True:
-            left -= 1
-            try:
-                answer = self._http.request(method, path, params=given, json=wanted, headers=headers)
-            except httpx2.TransportError as error:
-                if not left:
-                    raise ServerUnreachable(
-                        f"no server answers at {self._url} ({error}): start one by `memalign serve`, or name its address"
-                    ) from error
-                time.sleep(0.5)
-                continue
-            if answer.is_success:
-                return answer.json() if answer.content else None
-            if answer.status_code not in _AGAIN or not left:
-                raise _refused(answer)
-            time.sleep(min(float(answer.headers.get("retry-after", 0.5)), 10.0))
-
-
-def _refused(answer: httpx2.Response) -> ServerRefused:
-    try:
-        fields = cast("dict[str, Any]", answer.json())
-    except ValueError:
-        fields = {}
-    said = fields.get("detail") or answer.text[:500] or answer.reason_phrase
-    return ServerRefused(answer.status_code, str(said), fields)
+        return exchange(
+            self._http,
+            method,
+            path,
+            remedy="start one by `memalign serve`, or name its address",
+            params=given,
+            json=wanted,
+            headers=headers,
+        )

@@ -1037,6 +1037,20 @@ class Operations(ABC):
             ),
         )
 
+    def merge_guidelines(
+        self, judge: str, guideline: str, *, other: str, text: str | None = None, checks: list[CheckGiven] | None = None
+    ) -> dict[str, Any]:
+        """Put a new guideline in the place of two. It goes with any feedback of either, and the other is back as it was."""
+        return cast(
+            "dict[str, Any]",
+            self._ask(
+                "POST",
+                f"/judges/{_part(judge)}/guidelines/{_part(guideline)}/merge",
+                query={},
+                body={"other": other, "text": text, "checks": checks},
+            ),
+        )
+
     def show_ledger(
         self,
         judge: str,

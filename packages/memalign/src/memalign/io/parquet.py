@@ -19,11 +19,12 @@ _BATCH = 256
 _BUFFER = 1 << 20  # bytes read ahead of a column; without it a column of a row group is read whole
 
 
-def parquet_rows(path: Location, columns: Columns) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
+def parquet_rows(path: Location, columns: Columns | None) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
     """The rows of a Parquet file, or of all files below a folder in the order of their names, each with its 1-based number.
 
     Folders named `day=2026-01-01` are columns. Structs are objects, lists arrays, maps arrays of pairs; times are ISO
-    8601 text. Raises ConfigurationError without pyarrow, InputError for a file that cannot be read or has no column id.
+    8601 text. Raises ConfigurationError without pyarrow, InputError for a file that cannot be read, or has none of the
+    `columns` that may hold the id.
     """
     try:
         import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
@@ -35,7 +36,7 @@ def parquet_rows(path: Location, columns: Columns) -> Iterator[tuple[int, dict[s
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise InputError(f"{path}: {', '.join(twice)} is there twice; every column needs a name of its own")
-            if not columns.ids & set(names):
+            if columns is not None and not columns.ids & set(names):
                 raise id_needed(path, names)
             number = 0
             for batch in batches:
