@@ -69,7 +69,7 @@ def test_batches_hold_the_requests_of_live_judging(judge: Judge, server: BatchSe
     assert made[3].usage.calls == 1
 
 
-def test_what_a_batch_does_not_bring_is_asked_live(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
+def test_what_batches_leave_out_is_asked_live(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
     server.refuses = lambda body: reply(body) == 3
     server.expires = lambda body: reply(body) in {4, 5}
     made = judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
