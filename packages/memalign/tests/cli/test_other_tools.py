@@ -89,6 +89,24 @@ def test_a_judge_learns_and_its_verdicts_go_back(shop: ToolServer, memalign: Run
     assert {each["span_id"]: each["metadata"]["judge_version"] for each in asked.body["data"]} == {"a1": 2, "a2": 2}
 
 
+def test_what_was_erased_stays_erased(shop: ToolServer, memalign: Run, tone: str) -> None:
+    learn = ("import-feedback", "phoenix", "shop", "--into", tone, *RENAMED)
+    assert memalign(*learn).code == 0
+    assert memalign("erase", tone, "a1", "--yes").code == 0
+    refused = memalign(*learn)
+    assert refused.code == 2
+    assert "(a1@ana@example.org): this feedback was erased" in refused.err
+
+    def known() -> set[str]:
+        keys = {entry["key"] for entry in memalign("ledger", tone, "--json").json["entries"]}
+        return {key for key in keys if not key.startswith("erased:")}
+
+    assert "this feedback was erased" in memalign(*learn, "--skip-invalid").out
+    assert known() == {"a2@ana@example.org"}
+    assert memalign(*learn, "--allow-erased").code == 0
+    assert known() == {"a1@ana@example.org", "a2@ana@example.org"}
+
+
 def test_a_judge_of_traces_gets_the_spans(shop: ToolServer, memalign: Run, tone: str) -> None:
     asked_for = ("--instructions", "Was it safe? {{ trace }}", "--value-type", "bool", "--model", "openai:test")
     assert memalign("create", "safe", *asked_for).code == 0

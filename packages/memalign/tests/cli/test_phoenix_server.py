@@ -1,26 +1,22 @@
 """A real Phoenix: traces by OTLP, a person's annotations, a judge that learns from them, and its verdicts back.
 
-`phoenix` on the PATH is taken; else it is installed into an environment of its own, which is kept for the next run.
+`phoenix` on the PATH is taken, else one is installed (see `own_environment`).
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx2
 import pytest
 
 from tests.cli.conftest import Run
-from tests.support.patience import PATIENCE
+from tests.support.own_environment import free_port, listening, program, until
+
+if TYPE_CHECKING:
+    import httpx2
 
 PHOENIX = "arize-phoenix==20.26.1"
 PROJECT = "shop"
@@ -35,44 +31,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    folder = tmp_path_factory.mktemp("phoenix")
+    port, folder = free_port(), tmp_path_factory.mktemp("phoenix")
     settings = {"PHOENIX_PORT": str(port), "PHOENIX_GRPC_PORT": "0", "PHOENIX_HOST": "127.0.0.1"}
     settings |= {"PHOENIX_WORKING_DIR": str(folder), "PHOENIX_TELEMETRY_ENABLED": "false"}
-    with (folder / "log.txt").open("wb") as log:
-        server = subprocess.Popen([_program(), "serve"], env=os.environ | settings, stdout=log, stderr=log)
-    try:
-        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
-            _until(lambda: client.get("/healthz").is_success, lambda: (folder / "log.txt").read_text("utf-8")[-2000:])
-            yield client
-    finally:
-        server.terminate()
-        server.wait(PATIENCE)
-
-
-def _program() -> str:
-    if found := shutil.which("phoenix"):
-        return found
-    kept = (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memalign-dev" / PHOENIX.replace("==", "-")
-    )
-    program = kept / ("Scripts" if os.name == "nt" else "bin") / "phoenix"
-    if not program.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", kept], check=True)
-        subprocess.run([program.parent / "python", "-m", "pip", "install", "--quiet", PHOENIX], check=True)
-    return str(program)
-
-
-def _until(done: Any, said: Any = lambda: "") -> None:
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        with suppress(httpx2.TransportError):
-            if done():
-                return
-        time.sleep(0.2)
-    pytest.fail(f"Phoenix did not get there: {said()}")
+    with listening([program("phoenix", PHOENIX), "serve"], settings, port, "/healthz", folder) as client:
+        yield client
 
 
 def _logged(client: httpx2.Client) -> list[str]:
@@ -104,7 +67,7 @@ def _logged(client: httpx2.Client) -> list[str]:
     )
     headers = {"content-type": "application/x-protobuf"}
     client.post("/v1/traces", content=sent.SerializeToString(), headers=headers).raise_for_status()
-    _until(lambda: _stored(client) == len(CASES))
+    until(lambda: _stored(client) == len(CASES))
     return [span.span_id.hex() for span in spans]
 
 

@@ -78,6 +78,7 @@ def import_feedback(
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="None before it: 2026-11-01.")] = None,
     max_cost: MaxCost = None,
     skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Take the good rows.")] = False,
+    allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also learn what was erased here.")] = False,
 ) -> int:
     """Take people's feedback, and traces, from the tool in which they are.
 
@@ -123,7 +124,7 @@ def import_feedback(
         return FAILURES if wanting or checked.invalid else DONE
     for line in lines:
         session.say(line)
-    return _aligned(session, into, checked, max_cost)
+    return _aligned(session, into, checked, max_cost, skip_invalid=skip_invalid, allow_erased=allow_erased)
 
 
 def export_verdicts(
@@ -163,14 +164,16 @@ def export_verdicts(
     return FAILURES if left else DONE
 
 
-def _aligned(session: Session, name: str, checked: FeedbackFile, max_cost: float | None) -> int:
+def _aligned(session: Session, name: str, checked: FeedbackFile, max_cost: float | None, **options: bool) -> int:
     from memalign.align import MemAlign
 
     optimizer = MemAlign(max_cost=max_cost)
     return run_and_report(
         session,
         name,
-        lambda registry, progress: registry.align(name, checked.rows, optimizer=optimizer, progress=progress),
+        lambda registry, progress: registry.align(
+            name, checked.rows, optimizer=optimizer, progress=progress, **options
+        ),
     )
 
 

@@ -26,20 +26,23 @@ def test_phoenix_takes_an_annotation_of_an_llm(serve: Serve) -> None:
 
 
 def test_langfuse_takes_a_score_of_one_id(serve: Serve) -> None:
-    server = serve(world.langfuse())
-    for _ in range(2):
-        open_tool("langfuse", None).write([verdict("trace#obs"), verdict("trace", value="warm")])
-    first, second, again, _ = [each.body for each in server.of("/api/public/scores")]
-    assert first == again, "Langfuse replaces a score of the same id"
-    assert (first["traceId"], first["observationId"], first["dataType"], first["value"]) == (
-        "trace",
-        "obs",
-        "BOOLEAN",
-        1.0,
-    )
-    assert (second["dataType"], second["value"]) == ("CATEGORICAL", "warm")
+    answers = world.langfuse()
+    server = serve(answers)
+    given = [verdict("trace#obs"), verdict("trace", value="warm")]
+    server.answers["GET /api/public/v3/scores"] = {"data": [], "meta": {"limit": 100}}
+    open_tool("langfuse", None).write(given)
+    first, second = [each.body for each in server.of("/api/public/scores")]
+    assert (first["traceId"], first["observationId"], first["dataType"]) == ("trace", "obs", "BOOLEAN")
+    assert (first["value"], second["dataType"], second["value"]) == (1.0, "CATEGORICAL", "warm")
     assert first["metadata"]["judge_version"] == 2
-    assert "source" not in first, "Langfuse then writes API, never ANNOTATION"
+    assert not {"source", "timestamp"} & set(first), "Langfuse then writes API, never ANNOTATION, and now"
+
+    kept = {"id": first["id"], "timestamp": "2026-10-01T00:00:00.000Z"}
+    server.answers["GET /api/public/v3/scores"] = {"data": [kept], "meta": {"limit": 100}}
+    open_tool("langfuse", None).write(given)
+    again, other = [each.body for each in server.of("/api/public/scores")[2:]]
+    assert again == first | {"timestamp": kept["timestamp"]}, "it replaces a score of the same id and moment"
+    assert other == second
 
 
 def test_langsmith_takes_feedback_of_a_model(serve: Serve) -> None:
@@ -52,6 +55,14 @@ def test_langsmith_takes_feedback_of_a_model(serve: Serve) -> None:
     assert (first["run_id"], first["key"], first["score"]) == (RUN, "tone", 4.0)
     assert first["feedback_source"]["type"] == "model"
     assert first["feedback_source"]["metadata"]["judge_version"] == 2
+
+
+def test_langsmith_changes_feedback_that_it_has(serve: Serve) -> None:
+    server = serve(world.langsmith() | {"POST /api/v1/feedback": world.fault(409)})
+    known = str(uuid.uuid5(uuid.NAMESPACE_URL, f"memalign/tone/v2/{RUN}"))
+    server.answers[f"PATCH /api/v1/feedback/{known}"] = {}
+    assert open_tool("langsmith", "shop").write([verdict(RUN, value=4)]) == 1
+    assert server.asked[-1].body == {"comment": "It greets.", "score": 4.0}
 
 
 def test_braintrust_takes_a_merged_score(serve: Serve) -> None:

@@ -106,7 +106,13 @@ class Braintrust:
 
     def _said(self, row: dict[str, Any], reviews: Sequence[dict[str, Any]]) -> list[Said]:
         found = [
-            self._score(name, score, review, person=True, source=_reviewer(review))
+            self._score(
+                name,
+                score,
+                review,
+                person=True,
+                source=_who(review, str((review.get("span_attributes") or {}).get("name"))),
+            )
             for review in reviews
             for name, score in (review.get("scores") or {}).items()
         ]
@@ -129,32 +135,25 @@ def _kind(row: Mapping[str, Any]) -> str | None:
 
 def _categories(score: Mapping[str, Any]) -> dict[float, str]:
     held = score.get("categories")
-    if isinstance(held, Mapping):
-        return {value: str(name) for name, value in held.items() if isinstance(value, int | float)}
-    pairs = [each for each in held or [] if isinstance(each, Mapping)]
-    return {each["value"]: str(each["name"]) for each in pairs if isinstance(each.get("value"), int | float)}
+    pairs = [each for each in held if isinstance(each, Mapping)] if isinstance(held, list) else []
+    return {each["value"]: str(each["name"]) for each in pairs}
 
 
-def _reviewer(review: Mapping[str, Any]) -> str:
-    """Who reviewed, as the review span says it: in its metadata, or in its name (`Review by …`)."""
-    metadata = review.get("metadata")
-    held = metadata if isinstance(metadata, Mapping) else {}
-    named = next(
-        (held[name] for name in ("email", "user_email", "reviewer", "user_id", "user") if held.get(name)), None
-    )
-    title = str((review.get("span_attributes") or {}).get("name", ""))
+def _who(told: Mapping[str, Any], title: str = "") -> str:
+    """The person, as the metadata of a review or comment say it, or the name of a review span (`Review by …`)."""
+    held = told.get("metadata")
+    metadata = held if isinstance(held, Mapping) else {}
+    named = next((metadata[name] for name in ("email", "user_email", "user_id") if metadata.get(name)), None)
     return str(named or title.partition(" by ")[2].strip() or UNKNOWN_SOURCE)
 
 
 def _comment(comment: Mapping[str, Any]) -> Said:
     held = comment.get("comment")
-    text = held.get("text") if isinstance(held, Mapping) else held if held is not None else comment.get("text")
-    metadata = comment.get("metadata")
-    who = metadata if isinstance(metadata, Mapping) else {}
+    text = held.get("text") if isinstance(held, Mapping) else held
     return Said(
         name="",
         person=comment.get("source", "app") == "app",
-        source=str(who.get("email") or who.get("user_id") or comment.get("user_id") or UNKNOWN_SOURCE),
+        source=_who(comment),
         words=None if text is None else str(text),
         created_at=comment.get("created"),
     )

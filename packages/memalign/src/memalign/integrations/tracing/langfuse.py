@@ -22,6 +22,7 @@ __all__ = ["Langfuse"]
 
 _SCORES, _OBSERVATIONS = "/api/public/v3/scores", "/api/public/v2/observations"
 _WRITTEN = "/api/public/scores"
+_SCORES_A_PAGE = 100
 _FIELDS = "core,basic,io"
 _LONGEST = 500  # characters of a score that is text
 
@@ -44,7 +45,9 @@ class Langfuse:
     def records(self, wanted: Wanted) -> Iterator[Record | RowError]:
         """The traces and observations with scores, then with `every` the traces without one."""
         scored: dict[str, list[Said]] = {}
-        for score in self._pages(_SCORES, limit=100, fields="details,subject,annotation", fromTimestamp=wanted.since):
+        for score in self._pages(
+            _SCORES, limit=_SCORES_A_PAGE, fields="details,subject,annotation", fromTimestamp=wanted.since
+        ):
             if (case := _case(score.get("subject") or {})) is not None and score.get("dataType") != "CORRECTION":
                 scored.setdefault(case, []).append(_said(score))
         for case, said in scored.items():
@@ -61,21 +64,28 @@ class Langfuse:
                     yield _of(trace, spans, trace=wanted.trace)
 
     def write(self, verdicts: Sequence[Verdict]) -> int:
-        """Scores under the judge's name; Langfuse replaces a score of the same id."""
-        for each in verdicts:
-            trace, _, observation = each.id.partition("#")
-            kind = {bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(each.value), "NUMERIC")
-            body = present(
-                id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{each.identifier}/{each.id}")),
-                traceId=trace,
-                observationId=observation,
-                name=each.judge,
-                dataType=kind,
-                comment=each.rationale,
-                metadata=dict(each.meta),
-            )
-            value = each.value[:_LONGEST] if isinstance(each.value, str) else float(each.value)
-            self._api.send(_WRITTEN, body | {"value": value})
+        """Scores under the judge's name; Langfuse replaces a score of the same id and moment."""
+        for first in range(0, len(verdicts), _SCORES_A_PAGE):
+            part = {
+                str(uuid.uuid5(uuid.NAMESPACE_URL, f"{each.identifier}/{each.id}")): each
+                for each in verdicts[first : first + _SCORES_A_PAGE]
+            }
+            known = self._pages(_SCORES, limit=_SCORES_A_PAGE, id=",".join(part))
+            moments = {str(score["id"]): score.get("timestamp") for score in known}
+            for score_id, each in part.items():
+                trace, _, observation = each.id.partition("#")
+                body = present(
+                    id=score_id,
+                    timestamp=moments.get(score_id),
+                    traceId=trace,
+                    observationId=observation,
+                    name=each.judge,
+                    dataType={bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(each.value), "NUMERIC"),
+                    comment=each.rationale,
+                    metadata=dict(each.meta),
+                )
+                value = each.value[:_LONGEST] if isinstance(each.value, str) else float(each.value)
+                self._api.send(_WRITTEN, body | {"value": value})
         return len(verdicts)
 
     def _record(self, case: str, said: list[Said], wanted: Wanted) -> Record | RowError:

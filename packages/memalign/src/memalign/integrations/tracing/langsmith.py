@@ -9,8 +9,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any
 
+from memalign.client import ServerRefused
 from memalign.errors import InputError, RowError
 from memalign.integrations.tracing.json_api import JsonApi, address, key
 from memalign.integrations.tracing.records import Record, Said, Verdict, Wanted, content_of_spans, present
@@ -77,7 +79,12 @@ class LangSmith:
                 feedback_source={"type": "model", "metadata": dict(each.meta)},
             )
             told = {"value": each.value} if isinstance(each.value, str) else {"score": float(each.value)}
-            self._api.send("/api/v1/feedback", body | told)
+            try:
+                self._api.send("/api/v1/feedback", body | told)
+            except ServerRefused as refused:
+                if refused.status != HTTPStatus.CONFLICT:  # it is there already
+                    raise
+                self._api.send(f"/api/v1/feedback/{body['id']}", present(comment=each.rationale) | told, method="PATCH")
         return len(verdicts)
 
     @cached_property
