@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _HINT = "--value LABEL=VALUE renames a label, --map FIELD=COLUMN names a column, --skip-invalid takes the good rows"
 
+_WRITTEN_AT_ONCE = 500  # verdicts
+
 ToolName = Annotated[
     str,
     typer.Argument(
@@ -154,7 +156,11 @@ def export_verdicts(
     labels = {ours: theirs for theirs, ours in _pairs(value).items()}
     verdicts = list(verdicts_of(found.judgments.values(), judge, number, labels=labels))
     target = open_tool(tool, place, **({"score": score} if score is not None else {}))
-    written = target.write(verdicts) if verdicts else 0
+    written = 0
+    with session.progress() as progress:
+        for first in range(0, len(verdicts), _WRITTEN_AT_ONCE):
+            written += target.write(verdicts[first : first + _WRITTEN_AT_ONCE])
+            progress("writing", written, len(verdicts))
     left = len(found.judgments) - len(verdicts)
     data = {"tool": tool, "judge": name, "version": number, "written": written, "without_verdict": left}
     lines = [f"{counted(written, 'verdict')} of version {number} of {name} written to {tool}"]

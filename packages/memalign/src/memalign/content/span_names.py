@@ -30,6 +30,13 @@ OUTPUT_ATTRIBUTES = (
     "gen_ai.tool.call.result",
     "gen_ai.completion",
 )
+MESSAGES = {
+    "gen_ai.prompt": "gen_ai.prompt",
+    "llm.input_messages": "gen_ai.prompt",
+    "gen_ai.completion": "gen_ai.completion",
+    "llm.output_messages": "gen_ai.completion",
+}
+"""Lists of messages whose entries stand under numbered names, and the attribute that the list is read as."""
 KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span.kind", "gen_ai.operation.name")
 OPERATIONS = {
     "chat": "LLM",
