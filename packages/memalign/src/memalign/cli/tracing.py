@@ -246,11 +246,13 @@ def _write(path: Path, checked: FeedbackFile) -> None:
 
 
 def _lines(found: Gathered, checked: FeedbackFile, out: Path | None, examples: Path | None) -> Iterable[str]:
-    where = f" → {out}" if out is not None else ""
-    by = f" by {counted(len(found.people), 'source')} ({_counts(found.people)})" if found.people else ""
-    lines = [f"{counted(len(checked.rows), 'piece')} of feedback{by}, from {counted(found.cases, 'case')}{where}"]
-    if examples is not None:
-        lines.append(f"every case → {examples}")
+    lines = [f"{counted(found.cases, 'case')} → {examples}"] if examples is not None else []
+    if checked.rows or examples is None:
+        by = f" by {counted(len(found.people), 'source')} ({_counts(found.people)})" if found.people else ""
+        where = f" → {out}" if out is not None else ""
+        lines.append(
+            f"{counted(len(checked.rows), 'piece')} of feedback{by}, from {counted(found.cases, 'case')}{where}"
+        )
     if found.programs:
         lines.append(f"left out, given by programs: {_counts(found.programs)}")
     if found.others:

@@ -21,6 +21,7 @@ INPUT_ATTRIBUTES = (
     "gen_ai.input.messages",
     "gen_ai.tool.call.arguments",
     "gen_ai.prompt",
+    "llm.input_messages",
 )
 OUTPUT_ATTRIBUTES = (
     "mlflow.spanOutputs",
@@ -29,6 +30,7 @@ OUTPUT_ATTRIBUTES = (
     "gen_ai.output.messages",
     "gen_ai.tool.call.result",
     "gen_ai.completion",
+    "llm.output_messages",
 )
 MESSAGES = {
     "gen_ai.prompt": "gen_ai.prompt",
