@@ -133,8 +133,9 @@ def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises ConfigurationError."""
     listening = None
     try:
-        ((family, kind, _, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        listening = socket.socket(family, kind)
+        ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # Only with its protocol asyncio knows it for TCP, and sends each part of an answer at once: else they wait 40 ms.
+        listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
         listening.listen(2048)  # whoever reads the address below may connect: the first requests wait

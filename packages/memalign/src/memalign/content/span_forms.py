@@ -24,7 +24,7 @@ from memalign.content import span_names
 from memalign.content.inside import read_inside
 from memalign.types import MAX_DEPTH
 
-__all__ = ["RawSpan", "RawTrace", "read_spans"]
+__all__ = ["RawSpan", "RawTrace", "exported_spans", "read_spans"]
 
 _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 _UNSET = ("", "0", "UNSET", "NONE")
@@ -64,7 +64,7 @@ def read_spans(trace: object) -> RawTrace | None:
         return _of_object(trace)
     if isinstance(trace, list | tuple) and trace:
         if all(isinstance(each, Mapping) and _resources(each) is not None for each in trace):
-            return _trace([span for each in trace for span in _exported(each)])
+            return _trace([span for each in trace for span in exported_spans(each)])
         if all(_is_span(each) for each in trace):
             return _trace(trace)
         if all(_is_nested(each) for each in trace):
@@ -81,7 +81,7 @@ def _parsed_text(text: str) -> object:
 
 def _of_object(trace: Mapping[str, Any]) -> RawTrace | None:
     if _resources(trace) is not None:
-        return _trace(_exported(trace), info=_resource_info(trace) | _beside(trace))
+        return _trace(exported_spans(trace), info=_resource_info(trace) | _beside(trace))
     data = trace.get("data")
     held = data.get("spans") if isinstance(data, Mapping) else trace.get("spans")
     if isinstance(held, list | tuple) and held:
@@ -111,7 +111,8 @@ def _resources(trace: Mapping[str, Any]) -> Sequence[Any] | None:
     return held if isinstance(held, list | tuple) else None
 
 
-def _exported(trace: Mapping[str, Any]) -> list[object]:
+def exported_spans(trace: Mapping[str, Any]) -> list[object]:
+    """The spans in an object of OpenTelemetry's JSON export."""
     found: list[object] = []
     for resource in _resources(trace) or ():
         scopes = _first(resource, ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"))
@@ -215,7 +216,7 @@ def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
             "inputs": inputs,
             "outputs": outputs,
             "attributes": _rest(own, attributes),
-            "events": tuple(_event(each) for each in events if each not in _NOTHING),
+            "events": tuple(_event(each) for each in events if each not in _NOTHING and not _is_verdict(each)),
         },
     )
 
@@ -312,11 +313,13 @@ def _kind(own: _Left, attributes: dict[str, Any]) -> str:
 
 def _status(own: _Left) -> tuple[str, str]:
     status = own.take("status", str | int | Mapping)
+    if status is None:
+        status = {name: own.take(name, str | int) for name in ("status_code", "status_message")}
     code, message = status, ""
     if isinstance(status, Mapping):
         code = _first(status, ("code", "status_code"))
-        message = str(_first(status, ("message", "description")) or "")
-        read = ("code", "status_code", "message", "description")
+        message = str(_first(status, ("message", "description", "status_message")) or "")
+        read = ("code", "status_code", "message", "description", "status_message")
         own.keys["status"] = {name: each for name, each in status.items() if name not in read}
     error = own.keys.get("error")
     if isinstance(error, str) and error:
@@ -338,10 +341,11 @@ def _attributes(given: object) -> dict[str, Any]:
 
 
 def _any_value(value: object) -> Any:
-    """An OTLP AnyValue as plain JSON."""
-    if not isinstance(value, Mapping) or len(value) != 1:
+    """An OTLP AnyValue as plain JSON; writers of columns name the other kinds too, with null."""
+    told = [pair for pair in value.items() if pair[1] is not None] if isinstance(value, Mapping) else []
+    if len(told) != 1:
         return value
-    ((kind, held),) = value.items()
+    ((kind, held),) = told
     match str(kind).replace("_v", "V"):
         case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
             return held
@@ -362,6 +366,11 @@ def _opened(value: object, *, surely: bool = False) -> Any:
     if isinstance(value, str) and (surely or value[:1] in ("{", "[", '"')):
         return read_inside(value)
     return value
+
+
+def _is_verdict(event: object) -> bool:
+    """Whether it says how good the run was, which would tell the judge the verdict."""
+    return isinstance(event, Mapping) and str(event.get("name", "")).startswith(span_names.VERDICTS)
 
 
 def _event(event: object) -> dict[str, Any]:

@@ -13,7 +13,7 @@ STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time_ns", "start_t
 ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time_ns", "end_time", "endTime", "end")
 INPUTS = ("inputs", "input")
 OUTPUTS = ("outputs", "output")
-KINDS = ("span_type", "spanType", "run_type", "type", "kind")
+KINDS = ("span_type", "spanType", "span_kind", "run_type", "type", "kind")
 INPUT_ATTRIBUTES = (
     "mlflow.spanInputs",
     "input.value",
@@ -40,6 +40,7 @@ OPERATIONS = {
     "create_agent": "AGENT",
     "embeddings": "EMBEDDING",
 }
+VERDICTS = ("gen_ai.evaluation",)  # how the events begin that hold what an evaluator said
 OTEL_KINDS = {2: "SERVER", 3: "CLIENT", 4: "PRODUCER", 5: "CONSUMER"}
 NO_KIND = {"UNKNOWN", "INTERNAL", "UNSPECIFIED", "NONE"}
 # Say nothing of the run, as keys of a span: how it was recorded, what stands elsewhere, and what people said of it.
