@@ -224,7 +224,7 @@ def test_an_owners_case_outlives_a_restart(kind: type[ByScript | ByCompose], tmp
     ):
 
         def token(page: str) -> str:
-            return re.findall(r'<meta name="csrf" content="(\w+)"', browser.get(page).text)[0]
+            return str(re.findall(r'<meta name="csrf" content="(\w+)"', browser.get(page).text)[0])
 
         signed_in = browser.post("/sign-in", data={"csrf": token("/sign-in"), "name": OWNER, "password": PASSWORD})
         assert "Judges" in signed_in.text
