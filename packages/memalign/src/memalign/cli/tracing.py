@@ -111,19 +111,15 @@ def import_feedback(
         except InvalidRows as error:
             raise InvalidRows(tool, error.rows, hint=_HINT) from None
     told = {"tool": tool, "score": found.name, "cases": found.cases, "feedback": len(checked.rows)}
-    data = told | {
-        "people": found.people,
-        "programs": found.programs,
-        "others": found.others,
-        "replaced": found.replaced,
-    }
-    left_out = list({row.id or str(row): str(row) for row in (*bad, *checked.invalid)}.values())
-    data |= {"invalid": left_out, "out": out, "examples": examples}
+    counts = {"people": found.people, "programs": found.programs, "others": found.others, "replaced": found.replaced}
+    known = {row.id for row in checked.invalid}
+    left_out = [str(row) for row in (*checked.invalid, *(row for row in bad if row.id not in known))]
+    written = {"out": out and str(out), "examples": examples and str(examples)}
     lines = [*_lines(found, checked, out if checked.rows else None, examples), *_left_out(left_out)]
     if out is not None and checked.rows:
         _write(out, checked)
     if into is None or not checked.rows:
-        session.give({name: str(each) if isinstance(each, Path) else each for name, each in data.items()}, *lines)
+        session.give({**told, **counts, **written, "invalid": left_out}, *lines)
         wanting = (out is not None or into is not None) and not checked.rows
         return FAILURES if wanting or left_out else DONE
     for line in lines:
