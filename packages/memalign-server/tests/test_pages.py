@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from server_support import reviewing
+from memalign_server.review.judges import Judges
+from memalign_server.store import Store
+from server_support import reviewing, world
 from server_support.reviewing import answer, post, put_in, wait
 
 if TYPE_CHECKING:
@@ -37,6 +41,36 @@ def test_a_guideline_is_edited_pinned_and_retired(taught: TestClient) -> None:
     assert "not in use" in taught.get("/judges/tone/memory").text
     post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
     assert "Never promise a date." in taught.get("/judges/tone/memory").text
+
+
+def test_many_guidelines_come_by_parts(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memalign_server.pages.memory._RULES", 2)
+    texts = [f"A reply must name the order by number {number}." for number in range(1, 4)]
+    *_, new = (post(local, "/judges/tone/guidelines/new", text=text) for text in texts)
+    assert new.headers["location"] == "/judges/tone/memory?rule=G3#G3"
+    first = local.get("/judges/tone/memory").text
+    assert re.findall(r'<article class="card rule active" id="(\w+)"', first) == ["G1", "G2"]
+    assert "1 to 2 of 3" in first
+    assert 'rel="next" href="/judges/tone/memory?rule=G3#rules"' in first
+    last = local.get("/judges/tone/memory?rule=G3").text
+    assert re.findall(r'<article class="card rule active" id="(\w+)"', last) == ["G3"]
+    edited = post(local, "/judges/tone/guidelines", guideline="G2", action="pin", back="/judges/tone/memory?rule=G3")
+    assert edited.headers["location"] == "/judges/tone/memory?rule=G2#G2"
+
+
+def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = world.registry(tmp_path)
+    judges, loads = Judges(registry, Store(registry.url)), list[int | None]()
+
+    def load(name: str, version: int | None = None, real: Any = registry.load) -> Any:
+        loads.append(version)
+        time.sleep(0.05)  # as a large memory takes
+        return real(name, version)
+
+    monkeypatch.setattr(registry, "load", load)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(judges.latest, ["tone"] * 8))
+    assert (loads, len(set(map(id, found)))) == ([1], 1)
 
 
 def test_two_guidelines_are_made_one(taught: TestClient) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from memalign.cli.common import DEFAULT_REGISTRY, DONE, RegistryUrl
 from memalign.errors import ConfigurationError, InputError
+from memalign_server.secret_files import read_secret_files
 from memalign_server.settings import OpenIdProvider, Settings
 
 __all__ = ["app"]
@@ -63,8 +64,9 @@ def serve(
 
     On this machine's own address it is open to everybody here. On any other address it needs accounts: --add-owner makes
     the first one and asks for its password, or takes it from MEMALIGN_OWNER_PASSWORD. The secret of --openid-client is
-    read from MEMALIGN_OPENID_CLIENT_SECRET.
+    read from MEMALIGN_OPENID_CLIENT_SECRET. Each secret may be in a file, named by its variable with _FILE behind it.
     """
+    read_secret_files()
     settings = Settings(
         registry=registry,
         host=host,
@@ -147,8 +149,9 @@ def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises ConfigurationError."""
     listening = None
     try:
-        ((family, kind, _, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        listening = socket.socket(family, kind)
+        ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # Only with its protocol asyncio knows it for TCP, and sends each part of an answer at once: else they wait 40 ms.
+        listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
         listening.listen(2048)  # whoever reads the address below may connect: the first requests wait

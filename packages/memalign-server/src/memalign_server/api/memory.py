@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
@@ -99,17 +100,14 @@ def show_ledger(
 ) -> Page[shapes.LedgerShown]:
     """Where every piece of feedback ended, by its key."""
     start = after(cursor)
-    shown = sorted(
-        (
-            shapes.LedgerShown(
-                key=str(each.key), state=each.state, reason=each.reason, guideline_ids=list(each.guideline_ids)
-            )
-            for each in server.registry.ledger(judge, version)
-            if state is None or each.state == state
-        ),
-        key=lambda each: each.key,
-    )
-    return cut([each for each in shown if start is None or each.key > start], limit, lambda each: each.key)
+    entries = loaded(server, judge, version)[0].memory.ledger() + server.registry.erased(judge)
+    there = ((str(each.key), each) for each in entries if state in (None, each.state))
+    found = sorted(((key, each) for key, each in there if start is None or key > start), key=itemgetter(0))
+    shown = [
+        shapes.LedgerShown(key=key, state=each.state, reason=each.reason, guideline_ids=list(each.guideline_ids))
+        for key, each in found[: limit + 1]
+    ]
+    return cut(shown, limit, lambda each: each.key)
 
 
 @router.get("/lineage")

@@ -72,7 +72,7 @@ def changed_page(
         turned = turns_of_version(connection, judge, number) if number else []
         hidden = hidden_from(connection, judge, blind, [each.case_id for each in turned])
         waiting = untaught_count(connection, judge)
-        uses = uses_of(connection, judge)
+        uses = uses_of(connection, judge, [each.id for each in learned])
     return render(
         request,
         "changed.html",

@@ -21,7 +21,7 @@ _ACTS: Final = {
     "looked at what learning would cost": ("estimate_align",),
     "wrote a guideline": ("add_guideline", "write_guideline"),
     "changed a guideline": ("change_guideline", "edit_guideline"),
-    "merged guidelines": ("merge_guidelines",),
+    "merged guidelines": ("merge_guideline_page", "merge_guidelines"),
     "locked a case": ("lock_case",),
     "unlocked a case": ("unlock_case",),
     "made a judge": ("create_judge", "import_judge"),

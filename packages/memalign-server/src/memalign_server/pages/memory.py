@@ -7,9 +7,8 @@ from typing import Annotated
 
 from fastapi import Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
-from memalign import Guideline, Judge
+from memalign import Guideline, Judge, Memory
 from memalign.align import edit_guideline, merge_guidelines
 from memalign.align import write_guideline as written
 from memalign_server.pages.content import blocks_of
@@ -29,33 +28,44 @@ __all__ = ["router"]
 router = guarded_router(prefix="/judges/{judge}")
 
 _MOST = 200  # rows of the ledger on one page
+_RULES = 40  # guidelines on one page
 
 
 @router.get("/memory")
-async def memory_page(
+def memory_page(
     request: Request,
     judge: str,
     server: Here,
     person: Asking,
     blind: Blind,
     find: Annotated[str, Query(max_length=500)] = "",
+    rule: Annotated[str, Query(max_length=16)] = "",
 ) -> Response:
-    """What the judge has learned, from whom, and what became of the reader's own feedback."""
-    loaded = await run_in_threadpool(server.judges.latest, judge)
+    """What the judge has learned, from whom, and what became of the reader's own feedback.
+
+    Of many guidelines those are shown that stand beside `rule`.
+    """
+    loaded = server.judges.latest(judge)
     memory = loaded.judge.memory
-    found = await find_cases(loaded, find) if find.strip() else []
-    order = {"active": 0, "demoted": 1, "superseded": 2, "retired": 3}
-    rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
+    found = asyncio.run(find_cases(loaded, find)) if find.strip() else []
+    rules, first = _rules_beside(memory, rule)
+    shown = rules[first : first + _RULES]
     contradictions = [each for each in memory.relations if each.verdict == "contradicts"]
     mine = [each for each in memory.ledger() if each.key.source == person.name]
-    uses, hidden = await run_in_threadpool(_uses, server, judge, blind, [each.case.id for each in found])
+    with server.store.read() as connection:
+        uses = uses_of(connection, judge, [each.id for each in shown])
+        hidden = hidden_from(connection, judge, blind, [each.case.id for each in found])
     return render(
         request,
         "memory.html",
         judge=judge,
         page="memory",
         version=loaded.version,
-        rules=rules,
+        rules=shown,
+        first=first,
+        total=len(rules),
+        earlier=rules[first - _RULES].id if first else None,
+        later=rules[first + _RULES].id if first + _RULES < len(rules) else None,
         mergeable=_mergeable(rules),
         texts={each.id: each.text for each in memory.guidelines},
         contradictions=contradictions,
@@ -72,16 +82,23 @@ async def memory_page(
 
 
 @router.get("/weights")
-def weights_page(request: Request, judge: str, server: Here) -> Response:
-    """What the guidelines weigh, each in its place on the page: fitting them may take a second, and the page does not wait."""
+def weights_page(
+    request: Request, judge: str, server: Here, rule: Annotated[str, Query(max_length=16)] = ""
+) -> Response:
+    """What the guidelines beside `rule` weigh, each in its place on the page: fitting them may take a second, and the page does not wait."""
     loaded = server.judges.latest(judge)
     weights = asyncio.run(weights_of(loaded.judge))  # in the thread of this request
+    rules, first = _rules_beside(loaded.judge.memory, rule)
+    shown = [each.id for each in rules[first : first + _RULES]]
+    with server.store.read() as connection:
+        uses = uses_of(connection, judge, shown)
     return render(
         request,
         "weights.html",
         judge=judge,
         weights=weights,
-        uses=_uses(server, judge, None, [])[0],
+        shown=shown,
+        uses=uses,
         points=points,
         scale=loaded.judge.value_type.kind == "float",
     )
@@ -112,15 +129,16 @@ def change_guideline(
         return edit_guideline(old, guideline, by=person.name, **options[action])  # type: ignore[arg-type]  # each as its action needs
 
     server.registry.update(judge, change)
-    here = back if back.startswith("/judges/") else link(judge, "memory")
-    return RedirectResponse(f"{here}#{guideline}", 303)
+    elsewhere = back.startswith("/judges/") and not back.startswith(link(judge, "memory"))
+    return RedirectResponse(f"{back if elsewhere else link(judge, 'memory', rule=guideline)}#{guideline}", 303)
 
 
 @router.post("/guidelines/new")
 def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[str, Form()]) -> Response:
     """A guideline in a person's own words."""
     saved = server.registry.update(judge, lambda old: written(old, text, by=person.name))
-    return RedirectResponse(f"{link(judge, 'memory')}#{saved.judge.memory.guidelines[-1].id}", 303)
+    new = saved.judge.memory.guidelines[-1].id
+    return RedirectResponse(f"{link(judge, 'memory', rule=new)}#{new}", 303)
 
 
 @router.post("/guidelines/merge")
@@ -138,7 +156,8 @@ def merge_guideline_page(
         return merge_guidelines(old, guideline, other, by=person.name, text=text.strip() or None)
 
     saved = server.registry.update(judge, change)
-    return RedirectResponse(f"{link(judge, 'memory')}#{saved.judge.memory.guidelines[-1].id}", 303)
+    new = saved.judge.memory.guidelines[-1].id
+    return RedirectResponse(f"{link(judge, 'memory', rule=new)}#{new}", 303)
 
 
 @router.post("/withdraw")
@@ -149,6 +168,14 @@ def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str],
         raise Refused("you can withdraw your own feedback; an owner can withdraw that of others")
     job = server.jobs.start("unalign", judge, {"keys": [str(each) for each in keys]}, asked_by=person.name)
     return RedirectResponse(link(judge, "changed", job=job.id), 303)
+
+
+def _rules_beside(memory: Memory, rule: str) -> tuple[list[Guideline], int]:
+    """All guidelines, those in force first, and the place of the first one of the page that shows `rule`."""
+    order = {"active": 0, "demoted": 1, "superseded": 2, "retired": 3}
+    rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
+    place = next((place for place, each in enumerate(rules) if each.id == rule), 0)
+    return rules, place - place % _RULES
 
 
 def _mergeable(rules: list[Guideline]) -> list[Guideline]:
@@ -162,8 +189,3 @@ def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str])
         return True
     with server.store.read() as connection:
         return person.may(Role.OWNER, team_of(connection, judge))
-
-
-def _uses(server: Server, judge: str, blind: str | None, ids: list[str]) -> tuple[dict[str, Use], frozenset[str]]:
-    with server.store.read() as connection:
-        return uses_of(connection, judge), hidden_from(connection, judge, blind, ids)

@@ -44,19 +44,20 @@ def review_page(
             found = case_of(connection, judge, case)
             if found is None:
                 raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case)
-            cases = [found, *next_cases(connection, judge, person.name, n=1, without=[case], again=again)]
         else:
-            cases = next_cases(connection, judge, person.name, again=again)
-        said = review_of(connection, judge, person.name, cases[0].example.id) if cases else None
+            found = next(iter(next_cases(connection, judge, person.name, n=1, again=again)), None)
+        said = review_of(connection, judge, person.name, found.example.id) if found else None
         mine = _standing(connection, loaded, person.name)
         mine["disagreements"] = disagreement_count(connection, judge, person.name)
         open_card = said is not None and said.state == "answered"
         first = (
-            _revealed(connection, request, loaded, cases[0], cast("Review", said))
+            _revealed(connection, request, loaded, cast("QueuedCase", found), cast("Review", said))
             if open_card
-            else (_asked(request, loaded, cases[0], said) if cases else None)
+            else (_asked(request, loaded, found, said) if found else None)
         )
-    ahead = _asked(request, loaded, cases[1], None) if len(cases) > 1 else None
+        ahead = (
+            _next(connection, request, loaded, person.name, without=found.example.id, again=again) if found else None
+        )
     return render(
         request,
         "review.html",
@@ -80,10 +81,8 @@ def next_case(
     """The card of the case after the one that is shown, to be there before it is needed."""
     loaded = server.judges.latest(judge)
     with server.store.read() as connection:
-        cases = next_cases(connection, judge, person.name, n=1, without=[without] if without else [], again=again)
-    if not cases:
-        return HTMLResponse("")
-    return render(request, "card.html", judge=judge, card=_asked(request, loaded, cases[0], None), again=again)
+        card = _next(connection, request, loaded, person.name, without=without, again=again)
+    return HTMLResponse("") if card is None else render(request, "card.html", judge=judge, card=card, again=again)
 
 
 @router.post("/review")
@@ -131,11 +130,10 @@ def save_answer(
         return RedirectResponse(link(judge, "review", case=shown), 303)
     if outcome in ("saved", "repeated") and state != "answered":
         with server.store.read() as connection:
-            following = next_cases(connection, judge, person.name, n=1)
+            card = _next(connection, request, loaded, person.name)
             mine = _standing(connection, loaded, person.name)
-        if not following:
+        if card is None:
             return HTMLResponse("", headers={"HX-Redirect": link(judge, "review")})
-        card = _asked(request, loaded, following[0], None)
         return render(request, "answered.html", judge=judge, card=card, revealed=False, again=False, **mine)
     if outcome in ("saved", "repeated") and said is not None:
         with server.store.read() as connection:
@@ -198,6 +196,22 @@ def _standing(connection: Connection, loaded: Loaded, person: str) -> dict[str, 
         "evidence": evidence_of(connection, name, loaded.judge.value_type),
         "untaught": untaught_count(connection, name),
     }
+
+
+def _next(
+    connection: Connection,
+    request: Request,
+    loaded: Loaded,
+    person: str,
+    *,
+    without: str = "",
+    again: bool = False,
+) -> dict[str, Any] | None:
+    """The card of the most useful case for a person, and not of the one that is shown; None where there is none left."""
+    name = loaded.judge.name
+    for case in next_cases(connection, name, person, n=1, without=[without] if without else [], again=again):
+        return _asked(request, loaded, case, review_of(connection, name, person, case.example.id))
+    return None
 
 
 def _asked(request: Request, loaded: Loaded, case: QueuedCase, said: Review | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from memalign_server.people.roles import Role
 from memalign_server.problems import Refused
 from memalign_server.review.answers import answers_on
 from memalign_server.review.blind import hidden_from
-from memalign_server.review.cases import case_of
+from memalign_server.review.cases import cases_of
 from memalign_server.review.evidence import evidence_of, people_agreement
 from memalign_server.review.spending import spent_on, total
 from memalign_server.review.using import cases_of_guideline
@@ -117,16 +117,17 @@ def cases_page(
         hidden = hidden_from(connection, judge, blind, ids)
         if people is not None and case is None and guideline is None:
             ids = [each for each in ids if each not in hidden]  # that it is in the list would tell both verdicts
-        shown = [
-            {
-                "case": found,
-                "blocks": blocks_of(found.example, kind),
-                "hidden": each in hidden,
-                "answers": () if each in hidden else answers_on(connection, judge, each),
-            }
-            for each in ids
-            if (found := case_of(connection, judge, each)) is not None
-        ]
+        found = cases_of(connection, judge, ids)
+        said = answers_on(connection, judge, *(each for each in ids if each not in hidden))
+    shown = [
+        {
+            "case": each,
+            "blocks": blocks_of(each.example, kind),
+            "hidden": each.example.id in hidden,
+            "answers": [one for one in said if one.case_id == each.example.id],
+        }
+        for each in found
+    ]
     return render(
         request, "cases.html", judge=judge, page="trust", shown=shown, people=people, judged=judged, guideline=guideline
     )

@@ -142,10 +142,11 @@ def review_of(connection: Connection, judge: str, person: str, case_id: str) -> 
     return None if row is None else review(row)
 
 
-def answers_on(connection: Connection, judge: str, case_id: str) -> list[Review]:
-    """Everybody's answers on a case, the earliest first. Not to be shown to somebody who has not answered."""
-    query = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.state == "answered")
-    return [review(row) for row in connection.execute(query.order_by(reviews.c.created_at))]
+def answers_on(connection: Connection, judge: str, *case_ids: str) -> list[Review]:
+    """Everybody's answers on cases, the earliest first. Not to be shown to somebody who has not answered."""
+    said = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id.in_(case_ids))
+    query = said.where(reviews.c.state == "answered").order_by(reviews.c.created_at)
+    return [review(row) for row in connection.execute(query)]
 
 
 def review(row: Row[Any]) -> Review:

@@ -26,9 +26,18 @@ queue = Table(
     Column("reasons", Text, nullable=False),  # JSON list of codes; see review/usefulness.py
     Column("added_at", _TIME, nullable=False),
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
-    Index("memalign_server_queue_rank", "judge", "rank", "number"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
     Index("memalign_server_queue_version", "judge", "version"),
+)
+# In the order in which cases are asked, so that the next one is the first that is found.
+Index("memalign_server_queue_next", queue.c.judge, queue.c.rank.desc(), queue.c.number)
+# Without it the few that wait are found by reading every judgment. It holds the NULLs alone.
+_waiting = queue.c.judgment.is_(None)
+Index(
+    "memalign_server_queue_waiting",
+    *(queue.c.judge, queue.c.judgment, queue.c.number),
+    sqlite_where=_waiting,
+    postgresql_where=_waiting,
 )
 
 reviews = Table(

@@ -23,7 +23,16 @@ from memalign.io.examples import Index
 from memalign.io.file_lock import lock_file
 from memalign.types import Example, Judgment, json_line
 
-__all__ = ["JudgmentFile", "JudgmentWriter", "Judgments", "judgment_line", "judgment_lines", "read_judgments"]
+__all__ = [
+    "JudgmentFile",
+    "JudgmentWriter",
+    "Judgments",
+    "Line",
+    "judgment_line",
+    "judgment_lines",
+    "line_of",
+    "read_judgments",
+]
 
 _START = b'{"id":'  # how every line of ours begins; by it a cut line is told from somebody else's text
 
@@ -85,8 +94,8 @@ class JudgmentWriter:
         """Open `path` for writing, and find what an earlier run left there."""
         if str(path) == "-" or Path(path).suffix.lower() in _OTHER:
             raise InputError(
-                f"{path}: judgments are kept as JSON lines, in a .jsonl file; `memalign judge` alone also writes .csv, "
-                "and - for stdout"
+                f"{path}: judgments are kept as JSON lines, in a .jsonl file, or as Parquet parts; `memalign judge` alone also writes "
+                ".csv, and - for stdout"
             )
         self._path = target_of(Path(path))
         if is_device(self._path):
@@ -114,6 +123,11 @@ class JudgmentWriter:
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror}") from None
         self._end = self._path.stat().st_size
+
+    @property
+    def batches(self) -> Path:
+        """The folder for what is submitted to a batch endpoint."""
+        return self._path.with_name(f"{self._path.name}.batch")
 
     def __contains__(self, example_id: object) -> bool:
         if not isinstance(example_id, str):
@@ -286,7 +300,7 @@ def _copy(old: BinaryIO, begin: int, new: BinaryIO) -> int:
     return new.write(old.readline().rstrip(b"\r\n") + b"\n")
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """One line: what it says, where it begins, its bytes, and whether it ends in a line break and nothing else."""
 
     head: _Head
@@ -296,15 +310,21 @@ class _Line(NamedTuple):
     whole: bool
 
 
-def judgment_lines(path: Path) -> Iterator[_Line]:
+def line_of(raw: bytes, begin: int = 0) -> Line:
+    """A line that begins at `begin`. Raises ValueError for what is none."""
+    head = msgspec.json.decode(raw, type=_Head)
+    judgment = msgspec.json.decode(raw, type=Judgment)
+    return Line(head, judgment, begin, len(raw), raw.endswith(b"\n") and not raw.endswith(b"\r\n"))
+
+
+def judgment_lines(path: Path) -> Iterator[Line]:
     """The lines of a judgment file, in its order; a cut last line is left out. Raises InputError for another file."""
     begin = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
-                    head = msgspec.json.decode(line, type=_Head)
-                    judgment = msgspec.json.decode(line, type=Judgment)
+                    yield line_of(line, begin)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     cut = not line.endswith(b"\n") and line.startswith(_START[: len(line)])
                     if cut and not isinstance(error, msgspec.ValidationError):
@@ -312,8 +332,6 @@ def judgment_lines(path: Path) -> Iterator[_Line]:
                     raise InputError(
                         f"{path}, line {number}, is not a judgment ({error}); name another output file"
                     ) from None
-                whole = line.endswith(b"\n") and not line.endswith(b"\r\n")
-                yield _Line(head, judgment, begin, len(line), whole)
                 begin += len(line)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
