@@ -149,9 +149,9 @@ def test_nothing_said_by_people_writes_no_file(shop: ToolServer, memalign: Run) 
 def test_spans_of_a_file_become_cases(shop: ToolServer, memalign: Run) -> None:
     document = otlp([Step(parent=None, name="support", inputs="Thanks!", outputs="Any time!")])
     Path("spans.json").write_text(json.dumps(document), "utf-8")
-    ran = memalign("import-feedback", "otlp", "spans.json", "--examples", "cases.jsonl", "--trace", "--json")
+    ran = memalign("import-feedback", "otlp", "spans.json", "--examples", "cases.jsonl", "--trace")
     assert ran.code == 0, ran.err
-    assert ran.json["cases"] == 1
+    assert ran.out == "1 case → cases.jsonl\n"
     case = json.loads(Path("cases.jsonl").read_text("utf-8"))
     assert (case["inputs"], case["outputs"], len(case["trace"])) == ("Thanks!", "Any time!", 1)
 

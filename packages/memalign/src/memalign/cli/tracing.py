@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _HINT = "--value LABEL=VALUE renames a label, --map FIELD=COLUMN names a column, --skip-invalid takes the good rows"
 
+_WRITTEN_AT_ONCE = 500  # verdicts
+
 ToolName = Annotated[
     str,
     typer.Argument(
@@ -154,7 +156,11 @@ def export_verdicts(
     labels = {ours: theirs for theirs, ours in _pairs(value).items()}
     verdicts = list(verdicts_of(found.judgments.values(), judge, number, labels=labels))
     target = open_tool(tool, place, **({"score": score} if score is not None else {}))
-    written = target.write(verdicts) if verdicts else 0
+    written = 0
+    with session.progress() as progress:
+        for first in range(0, len(verdicts), _WRITTEN_AT_ONCE):
+            written += target.write(verdicts[first : first + _WRITTEN_AT_ONCE])
+            progress("writing", written, len(verdicts))
     left = len(found.judgments) - len(verdicts)
     data = {"tool": tool, "judge": name, "version": number, "written": written, "without_verdict": left}
     lines = [f"{counted(written, 'verdict')} of version {number} of {name} written to {tool}"]
@@ -240,11 +246,13 @@ def _write(path: Path, checked: FeedbackFile) -> None:
 
 
 def _lines(found: Gathered, checked: FeedbackFile, out: Path | None, examples: Path | None) -> Iterable[str]:
-    where = f" → {out}" if out is not None else ""
-    by = f" by {counted(len(found.people), 'source')} ({_counts(found.people)})" if found.people else ""
-    lines = [f"{counted(len(checked.rows), 'piece')} of feedback{by}, from {counted(found.cases, 'case')}{where}"]
-    if examples is not None:
-        lines.append(f"every case → {examples}")
+    lines = [f"{counted(found.cases, 'case')} → {examples}"] if examples is not None else []
+    if checked.rows or examples is None:
+        by = f" by {counted(len(found.people), 'source')} ({_counts(found.people)})" if found.people else ""
+        where = f" → {out}" if out is not None else ""
+        lines.append(
+            f"{counted(len(checked.rows), 'piece')} of feedback{by}, from {counted(found.cases, 'case')}{where}"
+        )
     if found.programs:
         lines.append(f"left out, given by programs: {_counts(found.programs)}")
     if found.others:
