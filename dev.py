@@ -37,7 +37,7 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 EXE = ".exe" if os.name == "nt" else ""
 PYTHON = BIN / f"python{EXE}"
 STAMP = VENV / "memalign-installed.txt"
-LOCKS = {"runtime": ROOT / "requirements" / "runtime.txt", "dev": ROOT / "requirements" / "dev.txt"}
+LOCKS = {kind: ROOT / "requirements" / f"{kind}.txt" for kind in ("runtime", "server", "dev")}
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench", "memalign-server")]
 MODELS = ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")
 OLDEST = (3, 11)
@@ -214,6 +214,7 @@ def lock(arguments: list[str]) -> int:
 
     prepare("dev")
     core, *others = (folder / "pyproject.toml" for folder in PACKAGES)
+    server = str(others[-1])
     build = tomllib.loads(core.read_text("utf-8"))["build-system"]["requires"]
     common = [
         *(str(BIN / f"uv{EXE}"), "pip", "compile", "-", "--quiet", "--universal", "--no-emit-package", "memalign"),
@@ -222,8 +223,9 @@ def lock(arguments: list[str]) -> int:
     ]
     # Whichever provider's key a newcomer has, the demo runs with it; and a container may share a registry.
     runtime = [str(core), "--extra", "anthropic", "--extra", "google", "--extra", "postgresql"]
-    development = [*map(str, others), "--group", "pyproject.toml:dev", "--constraint", "requirements/runtime.txt"]
-    for kind, extra in (("runtime", runtime), ("dev", [*runtime, *development])):
+    development = [*map(str, others), "--group", "pyproject.toml:dev", "--constraint", "requirements/server.txt"]
+    served = [*runtime, server, "--constraint", "requirements/runtime.txt"]  # for the image of `memalign serve`
+    for kind, extra in (("runtime", runtime), ("server", served), ("dev", [*runtime, *development])):
         say(f"locking {LOCKS[kind].relative_to(ROOT)}")
         output = ["--output-file", LOCKS[kind].relative_to(ROOT).as_posix()]
         code = subprocess.run([*common, *extra, *output], input="\n".join(build), text=True, cwd=ROOT, check=False)

@@ -67,3 +67,13 @@ def test_parts_of_an_answer_do_not_wait() -> None:
 def test_wrong_options_say_what_is_wrong(options: tuple[str, str], said: str, tmp_path: Path) -> None:
     refused = invoke("serve", *options)
     assert (refused.code, said in refused.err) == (2, True)
+
+
+def test_secrets_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD", "")  # what is set below goes with it
+    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD_FILE", str(tmp_path / "password"))
+    assert "cannot be read" in invoke("serve", "--add-owner", "ana").err
+    (tmp_path / "password").write_text("four plain words here\n")
+    assert invoke("serve", "--add-owner", "ana").code == 0
+    both = invoke("serve", "--add-owner", "ben")  # the command before this one set it
+    assert (both.code, "both set" in both.err) == (2, True)

@@ -150,6 +150,8 @@
   doc.addEventListener("htmx:afterSwap", () => {
     const card = doc.getElementById("card");
     if (card && card.dataset.announce) announce(card.dataset.announce);
+    // The button that was pressed went with the old card: the focus must not fall back to the top of the page.
+    if (card && doc.activeElement === doc.body) card.focus({ preventScroll: true });
   });
 
   // -- progress of long work ----------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from memalign.content.inside import read_inside
 from memalign.errors import InputError, RowError
-from memalign.integrations.tracing.json_api import JsonApi, address, key
+from memalign.integrations.tracing.json_api import JsonApi, address, key, side_by_side
 from memalign.integrations.tracing.records import Record, Said, Verdict, Wanted, content_of_spans, present
 from memalign.types import UNKNOWN_SOURCE
 
@@ -72,21 +73,24 @@ class Langfuse:
             }
             known = self._pages(_SCORES, limit=_SCORES_A_PAGE, id=",".join(part))
             moments = {str(score["id"]): score.get("timestamp") for score in known}
-            for score_id, each in part.items():
-                trace, _, observation = each.id.partition("#")
-                body = present(
-                    id=score_id,
-                    timestamp=moments.get(score_id),
-                    traceId=trace,
-                    observationId=observation,
-                    name=each.judge,
-                    dataType={bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(each.value), "NUMERIC"),
-                    comment=each.rationale,
-                    metadata=dict(each.meta),
-                )
-                value = each.value[:_LONGEST] if isinstance(each.value, str) else float(each.value)
-                self._api.send(_WRITTEN, body | {"value": value})
+            side_by_side(partial(self._score, moments), part.items())
         return len(verdicts)
+
+    def _score(self, moments: dict[str, Any], named: tuple[str, Verdict]) -> None:
+        score_id, verdict = named
+        trace, _, observation = verdict.id.partition("#")
+        value = verdict.value[:_LONGEST] if isinstance(verdict.value, str) else float(verdict.value)
+        body = present(
+            id=score_id,
+            timestamp=moments.get(score_id),
+            traceId=trace,
+            observationId=observation,
+            name=verdict.judge,
+            dataType={bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(verdict.value), "NUMERIC"),
+            comment=verdict.rationale,
+            metadata=dict(verdict.meta),
+        )
+        self._api.send(_WRITTEN, body | {"value": value})
 
     def _record(self, case: str, said: list[Said], wanted: Wanted) -> Record | RowError:
         trace, _, observation = case.partition("#")

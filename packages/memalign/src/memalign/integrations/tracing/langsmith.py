@@ -14,7 +14,7 @@ from typing import Any
 
 from memalign.client import ServerRefused
 from memalign.errors import InputError, RowError
-from memalign.integrations.tracing.json_api import JsonApi, address, key
+from memalign.integrations.tracing.json_api import JsonApi, address, key, side_by_side
 from memalign.integrations.tracing.records import Record, Said, Verdict, Wanted, content_of_spans, present
 from memalign.types import UNKNOWN_SOURCE
 
@@ -69,23 +69,29 @@ class LangSmith:
 
     def write(self, verdicts: Sequence[Verdict]) -> int:
         """Feedback of the source `model` under the judge's name; the same id is replaced."""
-        for each in verdicts:
-            body = present(
-                id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{each.identifier}/{each.id}")),
-                run_id=each.id,
-                session_id=self._project,
-                key=each.judge,
-                comment=each.rationale,
-                feedback_source={"type": "model", "metadata": dict(each.meta)},
-            )
-            told = {"value": each.value} if isinstance(each.value, str) else {"score": float(each.value)}
-            try:
-                self._api.send("/api/v1/feedback", body | told)
-            except ServerRefused as refused:
-                if refused.status != HTTPStatus.CONFLICT:  # it is there already
-                    raise
-                self._api.send(f"/api/v1/feedback/{body['id']}", present(comment=each.rationale) | told, method="PATCH")
+        assert self._project  # noqa: S101  # looked up once, not by each thread
+        side_by_side(self._give, verdicts)
         return len(verdicts)
+
+    def _give(self, verdict: Verdict) -> None:
+        feedback = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{verdict.identifier}/{verdict.id}"))
+        body = present(
+            id=feedback,
+            run_id=verdict.id,
+            session_id=self._project,
+            key=verdict.judge,
+            feedback_source={"type": "model", "metadata": dict(verdict.meta)},
+        )
+        value = verdict.value
+        told = present(comment=verdict.rationale) | (
+            {"value": value} if isinstance(value, str) else {"score": float(value)}
+        )
+        try:
+            self._api.send("/api/v1/feedback", body | told)
+        except ServerRefused as refused:
+            if refused.status != HTTPStatus.CONFLICT:  # it is there already
+                raise
+            self._api.send(f"/api/v1/feedback/{feedback}", told, method="PATCH")
 
     @cached_property
     def _project(self) -> str:
