@@ -163,13 +163,25 @@ def opened(chromium: Browser, address: str, scheme: Any, size: Any) -> Page:
     return chromium.new_context(base_url=address, color_scheme=scheme, viewport=size, locale="en-GB").new_page()
 
 
+def few_colours(pictures: list[Image.Image]) -> list[Image.Image]:
+    """The pictures in their commonest colours: what they share stays exactly as it is, and each is small."""
+    wide, high = pictures[0].size
+    both = Image.new("RGB", (wide, high * len(pictures)))
+    for place, each in enumerate(pictures):
+        both.paste(each, (0, place * high))
+    found: Any = both.getcolors(1 << 24)  # pairs of how often and red, green, blue
+    common = sorted(found, reverse=True)[:160]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for _, colour in common for part in colour])
+    return [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in pictures]
+
+
 def taken(page: Page, to: Path, *, whole: bool) -> None:
-    """A picture of at most 60 kB: 64 colours are enough for text and tints."""
+    """A picture of at most 60 kB."""
     page.wait_for_load_state("load")
     page.wait_for_timeout(250)  # the weights come after the page
-    page.screenshot(path=to, full_page=whole)
-    with Image.open(to) as picture:
-        picture.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(to, optimize=True)
+    with Image.open(io.BytesIO(page.screenshot(full_page=whole))) as picture:
+        few_colours([picture.convert("RGB")])[0].save(to, optimize=True)
 
 
 def every_page(chromium: Browser, to: Path) -> None:
@@ -237,20 +249,22 @@ def of_docs(chromium: Browser, to: Path) -> None:
             page.goto(pages["changed"])
             taken(page, to / f"changed-{scheme}-{shape}.png", whole=False)
     with shop(accounts=False) as (address, _):
-        for scheme, shape, size, names in (
+        shapes: tuple[tuple[str, str, Any, tuple[str, ...]], ...] = (
             ("light", "wide", desk, ("review", "verdict", "memory", "trust", "data")),
             ("dark", "narrow", NARROW, ("review",)),
-        ):
+        )
+        for scheme, shape, size, names in shapes:
             page = opened(chromium, address, scheme, size)
             for name in names:
                 page.goto(pages[name])
                 taken(page, to / f"{name}-{scheme}-{shape}.png", whole=False)
     with shop(accounts=True) as (address, _):
-        for scheme, shape, size, names in (
+        shapes = (
             ("light", "wide", desk, ("settle", "team", "erase")),
             ("dark", "wide", desk, ("memory",)),
             ("dark", "narrow", NARROW, ("trust",)),
-        ):
+        )
+        for scheme, shape, size, names in shapes:
             page = opened(chromium, address, scheme, size)
             page.goto("/sign-in")
             page.fill("input[name=name]", "rita")
@@ -266,7 +280,7 @@ def loop(chromium: Browser, address: str, to: Path) -> None:
     """The animated picture: five cases are answered, the judge is taught, and says what it learned and what turned."""
     frames: list[Image.Image] = []
     times: list[int] = []
-    size = {"width": 1000, "height": 645}
+    size: Any = {"width": 1000, "height": 645}
     page = chromium.new_context(base_url=address, viewport=size, device_scale_factor=0.8, locale="en-GB").new_page()
 
     def frame(seconds: float) -> None:
@@ -303,12 +317,7 @@ def loop(chromium: Browser, address: str, to: Path) -> None:
     page.locator(".turn-row button:has-text('Accept')").first.click()
     page.wait_for_selector("text=Accepted by")
     frame(2.2)
-    wide, high = frames[0].size
-    both = Image.new("RGB", (wide, 3 * high))  # one palette for all: what stays is stored once
-    for place, shown in enumerate((frames[1], frames[-3], frames[-1])):
-        both.paste(shown, (0, place * high))
-    palette = both.quantize(96, dither=Image.Dither.NONE)
-    pictures = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]
+    pictures = few_colours(frames)
     pictures[0].save(to, save_all=True, append_images=pictures[1:], duration=times, loop=0)
 
 
