@@ -106,6 +106,7 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
         memalign("judge", tone, "many.jsonl", "--dry-run", "--json", *more).json for more in ((), ("--batch",))
     )
     assert batch["estimate"]["cost"] == pytest.approx(live["estimate"]["cost"] / 2)
+    assert memalign("judge", tone, "many.jsonl", "--rpm", "5").code == 2
     assert not endpoint.requests
     jsonl(tmp_path / "empty.jsonl", [])
     assert memalign("judge", tone, "empty.jsonl", "--dry-run").code == 2

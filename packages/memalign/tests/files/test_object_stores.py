@@ -212,6 +212,9 @@ def test_a_changed_example_leaves_its_part(store: Any) -> None:
         row["id"] for name in store.find("/out") for row in pq.read_table(io.BytesIO(store.cat_file(name))).to_pylist()
     ]
     assert sorted(ids) == sorted(row["id"] for row in ROWS)
+    for outputs in ("New.", "Newer."):  # a part of which nothing stays goes
+        one.judge_many([Example(id="c-0", inputs="Where?", outputs=outputs)], out="memory://out/one.parquet")
+    assert len(store.find("/out/one.parquet")) == 1
 
 
 def test_folders_of_others_are_left_alone(store: Any, tmp_path: Path) -> None:
