@@ -99,7 +99,7 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     said = memalign("judge", tone, "many.jsonl", "--dry-run", "--rpm", "100")
     assert said.code == 0
     assert said.out.startswith("3,000 rows, 200 of them sampled\nabout 3,000 calls, ")
-    assert "0.5 hours at the given limits" in said.out
+    assert "30 minutes at the given limits" in said.out
     assert "memalign edit tone --price" in said.out
     assert memalign("edit", tone, "--price", "input=1,output=1").code == 0
     live, batch = (

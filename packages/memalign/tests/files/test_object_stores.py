@@ -109,6 +109,8 @@ def test_a_query_gives_rows(tmp_path: Path) -> None:
     assert row.fields == {"id": "a", "outputs": {"text": "Yes."}}
     with pytest.raises(InputError, match=r"DuckDB refuses the query: .*nothing"):
         list(query_rows("select * from nothing"))
+    with pytest.raises(InputError, match=r"rows.parquet is no DuckDB database; .* from '"):
+        list(query_rows("select 1 as id", tmp_path / "rows.parquet"))
     with pytest.raises(InputError, match="gives id twice"):
         list(query_rows("select 1 as id, 2 as id"))
 
