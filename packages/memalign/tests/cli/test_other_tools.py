@@ -135,6 +135,8 @@ def test_bad_rows_are_named_and_may_be_skipped(shop: ToolServer, memalign: Run) 
     ran = memalign("import-feedback", "phoenix", "shop", "-o", "feedback.jsonl", "--skip-invalid")
     assert (ran.code, len(Path("feedback.jsonl").read_text("utf-8").splitlines())) == (1, 1)
     assert "left out: line 2 (a2)" in ran.out
+    ran = memalign("import-feedback", "phoenix", "shop", "--examples", "cases.jsonl", "--skip-invalid", "--json")
+    assert (ran.code, [line.partition(":")[0] for line in ran.json["invalid"]]) == (1, ["line 2 (a2)"])
 
 
 def test_nothing_said_by_people_writes_no_file(shop: ToolServer, memalign: Run) -> None:
@@ -154,6 +156,18 @@ def test_spans_of_a_file_become_cases(shop: ToolServer, memalign: Run) -> None:
     assert ran.out == "1 case → cases.jsonl\n"
     case = json.loads(Path("cases.jsonl").read_text("utf-8"))
     assert (case["inputs"], case["outputs"], len(case["trace"])) == ("Thanks!", "Any time!", 1)
+
+
+def test_a_cut_file_writes_no_cases(shop: ToolServer, memalign: Run) -> None:
+    document = json.dumps(otlp([Step(parent=None, name="support", inputs="Thanks!", outputs="Any time!")]))
+    Path("spans.jsonl").write_text(f"{document}\n{document[:-30]}", "utf-8")
+    ran = memalign("import-feedback", "otlp", "spans.jsonl", "--examples", "cases.jsonl")
+    assert ran.code == 2
+    assert "line 2: broken JSON" in ran.err
+    assert not Path("cases.jsonl").exists()
+    ran = memalign("import-feedback", "otlp", "spans.jsonl", "--examples", "cases.jsonl", "--skip-invalid")
+    assert ran.code == 1
+    assert len(Path("cases.jsonl").read_text("utf-8").splitlines()) == 1
 
 
 @pytest.mark.parametrize(

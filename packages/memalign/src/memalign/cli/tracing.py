@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _HINT = "--value LABEL=VALUE renames a label, --map FIELD=COLUMN names a column, --skip-invalid takes the good rows"
 
 _WRITTEN_AT_ONCE = 500  # verdicts
+_NAMED = 20  # rows that are left out
 
 ToolName = Annotated[
     str,
@@ -95,7 +96,8 @@ def import_feedback(
     judge = None if into is None else session.judge(into)[1]
     source = open_tool(tool, place)
     wanted = Wanted(every=examples is not None, trace=trace or _reads_traces(judge), since=_moment(since))
-    with session.progress() as progress, _kept(examples, tool, progress, skip_invalid=skip_invalid) as each:
+    kind = judge.value_type if judge is not None else None
+    with session.progress() as progress, _kept(examples, tool, progress, skip_invalid=skip_invalid) as (each, bad):
         found = gathered(
             source.records(wanted),
             name=score,
@@ -104,26 +106,22 @@ def import_feedback(
             columns=columns_of(columns),
             each=each,
         )
-    kind = judge.value_type if judge is not None else None
-    try:
-        checked = check_feedback(found.rows, name=tool, value_type=kind, skip_invalid=skip_invalid)
-    except InvalidRows as error:
-        raise InvalidRows(tool, error.rows, hint=_HINT) from None
+        try:
+            checked = check_feedback(found.rows, name=tool, value_type=kind, skip_invalid=skip_invalid)
+        except InvalidRows as error:
+            raise InvalidRows(tool, error.rows, hint=_HINT) from None
     told = {"tool": tool, "score": found.name, "cases": found.cases, "feedback": len(checked.rows)}
-    data = told | {
-        "people": found.people,
-        "programs": found.programs,
-        "others": found.others,
-        "replaced": found.replaced,
-    }
-    data |= {"invalid": [str(row) for row in checked.invalid], "out": out, "examples": examples}
-    lines = _lines(found, checked, out if checked.rows else None, examples)
+    counts = {"people": found.people, "programs": found.programs, "others": found.others, "replaced": found.replaced}
+    known = {row.id for row in checked.invalid}
+    left_out = [str(row) for row in (*checked.invalid, *(row for row in bad if row.id not in known))]
+    written = {"out": out and str(out), "examples": examples and str(examples)}
+    lines = [*_lines(found, checked, out if checked.rows else None, examples), *_left_out(left_out)]
     if out is not None and checked.rows:
         _write(out, checked)
     if into is None or not checked.rows:
-        session.give({name: str(each) if isinstance(each, Path) else each for name, each in data.items()}, *lines)
+        session.give({**told, **counts, **written, "invalid": left_out}, *lines)
         wanting = (out is not None or into is not None) and not checked.rows
-        return FAILURES if wanting or checked.invalid else DONE
+        return FAILURES if wanting or left_out else DONE
     for line in lines:
         session.say(line)
     return _aligned(session, into, checked, max_cost, skip_invalid=skip_invalid, allow_erased=allow_erased)
@@ -190,8 +188,8 @@ def _reads_traces(judge: Judge | None) -> bool:
 @contextmanager
 def _kept(
     path: Path | None, tool: str, progress: Callable[[str, int, int], None], *, skip_invalid: bool
-) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """What takes each case: it writes it to `path`, where there is one. Raises InvalidRows at the end."""
+) -> Iterator[tuple[Callable[[dict[str, Any]], None], list[RowError]]]:
+    """What takes each case and writes it to `path`, where there is one; and the bad ones. Raises InvalidRows at the end."""
     from memalign.io.atomic import atomic_write
     from memalign.io.fields import shown_id, split
     from memalign.types import Example, json_line
@@ -215,11 +213,11 @@ def _kept(
             )
 
     if path is None:
-        yield take
+        yield take, bad
         return
     try:
         with atomic_write(path) as file:
-            yield take
+            yield take, bad
             if bad and not skip_invalid:
                 raise InvalidRows(tool, bad, hint=_HINT)
     except OSError as error:
@@ -259,8 +257,12 @@ def _lines(found: Gathered, checked: FeedbackFile, out: Path | None, examples: P
         lines.append(f"left out, other annotations of people: {_counts(found.others)}")
     if found.replaced:
         lines.append(f"left out, said again later by the same person: {found.replaced}")
-    lines += [f"left out: {row}" for row in checked.invalid]
     return [*lines, *checked.notes]
+
+
+def _left_out(rows: list[str]) -> list[str]:
+    more = [f"left out: {counted(len(rows) - _NAMED, 'more row')}; --json has all"] if len(rows) > _NAMED else []
+    return [f"left out: {row}" for row in rows[:_NAMED]] + more
 
 
 def _counts(counted_names: Counter[str]) -> str:

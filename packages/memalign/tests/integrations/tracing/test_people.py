@@ -110,6 +110,20 @@ def test_argilla_gives_responses_not_suggestions() -> None:
     assert found.programs == {"tone": 1}
 
 
+def test_a_column_that_no_case_has_is_named() -> None:
+    with pytest.raises(InputError, match="no column 'reply', from which outputs was to be read; its columns: question"):
+        read("argilla", str(RECORDED / "argilla_records.json"), name="tone", columns={"outputs": "reply"})
+
+
+def test_a_column_id_is_not_the_case_s() -> None:
+    said = (Said(name="tone", person=True, source="ana", value=True),)
+    record = Record(id="7", columns={"id": "t-7", "case": "c-7", "outputs": "No."}, said=said)
+    plain, mapped = (gathered([record], columns=columns).rows[0] for columns in (None, {"id": "case"}))
+    assert isinstance(plain, dict)
+    assert isinstance(mapped, dict)
+    assert (plain["id"], plain["meta"]["id (column)"], mapped["id"]) == ("7", "t-7", "c-7")
+
+
 def test_several_annotations_of_people_must_be_named() -> None:
     said = [Said(name=name, person=True, source="ana", value=True) for name in ("tone", "safe")]
     with pytest.raises(InputError, match=r"tone \(1\), safe \(1\); --score"):
