@@ -134,8 +134,8 @@ def test_two_guidelines_are_merged(taught: world.Browser) -> None:
     assert made.status_code == 201, made.text
     assert (made.json()["text"], made.json()["origin"]) == ("Sympathy, then a day.", "local")
     assert taught.get(f"{place}/{before[0]}").json()["superseded_by"] == made.json()["id"]
-    assert taught.post(f"{place}/{before[0]}/merge", json={"other": before[0]}).status_code == 422
-    assert taught.post(f"{place}/{before[0]}/merge", json={"other": "G99"}).status_code == 404
+    assert taught.post(f"{place}/{before[0]}/merge", json={"other": before[0], "text": "x y"}).status_code == 422
+    assert taught.post(f"{place}/{before[0]}/merge", json={"other": "G99", "text": "x y"}).status_code == 404
     ended(taught, taught.post(f"{API}/tone/unalign", json={"source": "ana"}).json())
     assert [each["text"] for each in items(taught, place)] == ["A reply names a day."]
 
