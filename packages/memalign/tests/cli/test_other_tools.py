@@ -135,6 +135,8 @@ def test_bad_rows_are_named_and_may_be_skipped(shop: ToolServer, memalign: Run) 
     ran = memalign("import-feedback", "phoenix", "shop", "-o", "feedback.jsonl", "--skip-invalid")
     assert (ran.code, len(Path("feedback.jsonl").read_text("utf-8").splitlines())) == (1, 1)
     assert "left out: line 2 (a2)" in ran.out
+    ran = memalign("import-feedback", "phoenix", "shop", "--examples", "cases.jsonl", "--skip-invalid", "--json")
+    assert (ran.code, [line.partition(":")[0] for line in ran.json["invalid"]]) == (1, ["line 2 (a2)"])
 
 
 def test_nothing_said_by_people_writes_no_file(shop: ToolServer, memalign: Run) -> None:
@@ -149,11 +151,23 @@ def test_nothing_said_by_people_writes_no_file(shop: ToolServer, memalign: Run) 
 def test_spans_of_a_file_become_cases(shop: ToolServer, memalign: Run) -> None:
     document = otlp([Step(parent=None, name="support", inputs="Thanks!", outputs="Any time!")])
     Path("spans.json").write_text(json.dumps(document), "utf-8")
-    ran = memalign("import-feedback", "otlp", "spans.json", "--examples", "cases.jsonl", "--trace", "--json")
+    ran = memalign("import-feedback", "otlp", "spans.json", "--examples", "cases.jsonl", "--trace")
     assert ran.code == 0, ran.err
-    assert ran.json["cases"] == 1
+    assert ran.out == "1 case → cases.jsonl\n"
     case = json.loads(Path("cases.jsonl").read_text("utf-8"))
     assert (case["inputs"], case["outputs"], len(case["trace"])) == ("Thanks!", "Any time!", 1)
+
+
+def test_a_cut_file_writes_no_cases(shop: ToolServer, memalign: Run) -> None:
+    document = json.dumps(otlp([Step(parent=None, name="support", inputs="Thanks!", outputs="Any time!")]))
+    Path("spans.jsonl").write_text(f"{document}\n{document[:-30]}", "utf-8")
+    ran = memalign("import-feedback", "otlp", "spans.jsonl", "--examples", "cases.jsonl")
+    assert ran.code == 2
+    assert "line 2: broken JSON" in ran.err
+    assert not Path("cases.jsonl").exists()
+    ran = memalign("import-feedback", "otlp", "spans.jsonl", "--examples", "cases.jsonl", "--skip-invalid")
+    assert ran.code == 1
+    assert len(Path("cases.jsonl").read_text("utf-8").splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -179,6 +193,28 @@ def test_wrong_use_says_what_to_do(
     ran = memalign("import-feedback", *arguments)
     assert ran.code == 2
     assert said in ran.err
+
+
+WRONG_EXPORTS = [
+    ("phoenix tone missing.jsonl", "missing.jsonl: no such file"),
+    ("phoenix tone judged.jsonl --score tone", "--score names a control of Label Studio"),
+    ("langfuse tone judged.jsonl shop", "keys name the project: leave FROM out"),
+    ("argilla tone judged.jsonl records.json", "dataset.records.log in Python"),
+    ("label-studio tone judged.jsonl export.json", "verdicts go to a project: give its number"),
+    ("otlp tone judged.jsonl", "Set OTEL_EXPORTER_OTLP_ENDPOINT"),
+]
+
+
+def test_wrong_use_of_export_says_what_to_do(
+    shop: ToolServer, memalign: Run, tone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    assert memalign("import-feedback", "phoenix", "shop", "--examples", "cases.jsonl").code == 0
+    assert memalign("judge", tone, "cases.jsonl", "-o", "judged.jsonl").code == 0
+    for line, said in WRONG_EXPORTS:
+        ran = memalign("export-verdicts", *line.split())
+        assert ran.code == 2, line
+        assert said in ran.err
 
 
 def test_verdicts_of_another_judge_are_refused(shop: ToolServer, memalign: Run, tone: str) -> None:

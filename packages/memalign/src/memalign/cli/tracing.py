@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _HINT = "--value LABEL=VALUE renames a label, --map FIELD=COLUMN names a column, --skip-invalid takes the good rows"
 
+_WRITTEN_AT_ONCE = 500  # verdicts
+_NAMED = 20  # rows that are left out
+
 ToolName = Annotated[
     str,
     typer.Argument(
@@ -93,7 +96,8 @@ def import_feedback(
     judge = None if into is None else session.judge(into)[1]
     source = open_tool(tool, place)
     wanted = Wanted(every=examples is not None, trace=trace or _reads_traces(judge), since=_moment(since))
-    with session.progress() as progress, _kept(examples, tool, progress, skip_invalid=skip_invalid) as each:
+    kind = judge.value_type if judge is not None else None
+    with session.progress() as progress, _kept(examples, tool, progress, skip_invalid=skip_invalid) as (each, bad):
         found = gathered(
             source.records(wanted),
             name=score,
@@ -102,26 +106,22 @@ def import_feedback(
             columns=columns_of(columns),
             each=each,
         )
-    kind = judge.value_type if judge is not None else None
-    try:
-        checked = check_feedback(found.rows, name=tool, value_type=kind, skip_invalid=skip_invalid)
-    except InvalidRows as error:
-        raise InvalidRows(tool, error.rows, hint=_HINT) from None
+        try:
+            checked = check_feedback(found.rows, name=tool, value_type=kind, skip_invalid=skip_invalid)
+        except InvalidRows as error:
+            raise InvalidRows(tool, error.rows, hint=_HINT) from None
     told = {"tool": tool, "score": found.name, "cases": found.cases, "feedback": len(checked.rows)}
-    data = told | {
-        "people": found.people,
-        "programs": found.programs,
-        "others": found.others,
-        "replaced": found.replaced,
-    }
-    data |= {"invalid": [str(row) for row in checked.invalid], "out": out, "examples": examples}
-    lines = _lines(found, checked, out if checked.rows else None, examples)
+    counts = {"people": found.people, "programs": found.programs, "others": found.others, "replaced": found.replaced}
+    known = {row.id for row in checked.invalid}
+    left_out = [str(row) for row in (*checked.invalid, *(row for row in bad if row.id not in known))]
+    written = {"out": out and str(out), "examples": examples and str(examples)}
+    lines = [*_lines(found, checked, out if checked.rows else None, examples), *_left_out(left_out)]
     if out is not None and checked.rows:
         _write(out, checked)
     if into is None or not checked.rows:
-        session.give({name: str(each) if isinstance(each, Path) else each for name, each in data.items()}, *lines)
+        session.give({**told, **counts, **written, "invalid": left_out}, *lines)
         wanting = (out is not None or into is not None) and not checked.rows
-        return FAILURES if wanting or checked.invalid else DONE
+        return FAILURES if wanting or left_out else DONE
     for line in lines:
         session.say(line)
     return _aligned(session, into, checked, max_cost, skip_invalid=skip_invalid, allow_erased=allow_erased)
@@ -149,12 +149,18 @@ def export_verdicts(
     from memalign.io import read_judgments
     from memalign.registry import judged_by
 
+    if score is not None and tool != "label-studio":
+        raise InputError("--score names a control of Label Studio: other tools take verdicts under the judge's name")
     found = read_judgments(judged)
     number, judge = judged_by(session.registry(), name, found.judge, version, written=str(judged))
     labels = {ours: theirs for theirs, ours in _pairs(value).items()}
     verdicts = list(verdicts_of(found.judgments.values(), judge, number, labels=labels))
     target = open_tool(tool, place, **({"score": score} if score is not None else {}))
-    written = target.write(verdicts) if verdicts else 0
+    written = 0
+    with session.progress() as progress:
+        for first in range(0, len(verdicts), _WRITTEN_AT_ONCE):
+            written += target.write(verdicts[first : first + _WRITTEN_AT_ONCE])
+            progress("writing", written, len(verdicts))
     left = len(found.judgments) - len(verdicts)
     data = {"tool": tool, "judge": name, "version": number, "written": written, "without_verdict": left}
     lines = [f"{counted(written, 'verdict')} of version {number} of {name} written to {tool}"]
@@ -184,8 +190,8 @@ def _reads_traces(judge: Judge | None) -> bool:
 @contextmanager
 def _kept(
     path: Path | None, tool: str, progress: Callable[[str, int, int], None], *, skip_invalid: bool
-) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """What takes each case: it writes it to `path`, where there is one. Raises InvalidRows at the end."""
+) -> Iterator[tuple[Callable[[dict[str, Any]], None], list[RowError]]]:
+    """What takes each case and writes it to `path`, where there is one; and the bad ones. Raises InvalidRows at the end."""
     from memalign.io.atomic import atomic_write
     from memalign.io.fields import shown_id, split
     from memalign.types import Example, json_line
@@ -209,11 +215,11 @@ def _kept(
             )
 
     if path is None:
-        yield take
+        yield take, bad
         return
     try:
         with atomic_write(path) as file:
-            yield take
+            yield take, bad
             if bad and not skip_invalid:
                 raise InvalidRows(tool, bad, hint=_HINT)
     except OSError as error:
@@ -240,19 +246,25 @@ def _write(path: Path, checked: FeedbackFile) -> None:
 
 
 def _lines(found: Gathered, checked: FeedbackFile, out: Path | None, examples: Path | None) -> Iterable[str]:
-    where = f" → {out}" if out is not None else ""
-    by = f" by {counted(len(found.people), 'source')} ({_counts(found.people)})" if found.people else ""
-    lines = [f"{counted(len(checked.rows), 'piece')} of feedback{by}, from {counted(found.cases, 'case')}{where}"]
-    if examples is not None:
-        lines.append(f"every case → {examples}")
+    lines = [f"{counted(found.cases, 'case')} → {examples}"] if examples is not None else []
+    if checked.rows or examples is None:
+        by = f" by {counted(len(found.people), 'source')} ({_counts(found.people)})" if found.people else ""
+        where = f" → {out}" if out is not None else ""
+        lines.append(
+            f"{counted(len(checked.rows), 'piece')} of feedback{by}, from {counted(found.cases, 'case')}{where}"
+        )
     if found.programs:
         lines.append(f"left out, given by programs: {_counts(found.programs)}")
     if found.others:
         lines.append(f"left out, other annotations of people: {_counts(found.others)}")
     if found.replaced:
         lines.append(f"left out, said again later by the same person: {found.replaced}")
-    lines += [f"left out: {row}" for row in checked.invalid]
     return [*lines, *checked.notes]
+
+
+def _left_out(rows: list[str]) -> list[str]:
+    more = [f"left out: {counted(len(rows) - _NAMED, 'more row')}; --json has all"] if len(rows) > _NAMED else []
+    return [f"left out: {row}" for row in rows[:_NAMED]] + more
 
 
 def _counts(counted_names: Counter[str]) -> str:

@@ -7,7 +7,7 @@
 - spans with their children inside them.
 
 What a span was given, what it returned and what kind of step it is stands in other attributes in each tracer's
-convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, MLflow's.
+convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, MLflow's (`span_names`, `span_attributes`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from types import NoneType
 from typing import Any
 
 import msgspec
 
 from memalign.content import span_names
 from memalign.content.inside import read_inside
+from memalign.content.span_attributes import attributes_of, with_messages
 from memalign.types import MAX_DEPTH
 
 __all__ = ["RawSpan", "RawTrace", "exported_spans", "read_spans"]
@@ -29,7 +29,6 @@ __all__ = ["RawSpan", "RawTrace", "exported_spans", "read_spans"]
 _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 _UNSET = ("", "0", "UNSET", "NONE")
 # Python takes more for a digit than JSON does, and refuses to read thousands of them.
-_WHOLE = re.compile(r"-?[0-9]{1,40}")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
 
 
@@ -127,7 +126,7 @@ def _resource_info(trace: Mapping[str, Any]) -> dict[str, Any]:
     services: dict[str, None] = {}
     for each in _resources(trace) or ():
         resource = each.get("resource") if isinstance(each, Mapping) else None
-        attributes = _attributes(resource.get("attributes")) if isinstance(resource, Mapping) else {}
+        attributes = attributes_of(resource.get("attributes")) if isinstance(resource, Mapping) else {}
         if service := attributes.get("service.name"):
             services[str(service)] = None
     return {"service": ", ".join(services)} if services else {}
@@ -191,7 +190,7 @@ def _flattened(roots: Sequence[object]) -> list[object]:
 
 
 def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
-    attributes = _attributes(value.get("attributes"))
+    attributes = with_messages(attributes_of(value.get("attributes")))
     context = value.get("context")
     outer = context if isinstance(context, Mapping) else {}
     own = _Left(value)
@@ -331,36 +330,6 @@ def _status(own: _Left) -> tuple[str, str]:
     return named.get(word, "unset"), message
 
 
-def _attributes(given: object) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return {str(name): value for name, value in given.items()}
-    if isinstance(given, list | tuple):
-        pairs = [each for each in given if isinstance(each, Mapping) and "key" in each]
-        return {str(pair["key"]): _any_value(pair.get("value")) for pair in pairs}
-    return {}
-
-
-def _any_value(value: object) -> Any:
-    """An OTLP AnyValue as plain JSON; writers of columns name the other kinds too, with null."""
-    told = [pair for pair in value.items() if pair[1] is not None] if isinstance(value, Mapping) else []
-    if len(told) != 1:
-        return value
-    ((kind, held),) = told
-    match str(kind).replace("_v", "V"):
-        case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
-            return held
-        case "intValue":  # a text, since JSON's numbers end at 2^53
-            return int(held) if _WHOLE.fullmatch(str(held)) else held
-        case "arrayValue":
-            values = held.get("values") if isinstance(held, Mapping) else None
-            return [_any_value(each) for each in values or ()] if isinstance(values, list | tuple | NoneType) else held
-        case "kvlistValue":
-            values = held.get("values") if isinstance(held, Mapping) else None
-            return _attributes(values) if isinstance(values, list | tuple | NoneType) else held
-        case _:
-            return value
-
-
 def _opened(value: object, *, surely: bool = False) -> Any:
     """The value itself where it stands as JSON inside a text, as most tracers write what a span was given."""
     if isinstance(value, str) and (surely or value[:1] in ("{", "[", '"')):
@@ -376,7 +345,7 @@ def _is_verdict(event: object) -> bool:
 def _event(event: object) -> dict[str, Any]:
     if not isinstance(event, Mapping):
         return {"name": "event", "value": event}
-    attributes = {name: _opened(value) for name, value in sorted(_attributes(event.get("attributes")).items())}
+    attributes = {name: _opened(value) for name, value in sorted(attributes_of(event.get("attributes")).items())}
     rest = {
         str(name): _opened(each)
         for name, each in event.items()

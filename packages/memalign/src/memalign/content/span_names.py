@@ -21,6 +21,7 @@ INPUT_ATTRIBUTES = (
     "gen_ai.input.messages",
     "gen_ai.tool.call.arguments",
     "gen_ai.prompt",
+    "llm.input_messages",
 )
 OUTPUT_ATTRIBUTES = (
     "mlflow.spanOutputs",
@@ -29,7 +30,15 @@ OUTPUT_ATTRIBUTES = (
     "gen_ai.output.messages",
     "gen_ai.tool.call.result",
     "gen_ai.completion",
+    "llm.output_messages",
 )
+MESSAGES = {
+    "gen_ai.prompt": "gen_ai.prompt",
+    "llm.input_messages": "gen_ai.prompt",
+    "gen_ai.completion": "gen_ai.completion",
+    "llm.output_messages": "gen_ai.completion",
+}
+"""Lists of messages whose entries stand under numbered names, and the attribute that the list is read as."""
 KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span.kind", "gen_ai.operation.name")
 OPERATIONS = {
     "chat": "LLM",

@@ -70,9 +70,9 @@ class _Call:
 _call: ContextVar[_Call | None] = ContextVar("memalign_batch_call", default=None)
 
 
-def key_of(example_id: str, content_hash: str) -> str:
-    """What the ids of a row's requests begin with: letters and digits, as both providers demand."""
-    return hashlib.sha256(f"{example_id}\n{content_hash}".encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]
+def key_of(judge: str, example_id: str, content_hash: str) -> str:
+    """What the ids of a row's requests begin with, by a judge's signature: letters and digits, as both providers demand."""
+    return hashlib.sha256(f"{judge}\n{content_hash}\n{example_id}".encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]
 
 
 def at_batch_price(cost: float | None) -> float | None:

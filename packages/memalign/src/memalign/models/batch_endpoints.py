@@ -144,7 +144,7 @@ class OpenAIBatches(_Batches):
     def line(self, request: CaughtRequest) -> bytes:
         """A line of OpenAI's file, or a row of Anthropic's list."""
         row = {"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": request.body}
-        return json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        return _line(row)
 
     async def submit(self, part: Submission, file: Path) -> str:
         """The id of a new batch, or of the one that a lost answer was about."""
@@ -218,7 +218,7 @@ class AnthropicBatches(_Batches):
     def line(self, request: CaughtRequest) -> bytes:
         """A line of OpenAI's file, or a row of Anthropic's list."""
         row = {"custom_id": request.key, "params": request.body}
-        return json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        return _line(row)
 
     async def submit(self, part: Submission, file: Path) -> str:
         """The id of a new batch, or of the one that a lost answer was about."""
@@ -268,6 +268,13 @@ class AnthropicBatches(_Batches):
             return line["custom_id"], result["message"], ""
         error = (result.get("error") or {}).get("error") or {}
         return line["custom_id"], None, str(error.get("type") or result["type"])
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(row) + b"\n"
+    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can hold
+        return json.dumps(row).encode() + b"\n"
 
 
 async def _lines_into(out: BinaryIO, chunks: AsyncIterator[bytes], wanted: int) -> None:

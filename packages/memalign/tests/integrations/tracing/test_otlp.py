@@ -76,6 +76,31 @@ def test_messages_of_texts_are_turns(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("gen_ai.prompt.{}.{}", "gen_ai.completion.{}.{}"),
+        ("llm.input_messages.{}.message.{}", "llm.output_messages.{}.message.{}"),
+    ],
+    ids=["openllmetry", "openinference"],
+)
+def test_messages_under_numbered_names_are_turns(tmp_path: Path, names: tuple[str, str]) -> None:
+    given, returned = names
+    said = {given.format(0, "role"): "system", given.format(0, "content"): "Be warm."}
+    said |= {given.format(10, "role"): "user", given.format(10, "content"): "Late again."}
+    said |= {returned.format(0, "role"): "assistant", returned.format(0, "content"): "Sorry to hear it."}
+    document = genai(TRACE)
+    held = [{"key": name, "value": {"stringValue": value}} for name, value in said.items()]
+    document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"] = held
+    (case,) = read(written(tmp_path / "spans.json", document))
+    assert isinstance(case, Record)
+    assert case.columns["outputs"] == "Sorry to hear it."
+    assert case.columns["inputs"] == [
+        {"role": "system", "content": "Be warm."},
+        {"role": "user", "content": "Late again."},
+    ]
+
+
 def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
     document = otlp(STEPS)
     event = {"name": "gen_ai.evaluation.result", "attributes": [{"key": "score", "value": {"doubleValue": 1.0}}]}

@@ -66,12 +66,17 @@ def test_langfuse_gives_annotations_not_evaluations(serve: Serve) -> None:
     assert isinstance(second, dict)
     assert (first["inputs"], first["outputs"]) == ("My order is late.", {"reply": "It is in transit."})
     assert second["outputs"] == "Any time!", "what was scored, not the whole trace"
-    assert [each.query.get("cursor") for each in server.of("/api/public/v3/scores")] == [None, "bmV4dA"]
+    asked = server.of("/api/public/v3/scores")
+    assert [(each.query["source"], each.query.get("cursor")) for each in asked] == [
+        ("ANNOTATION", None),
+        ("ANNOTATION", "bmV4dA"),
+    ]
 
 
 def test_langsmith_gives_feedback_of_its_app(serve: Serve) -> None:
-    serve(world.langsmith())
+    server = serve(world.langsmith())
     found = read("langsmith", "shop")
+    assert server.of("/api/v1/feedback")[0].query["source"] == "app"
     assert told(found) == [("aaaa0000-0000-4000-8000-000000000001", "Ana", "cold", "Correct but cold.")]
     assert found.programs == {"tone": 1}, "of runs that people said nothing of nothing is fetched"
 
@@ -108,6 +113,20 @@ def test_argilla_gives_responses_not_suggestions() -> None:
     ana, ben = (f"00000000-0000-0000-0000-00000000000{number}" for number in (1, 2))
     assert told(found) == [("t-1", ana, "cold", "No sympathy."), ("t-1", ben, "warm", None)]
     assert found.programs == {"tone": 1}
+
+
+def test_a_column_that_no_case_has_is_named() -> None:
+    with pytest.raises(InputError, match="no column 'reply', from which outputs was to be read; its columns: question"):
+        read("argilla", str(RECORDED / "argilla_records.json"), name="tone", columns={"outputs": "reply"})
+
+
+def test_a_column_id_is_not_the_case_s() -> None:
+    said = (Said(name="tone", person=True, source="ana", value=True),)
+    record = Record(id="7", columns={"id": "t-7", "case": "c-7", "outputs": "No."}, said=said)
+    plain, mapped = (gathered([record], columns=columns).rows[0] for columns in (None, {"id": "case"}))
+    assert isinstance(plain, dict)
+    assert isinstance(mapped, dict)
+    assert (plain["id"], plain["meta"]["id (column)"], mapped["id"]) == ("7", "t-7", "c-7")
 
 
 def test_several_annotations_of_people_must_be_named() -> None:

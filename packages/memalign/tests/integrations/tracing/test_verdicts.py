@@ -11,6 +11,7 @@ from memalign.errors import InputError
 from memalign.integrations.tracing import open_tool
 from tests.integrations.tracing import conftest as world
 from tests.integrations.tracing.conftest import SECRET, Serve, verdict
+from tests.support.tool_server import ToolServer
 
 RUN = "aaaa0000-0000-4000-8000-000000000001"
 
@@ -25,13 +26,22 @@ def test_phoenix_takes_an_annotation_of_an_llm(serve: Serve) -> None:
     assert server.asked[0].headers["authorization"] == f"Bearer {SECRET}"
 
 
+def score(server: ToolServer, case: str) -> dict[str, Any]:
+    """The last score of a case that Langfuse was sent; several are sent at a time."""
+    trace, _, observation = case.partition("#")
+    sent = [each.body for each in server.of("/api/public/scores")]
+    return next(
+        body for body in reversed(sent) if (body["traceId"], body.get("observationId", "")) == (trace, observation)
+    )
+
+
 def test_langfuse_takes_a_score_of_one_id(serve: Serve) -> None:
     answers = world.langfuse()
     server = serve(answers)
     given = [verdict("trace#obs"), verdict("trace", value="warm")]
     server.answers["GET /api/public/v3/scores"] = {"data": [], "meta": {"limit": 100}}
     open_tool("langfuse", None).write(given)
-    first, second = [each.body for each in server.of("/api/public/scores")]
+    first, second = (score(server, case) for case in ("trace#obs", "trace"))
     assert (first["traceId"], first["observationId"], first["dataType"]) == ("trace", "obs", "BOOLEAN")
     assert (first["value"], second["dataType"], second["value"]) == (1.0, "CATEGORICAL", "warm")
     assert first["metadata"]["judge_version"] == 2
@@ -40,7 +50,7 @@ def test_langfuse_takes_a_score_of_one_id(serve: Serve) -> None:
     kept = {"id": first["id"], "timestamp": "2026-10-01T00:00:00.000Z"}
     server.answers["GET /api/public/v3/scores"] = {"data": [kept], "meta": {"limit": 100}}
     open_tool("langfuse", None).write(given)
-    again, other = [each.body for each in server.of("/api/public/scores")[2:]]
+    again, other = (score(server, case) for case in ("trace#obs", "trace"))
     assert again == first | {"timestamp": kept["timestamp"]}, "it replaces a score of the same id and moment"
     assert other == second
 

@@ -46,10 +46,11 @@ def gathered(
 
     `name` is the annotation that counts; None takes the only one that people gave. The annotation `words` holds a person's
     words. `values` renames labels. `columns` says which column a field is read from. Raises InputError where people gave
-    several and none is named, or none of that name.
+    several and none is named, or none of that name, and for a column that no case has.
     """
     kept: list[tuple[dict[str, Any], list[Said]] | RowError] = []
-    named = Columns(columns) if columns else None
+    named = Columns(columns, asked=True) if columns else None
+    seen: dict[str, None] = {}
     cases = 0
     by_people, programs = Counter[str](), Counter[str]()
     for number, record in enumerate(records, 1):
@@ -57,6 +58,8 @@ def gathered(
             kept.append(RowError(line=record.line or number, reason=record.reason, id=record.id))
             continue
         cases += 1
+        if named is not None:
+            seen |= dict.fromkeys(record.columns)
         fields = _fields(record, named)
         if each is not None:
             each(fields)
@@ -65,6 +68,8 @@ def gathered(
         by_people.update(said.name for said in people)
         if people:
             kept.append((fields, people))
+    if named is not None and cases and (fault := named.missing("the tool", seen)) is not None:
+        raise fault
     chosen = _chosen(by_people, name, words, programs)
     rows: list[dict[str, Any] | RowError] = []
     told, replaced = Counter[str](), 0
@@ -89,7 +94,9 @@ def gathered(
 
 
 def _fields(record: Record, columns: Columns | None) -> dict[str, Any]:
-    fields: dict[str, Any] = {"id": record.id, **record.columns}
+    """The fields of the case; a column `id` of its own is not its id, unless `columns` say so."""
+    others = {("id (column)" if name == "id" else name): value for name, value in record.columns.items()}
+    fields: dict[str, Any] = {**others, "id": record.id}
     if columns is not None:
         fields = dict(columns.applied(fields))
     known = ("id", "group", *CONTENT_FIELDS)

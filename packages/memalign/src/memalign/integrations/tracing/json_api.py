@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import httpx2
 
 from memalign.client.exchange import ServerRefused, exchange
 from memalign.errors import ConfigurationError, InputError
 
-__all__ = ["JsonApi", "address", "key"]
+__all__ = ["JsonApi", "address", "key", "side_by_side"]
+
+_AT_ONCE = 8  # requests: a tool across the ocean answers ten a second to one that waits for each
+
+Item = TypeVar("Item")
 
 _AGAIN = frozenset((429, 500, 502, 503, 504))  # all that we write has an id, and is the same when it is sent twice
 
@@ -37,6 +44,16 @@ def key(name: str) -> str:
     return found
 
 
+def side_by_side(function: Callable[[Item], None], items: Iterable[Item]) -> None:
+    """Call `function` with each item, several at a time; the first error ends it."""
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        for _ in pool.map(function, items):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 class JsonApi:
     """Requests to one tool at `url`; `keys` are the environment variables that hold its secrets, for messages."""
 
@@ -54,6 +71,15 @@ class JsonApi:
     def send(self, path: str, body: Any, *, method: str = "POST", **query: Any) -> Any:
         """The answer to a POST, or another `method`, of a JSON body."""
         return self._ask(method, path, json=body, params=query)
+
+    def id_of(self, place: str, named: Callable[[str], Any]) -> str:
+        """The id of the project `place`, which is one, or a name that `named` looks up. Raises InputError."""
+        with suppress(ValueError):
+            return str(uuid.UUID(place))
+        found = named(place)
+        if not isinstance(found, list) or not found:
+            raise InputError(f"{self._tool} has no project {place!r} that this key may see")
+        return str(found[0]["id"])
 
     def pages(self, ask: Callable[[str | None], Any], items: str, cursor: Callable[[Any], Any]) -> Iterator[Any]:
         """The `items` of every page: `ask` gets the page after a cursor, None for the first; `cursor` finds the next one."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from memalign.content.inside import read_inside
 from memalign.errors import InputError, RowError
-from memalign.integrations.tracing.json_api import JsonApi, address, key
+from memalign.integrations.tracing.json_api import JsonApi, address, key, side_by_side
 from memalign.integrations.tracing.records import Record, Said, Verdict, Wanted, content_of_spans, present
 from memalign.types import UNKNOWN_SOURCE
 
@@ -24,6 +25,7 @@ _SCORES, _OBSERVATIONS = "/api/public/v3/scores", "/api/public/v2/observations"
 _WRITTEN = "/api/public/scores"
 _SCORES_A_PAGE = 100
 _FIELDS = "core,basic,io"
+_PEOPLE = "ANNOTATION"
 _LONGEST = 500  # characters of a score that is text
 
 
@@ -45,9 +47,8 @@ class Langfuse:
     def records(self, wanted: Wanted) -> Iterator[Record | RowError]:
         """The traces and observations with scores, then with `every` the traces without one."""
         scored: dict[str, list[Said]] = {}
-        for score in self._pages(
-            _SCORES, limit=_SCORES_A_PAGE, fields="details,subject,annotation", fromTimestamp=wanted.since
-        ):
+        asked = {"source": _PEOPLE, "fields": "details,subject,annotation"}  # evaluators give millions
+        for score in self._pages(_SCORES, limit=_SCORES_A_PAGE, fromTimestamp=wanted.since, **asked):
             if (case := _case(score.get("subject") or {})) is not None and score.get("dataType") != "CORRECTION":
                 scored.setdefault(case, []).append(_said(score))
         for case, said in scored.items():
@@ -72,21 +73,24 @@ class Langfuse:
             }
             known = self._pages(_SCORES, limit=_SCORES_A_PAGE, id=",".join(part))
             moments = {str(score["id"]): score.get("timestamp") for score in known}
-            for score_id, each in part.items():
-                trace, _, observation = each.id.partition("#")
-                body = present(
-                    id=score_id,
-                    timestamp=moments.get(score_id),
-                    traceId=trace,
-                    observationId=observation,
-                    name=each.judge,
-                    dataType={bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(each.value), "NUMERIC"),
-                    comment=each.rationale,
-                    metadata=dict(each.meta),
-                )
-                value = each.value[:_LONGEST] if isinstance(each.value, str) else float(each.value)
-                self._api.send(_WRITTEN, body | {"value": value})
+            side_by_side(partial(self._score, moments), part.items())
         return len(verdicts)
+
+    def _score(self, moments: dict[str, Any], named: tuple[str, Verdict]) -> None:
+        score_id, verdict = named
+        trace, _, observation = verdict.id.partition("#")
+        value = verdict.value[:_LONGEST] if isinstance(verdict.value, str) else float(verdict.value)
+        body = present(
+            id=score_id,
+            timestamp=moments.get(score_id),
+            traceId=trace,
+            observationId=observation,
+            name=verdict.judge,
+            dataType={bool: "BOOLEAN", str: "CATEGORICAL"}.get(type(verdict.value), "NUMERIC"),
+            comment=verdict.rationale,
+            metadata=dict(verdict.meta),
+        )
+        self._api.send(_WRITTEN, body | {"value": value})
 
     def _record(self, case: str, said: list[Said], wanted: Wanted) -> Record | RowError:
         trace, _, observation = case.partition("#")
@@ -129,7 +133,7 @@ def _said(score: dict[str, Any]) -> Said:
     text = score.get("dataType") == "TEXT"
     return Said(
         name="" if text else str(score["name"]),
-        person=score.get("source") == "ANNOTATION",
+        person=score.get("source") == _PEOPLE,
         source=str(score.get("authorUserId") or UNKNOWN_SOURCE),
         value=None if numeric or text else value,
         score=value if numeric else None,

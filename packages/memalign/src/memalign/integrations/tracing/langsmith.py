@@ -14,13 +14,14 @@ from typing import Any
 
 from memalign.client import ServerRefused
 from memalign.errors import InputError, RowError
-from memalign.integrations.tracing.json_api import JsonApi, address, key
+from memalign.integrations.tracing.json_api import JsonApi, address, key, side_by_side
 from memalign.integrations.tracing.records import Record, Said, Verdict, Wanted, content_of_spans, present
 from memalign.types import UNKNOWN_SOURCE
 
 __all__ = ["LangSmith"]
 
 _PAGE = 100
+_PEOPLE = "app"
 _SELECT = [
     "id",
     "name",
@@ -69,41 +70,40 @@ class LangSmith:
 
     def write(self, verdicts: Sequence[Verdict]) -> int:
         """Feedback of the source `model` under the judge's name; the same id is replaced."""
-        for each in verdicts:
-            body = present(
-                id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{each.identifier}/{each.id}")),
-                run_id=each.id,
-                session_id=self._project,
-                key=each.judge,
-                comment=each.rationale,
-                feedback_source={"type": "model", "metadata": dict(each.meta)},
-            )
-            told = {"value": each.value} if isinstance(each.value, str) else {"score": float(each.value)}
-            try:
-                self._api.send("/api/v1/feedback", body | told)
-            except ServerRefused as refused:
-                if refused.status != HTTPStatus.CONFLICT:  # it is there already
-                    raise
-                self._api.send(f"/api/v1/feedback/{body['id']}", present(comment=each.rationale) | told, method="PATCH")
+        assert self._project  # noqa: S101  # looked up once, not by each thread
+        side_by_side(self._give, verdicts)
         return len(verdicts)
+
+    def _give(self, verdict: Verdict) -> None:
+        feedback = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{verdict.identifier}/{verdict.id}"))
+        body = present(
+            id=feedback,
+            run_id=verdict.id,
+            session_id=self._project,
+            key=verdict.judge,
+            feedback_source={"type": "model", "metadata": dict(verdict.meta)},
+        )
+        value = verdict.value
+        told = present(comment=verdict.rationale) | (
+            {"value": value} if isinstance(value, str) else {"score": float(value)}
+        )
+        try:
+            self._api.send("/api/v1/feedback", body | told)
+        except ServerRefused as refused:
+            if refused.status != HTTPStatus.CONFLICT:  # it is there already
+                raise
+            self._api.send(f"/api/v1/feedback/{feedback}", told, method="PATCH")
 
     @cached_property
     def _project(self) -> str:
         """The id of the project."""
-        try:
-            return str(uuid.UUID(self._place))
-        except ValueError:
-            pass
-        found = self._api.get("/api/v1/sessions", name=self._place, limit=1)
-        if not isinstance(found, list) or not found:
-            raise InputError(f"LangSmith has no project {self._place!r} that this key may see")
-        return str(found[0]["id"])
+        return self._api.id_of(self._place, lambda name: self._api.get("/api/v1/sessions", name=name, limit=1))
 
     def _feedback(self, wanted: Wanted) -> Iterator[dict[str, Any]]:
         offset = 0
         while True:
             query = {"session": self._project, "limit": _PAGE, "offset": offset, "min_created_at": wanted.since}
-            found = self._api.get("/api/v1/feedback", include_user_names="true", **query)
+            found = self._api.get("/api/v1/feedback", source=_PEOPLE, include_user_names="true", **query)
             if not isinstance(found, list):
                 raise InputError("LangSmith answered without a list of feedback; is it another version?")
             yield from found
@@ -138,7 +138,7 @@ def _said(feedback: dict[str, Any]) -> Said:
     value = feedback.get("value")
     return Said(
         name=str(feedback["key"]) if score is not None or value is not None else "",
-        person=source.get("type") == "app",
+        person=source.get("type") == _PEOPLE,
         source=str(who),
         value=score if isinstance(score, bool) else value,
         score=None if isinstance(score, bool) else score,

@@ -100,17 +100,20 @@ def content_of_spans(spans: Sequence[Any], *, trace: bool = False) -> dict[str, 
 
 
 def _plain(value: Any) -> Any:
-    """Messages of OpenTelemetry's convention for generative AI whose parts are texts: one is its text, several are turns."""
-    if not isinstance(value, list) or not value:
-        return value
-    turns = [_turn(each) for each in value]
-    if not all(turns):
+    """Messages that are nothing but texts: one is its text, several are turns."""
+    turns = [_turn(each) for each in value] if isinstance(value, list) else []
+    if not turns or not all(turns):
         return value
     return turns[0]["content"] if len(turns) == 1 else turns
 
 
 def _turn(message: Any) -> dict[str, str]:
-    parts = message.get("parts") if isinstance(message, Mapping) else None
+    """A message as a turn, empty for one with more to it; OpenTelemetry's convention writes its text as `parts`."""
+    if not isinstance(message, Mapping):
+        return {}
+    if message.keys() == {"role", "content"} and isinstance(message["content"], str):
+        return dict(message)
+    parts = message.get("parts")
     if not isinstance(parts, list) or not all(
         isinstance(part, Mapping) and part.get("type") == "text" for part in parts
     ):
