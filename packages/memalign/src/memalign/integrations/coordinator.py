@@ -231,6 +231,7 @@ class GrantedCalls(PaidCalls):
                     _send(writer, {"call": said["call"], "usage": {}})
                 elif not waiting.done():
                     _settle(waiting, said)
+        writer.close()
         self._writer = None
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -252,9 +253,8 @@ class Held(Protocol):
 class Task:
     """What goes to the workers, pickled: where the judge is, and within which limits it is asked."""
 
-    def __init__(self, held: Held, limits: Limits, coordinator: Coordinator | None) -> None:
-        self._held, self._concurrency = held, limits.get("concurrency")
-        self._place = None if coordinator is None else coordinator.place
+    def __init__(self, held: Held, limits: Limits, place: Place | None) -> None:
+        self._held, self._concurrency, self._place = held, limits.get("concurrency"), place
 
     @property
     def judge(self) -> Judge:
