@@ -78,8 +78,8 @@ def judge(
 ) -> Dataset:
     """The verdicts on the rows of a data set, with the columns of `Judge.predict_batch`; a row a row.
 
-    It is lazy, as all of Ray Data is. `workers` is a number of processes, or the fewest and the most between which Ray
-    chooses. `done` leaves out what an earlier run judged. Raises ConfigurationError without a model or its key.
+    It is lazy, as all of Ray Data is. `workers` is a number of processes, half a CPU each, or the fewest and the most
+    between which Ray chooses. `done` leaves out what an earlier run judged. Raises ConfigurationError without a model or its key.
     """
     if judge.model is None:  # what the driver's environment names, whatever a worker's would
         judge = judge.replace(model=open_model(judge).name)
@@ -87,9 +87,9 @@ def judge(
     coordinator = Coordinator.of(limits, host=ray.util.get_node_ip_address())
     made = {"judge": judge, "limits": limits, "place": coordinator and coordinator.place, "done": keys}
     pool = ActorPoolStrategy(size=workers) if isinstance(workers, int) else ActorPoolStrategy(**_between(*workers))
-    return ds.map_batches(
-        Verdicts, fn_constructor_kwargs=made, batch_format="pyarrow", batch_size=batch_size, compute=pool
-    )
+    # A worker waits more than it computes. At a CPU each, as many as there are would leave none for reading the rows.
+    how: dict[str, Any] = {"batch_format": "pyarrow", "batch_size": batch_size, "compute": pool, "num_cpus": 0.5}
+    return ds.map_batches(Verdicts, fn_constructor_kwargs=made, **how)
 
 
 def _between(fewest: int, most: int) -> dict[str, int]:
