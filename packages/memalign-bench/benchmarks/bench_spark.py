@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ class Child:
 
     def processor(self) -> dict[str, float]:
         """Seconds of processor by kind."""
-        total: Counter[str] = Counter()
+        total: dict[str, float] = defaultdict(float)
         for (kind, _), seconds in self._seconds.items():
             total[kind] += seconds
         return {kind: round(seconds, 1) for kind, seconds in total.items()}
@@ -282,7 +282,8 @@ def main() -> None:
         one_process(*args.one)
         return
     if args.driver:
-        driver(*args.driver, args.rows_per_task, limits=args.limits)
+        items, out = args.driver
+        driver(items, out, args.rows_per_task, limits=args.limits)
         return
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), args.n, args.quiet, args.rows_per_task)

@@ -85,7 +85,8 @@ def judge(
         judge = judge.replace(model=open_model(judge).name)
     keys = keys_of(done, signature_of(judge))
     coordinator = Coordinator.of(limits, host=ray.util.get_node_ip_address())
-    made = {"judge": judge, "limits": limits, "place": coordinator and coordinator.place, "done": keys}
+    place = None if coordinator is None else coordinator.place
+    made = {"judge": judge, "limits": limits, "place": place, "done": keys}
     pool = ActorPoolStrategy(size=workers) if isinstance(workers, int) else ActorPoolStrategy(**_between(*workers))
     # A worker waits more than it computes. At a CPU each, as many as there are would leave none for reading the rows.
     how: dict[str, Any] = {"batch_format": "pyarrow", "batch_size": batch_size, "compute": pool, "num_cpus": 0.5}

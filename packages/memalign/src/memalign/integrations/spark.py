@@ -160,7 +160,7 @@ class _Run:
         self.schema = ", ".join(f"{name}: {kind}" for name, kind in fields)
         host = spark.conf.get("spark.driver.host", "127.0.0.1") or ""
         self._coordinator = Coordinator.of(limits, host=host)
-        place = self._coordinator and self._coordinator.place
+        place = None if self._coordinator is None else self._coordinator.place
         self.worker = _Worker(spark.sparkContext.broadcast(judge), limits, place)
 
     def close(self) -> None:

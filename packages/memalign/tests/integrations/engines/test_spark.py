@@ -160,8 +160,8 @@ def test_a_stream_judges_each_row_once(spark: Any, server: Server, tmp_path: Pat
 
     def judged(checkpoint: str) -> None:
         df = spark.readStream.schema("id string, outputs string").json(str(given))
-        where = {"checkpoint": str(tmp_path / checkpoint), "trigger": {"availableNow": True}}
-        stream(df, JUDGE, str(out), **where).awaitTermination(PATIENCE)
+        query = stream(df, JUDGE, str(out), checkpoint=str(tmp_path / checkpoint), trigger={"availableNow": True})
+        query.awaitTermination(PATIENCE)
 
     for part in range(2):
         lines = [json.dumps({"id": f"{part}-{n}", "outputs": f"reply {part} {n}"}) for n in range(5)]
