@@ -41,7 +41,7 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 EXE = ".exe" if os.name == "nt" else ""
 PYTHON = BIN / f"python{EXE}"
 STAMP = VENV / "memalign-installed.txt"
-LOCKS = {"runtime": ROOT / "requirements" / "runtime.txt", "dev": ROOT / "requirements" / "dev.txt"}
+LOCKS = {kind: ROOT / "requirements" / f"{kind}.txt" for kind in ("runtime", "server", "dev")}
 ENGINES = ROOT / "requirements" / "engines.txt"  # what the extras spark and ray need beside the others
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench", "memalign-server")]
 MODELS = ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")
@@ -243,6 +243,7 @@ def lock(arguments: list[str]) -> int:
 
     prepare("dev")
     core, *others = (folder / "pyproject.toml" for folder in PACKAGES)
+    server = str(others[-1])
     build = tomllib.loads(core.read_text("utf-8"))["build-system"]["requires"]
     common = [
         *(str(BIN / f"uv{EXE}"), "pip", "compile", "-", "--quiet", "--universal", "--no-emit-package", "memalign"),
@@ -251,8 +252,9 @@ def lock(arguments: list[str]) -> int:
     ]
     # Whichever provider's key a newcomer has, the demo runs with it; and a container may share a registry.
     runtime = [str(core), "--extra", "anthropic", "--extra", "google", "--extra", "postgresql"]
-    development = [*map(str, others), "--group", "pyproject.toml:dev", "--constraint", "requirements/runtime.txt"]
-    kinds = {LOCKS["runtime"]: runtime, LOCKS["dev"]: [*runtime, *development], ENGINES: []}
+    development = [*map(str, others), "--group", "pyproject.toml:dev", "--constraint", "requirements/server.txt"]
+    served = [*runtime, server, "--constraint", "requirements/runtime.txt"]  # for the image of `memalign serve`
+    kinds = {LOCKS["runtime"]: runtime, LOCKS["server"]: served, LOCKS["dev"]: [*runtime, *development], ENGINES: []}
     for lock, extra in kinds.items():
         if lock == ENGINES:  # what dev.txt does not have already
             names = re.findall(r"^([\w.-]+)==", LOCKS["dev"].read_text("utf-8"), re.MULTILINE)

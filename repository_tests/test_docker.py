@@ -16,16 +16,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+PACKAGES = ("memalign", "memalign-server")
 
 
-def steps() -> list[tuple[str, str]]:
-    """The instructions and their arguments, in order."""
+def stages() -> list[list[tuple[str, str]]]:
+    """Of each stage the instructions and their arguments, in order."""
     lines = [line for line in DOCKERFILE.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
-    return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
+    found: list[list[tuple[str, str]]] = []
+    for line in lines:
+        if line.startswith("FROM"):
+            found.append([])
+        found[-1].append((line.partition(" ")[0], line.partition(" ")[2]))
+    return found
 
 
 def of(instruction: str) -> list[str]:
-    return [said for name, said in steps() if name == instruction]
+    return [said for stage in stages() for name, said in stage if name == instruction]
 
 
 def in_context(path: str) -> bool:
@@ -45,24 +51,28 @@ def _meets(path: str, pattern: str) -> bool:
 
 
 def test_it_is_small_and_runs_without_rights() -> None:
-    assert {each.split()[0] for each in of("FROM")} == {"python:3.12-slim"}
-    names = [name for name, _ in steps()]
-    assert of("USER") == ["memalign"]
-    assert names.index("USER") < names.index("ENTRYPOINT")
-    assert "RUN" not in names[names.index("USER") :]
-    assert of("ENTRYPOINT") == ['["memalign"]']
-    assert of("VOLUME") == ["/data"]
+    named = {each.partition(" AS ")[2] for each in of("FROM")}
+    assert {each.split()[0] for each in of("FROM")} - named == {"python:3.12-slim"}
+    for stage in (stages()[-1], next(each for each in stages() if each[0][1].endswith(" AS server"))):
+        names = [name for name, _ in stage]
+        assert ("USER", "memalign") in stage
+        assert names.index("USER") < names.index("ENTRYPOINT")
+        assert "RUN" not in names[names.index("USER") :]
+        assert ("ENTRYPOINT", '["memalign"]') in stage
+        assert ("VOLUME", "/data") in stage
+    assert ("CMD", '["--help"]') in stages()[-1]
     assert "MEMALIGN_REGISTRY=sqlite:////data/memalign.db" in of("ENV")[0]
 
 
-def test_it_installs_what_dev_py_installs() -> None:
-    flags = ("--no-deps", "--require-hashes", "-r requirements/runtime.txt")
-    install, ours = (run for run in of("RUN") if "pip install" in run)
-    assert all(flag in install for flag in flags)
-    assert all(flag in ours for flag in ("--no-deps", "--no-build-isolation", "./packages/memalign"))
-    assert re.search(r"^hatchling==", (ROOT / "requirements" / "runtime.txt").read_text("utf-8"), re.MULTILINE)
+@pytest.mark.parametrize(("lock", "package"), [*zip(("runtime", "server"), PACKAGES, strict=True)])
+def test_it_installs_what_dev_py_installs(lock: str, package: str) -> None:
+    (install,) = (run for run in of("RUN") if f"-r requirements/{lock}.txt" in run)
+    assert all(flag in install for flag in ("--no-deps", "--require-hashes"))
+    (ours,) = (run for run in of("RUN") if run.endswith(f"./packages/{package}"))
+    assert all(flag in ours for flag in ("--no-deps", "--no-build-isolation"))
+    assert re.search(r"^hatchling==", (ROOT / "requirements" / f"{lock}.txt").read_text("utf-8"), re.MULTILINE)
     # docker build of another Python than the lock was made for would find no wheels
-    assert 'requires-python = ">=3.11"' in (ROOT / "packages" / "memalign" / "pyproject.toml").read_text("utf-8")
+    assert 'requires-python = ">=3.11"' in (ROOT / "packages" / package / "pyproject.toml").read_text("utf-8")
 
 
 def test_the_image_copies_exactly_its_build_context() -> None:
@@ -77,17 +87,19 @@ def test_the_image_copies_exactly_its_build_context() -> None:
     assert not any("/tests/" in path or path.startswith((".git", "docs")) for path in seen)
 
 
-def test_the_package_builds_and_runs_from_context(tmp_path: Path) -> None:
+def test_the_packages_build_and_run_from_context(tmp_path: Path) -> None:
     pytest.importorskip("hatchling")
     context, site = tmp_path / "src", tmp_path / "site"
-    for file in (ROOT / "packages" / "memalign").rglob("*"):
-        path = file.relative_to(ROOT).as_posix()
-        if file.is_file() and in_context(path):
-            (context / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, context / path)
-    (install,) = (run for run in of("RUN") if "./packages/memalign" in run)
-    words = install.replace("/opt/memalign/bin/python", sys.executable).split()
-    subprocess.run([*words, "-q", "--target", str(site)], cwd=context, check=True, capture_output=True)
+    for package in PACKAGES:
+        for file in (ROOT / "packages" / package).rglob("*"):
+            path = file.relative_to(ROOT).as_posix()
+            if file.is_file() and in_context(path):
+                (context / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, context / path)
+        (install,) = (run for run in of("RUN") if run.endswith(f"./packages/{package}"))
+        words = install.replace("/opt/memalign/bin/python", sys.executable).split()
+        subprocess.run([*words, "-q", "--target", str(site)], cwd=context, check=True, capture_output=True)
+    assert (site / "memalign_server" / "templates" / "review.html").is_file()
     assert "RUN /opt/memalign/bin/memalign --version" in DOCKERFILE
     told = subprocess.run(
         [sys.executable, "-m", "memalign", "--version"],

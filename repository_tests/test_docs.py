@@ -12,8 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import pytest
 
 from memalign_bench.config import Config, load_config
 from memalign_bench.data.folder import load_folder
+from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -178,28 +177,29 @@ def test_the_code_on_the_page_runs(page: Path, reader: Any) -> None:
     run_page(page)
 
 
-def test_the_first_page_commands_run_as_written(reader: Any, tmp_path: Path) -> None:
+def test_the_first_page_commands_run_as_written(reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     asked = [command for command in commands((ROOT / "README.md").read_text("utf-8")) if command[1] != "bench"]
     assert len(asked) > 8
     for command in asked:
-        done = subprocess.run(
-            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        assert command[0] == "memalign"
+        done = invoke(*command[1:])
         # The server that answers writes no rule, so the feedback of an align is pending, and said to be.
         allowed = (0, 1) if command[1] in ("align", "unalign", "erase") else (0,)
-        assert done.returncode in allowed, f"{shlex.join(command)}: {done.stderr}"
-        assert "Traceback" not in done.stderr
+        assert done.code in allowed, f"{shlex.join(command)}: {done.err}"
+        assert "Traceback" not in done.err
     assert reader.requests
 
 
-def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path) -> None:
+def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import openpyxl
 
+    monkeypatch.chdir(tmp_path)
+
     def run(*words: str) -> str:
-        command = [sys.executable, "-m", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode in (0, 1), f"{shlex.join(words)}: {done.stderr}"
-        return done.stdout
+        done = invoke(*words[1:])
+        assert done.code in (0, 1), f"{shlex.join(words)}: {done.err}"
+        return done.out
 
     run("memalign", "create", "tone", "--instructions", "Send it? {{ inputs }} {{ outputs }}", "--value-type", "bool")
     (tmp_path / "labels.csv").write_text("ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8")

@@ -89,7 +89,7 @@ def test_no_file_names_a_package_registry() -> None:
 
 
 def test_locks_pin_and_hash_everything_without_addresses() -> None:
-    for name in ("runtime", "dev"):
+    for name in ("runtime", "server", "dev"):
         text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
         assert "://" not in text
         logical = [
@@ -112,16 +112,18 @@ def test_locks_hold_every_direct_dependency() -> None:
     runtime = {*names(PROJECTS["memalign"]["dependencies"]), "hatchling"}
     others = names([each for name in PROJECTS if name != "memalign" for each in PROJECTS[name]["dependencies"]])
     assert runtime - locked("runtime") == set(), "run: python3 dev.py lock"
+    served = names(PROJECTS["memalign-server"]["dependencies"]) - {"memalign"}
+    assert (runtime | served) - locked("server") == set(), "run: python3 dev.py lock"
     assert (runtime | (others - {"memalign"}) | names(DEVELOPMENT)) - locked("dev") == set(), "run: python3 dev.py lock"
 
 
-def test_the_dev_lock_has_the_runtime_locks_versions() -> None:
+def test_each_lock_has_the_smaller_ones_versions() -> None:
     def versions(name: str) -> dict[str, str]:
         text = (ROOT / "requirements" / f"{name}.txt").read_text("utf-8")
         return dict(re.findall(r"^([a-z0-9.-]+)==(\S+)", text, flags=re.MULTILINE))
 
-    dev = versions("dev")
-    assert {name: dev.get(name) for name in versions("runtime")} == versions("runtime"), "run: python3 dev.py lock"
+    for small, large in (("runtime", versions("server")), ("server", versions("dev"))):
+        assert {name: large.get(name) for name in versions(small)} == versions(small), "run: python3 dev.py lock"
 
 
 HOSTS = {"IPython", "pydantic_core", "pytest"}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
-import subprocess
-import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "packages/memalign/src/memalign/client/operations.py"
 
+_WIDTH = 120
 _PLAIN = {
     "string": "str",
     "integer": "int",
@@ -38,7 +39,7 @@ def description() -> dict[str, Any]:
 
 
 def written(api: dict[str, Any]) -> str:
-    """The module's text, formatted."""
+    """The module's text."""
     schemas = api["components"]["schemas"]
     operations = [
         _operation(method, path.removeprefix("/api/v1"), each, schemas)
@@ -47,29 +48,23 @@ def written(api: dict[str, Any]) -> str:
         if "text/event-stream" not in str(each["responses"])
     ]
     results = _named(" ".join(operations), schemas)
-    text = "\n".join(
+    return "\n".join(
         [
             '"""What a server\'s API can do, made from its description by packages/memalign-server/make_client.py."""\n',
+            "# fmt: off",
+            '# mypy: disable-error-code="empty-body"',
+            "# A method says what it takes and gives; the decorator sends the request.\n",
             "from __future__ import annotations\n",
-            "from abc import ABC, abstractmethod",
-            "from collections.abc import Mapping",
-            "from typing import Any, Literal, NotRequired, TypedDict, cast",
-            "from urllib.parse import quote\n",
-            f"__all__ = {sorted([*results, 'Operations'])!r}\n",
+            "from typing import Any, Literal, NotRequired, TypedDict\n",
+            "from memalign.client.operation import operation\n",
+            *_filled("__all__ = [", [f'"{name}"' for name in sorted([*results, "Operations"])], "]"),
             *(_typed(name, schemas[_schema_of(name, schemas)]) for name in sorted(results)),
-            "def _part(text: object) -> str:",
-            '    return quote(str(text), safe="")\n\n',
-            "class Operations(ABC):",
-            '    """Every operation of the API; a lower layer sends the requests."""\n',
-            "    @abstractmethod",
-            "    def _ask(self, method: str, path: str, *, query: Mapping[str, Any], body: Mapping[str, Any] | None) -> Any: ...\n",
+            "\nclass Operations:",
+            '    """Every operation of the API."""',
             *operations,
+            "",
         ]
     )
-    for step in (("check", "--fix", "-q", "--select", "I,RUF022"), ("format", "-q")):
-        run = [sys.executable, "-m", "ruff", *step, "--stdin-filename", str(FILE), "-"]
-        text = subprocess.run(run, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    return text
 
 
 def _operation(method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
@@ -81,30 +76,39 @@ def _operation(method: str, path: str, operation: dict[str, Any], schemas: dict[
     required = set() if body is None else set(_resolved(body, schemas).get("required", ()))
     named = [(each["name"], _type(each["schema"]), each.get("required", False)) for each in in_query]
     named += [(name, _type(schema), name in required) for name, schema in fields.items()]
+    taken = [each["name"] for each in in_path] + [name for name, _, _ in named]
+    if len(set(taken)) < len(taken) or any(map(keyword.iskeyword, taken)):
+        raise SystemExit(f"{operation['operationId']}: two arguments of one name, or one of Python's: {taken}")
     arguments = ["self", *(f"{each['name']}: {_type(each['schema'])}" for each in in_path)]
     arguments += ["*"] if named else []
-    arguments += [f"{_safe(name)}: {kind}" for name, kind, needed in named if needed]
-    arguments += [f"{_safe(name)}: {_optional(kind)} = None" for name, kind, needed in named if not needed]
+    arguments += [f"{name}: {kind}" for name, kind, needed in named if needed]
+    arguments += [f"{name}: {_optional(kind)} = None" for name, kind, needed in named if not needed]
     answer = next(value for status, value in operation["responses"].items() if status.startswith("2"))
     result = answer.get("content", {}).get("application/json", {}).get("schema")
     gives = "None" if result is None else _type(result)
-    route = re.sub(r"\{(\w+)\}", lambda name: "{_part(" + name[1] + ")}", path)
-    query = "{" + ", ".join(f'"{each["name"]}": {_safe(each["name"])}' for each in in_query) + "}"
-    sent = "None" if body is None else "{" + ", ".join(f'"{name}": {_safe(name)}' for name in fields) + "}"
-    called = f'self._ask("{method.upper()}", f"{route}", query={query}, body={sent})'
-    called = called.replace('f"' + route + '"', f'"{route}"') if "{" not in route else called
+    sent = [method.upper(), path] + ([each["name"] for each in in_query] if method not in ("get", "delete") else [])
     said = operation["description"].replace("\\", "\\\\")
     indented = "\n".join(f"        {line}".rstrip() for line in said.splitlines()).strip()
     end = "\n        " if "\n" in said else ""
-    return (
-        f"    def {operation['operationId']}({', '.join(arguments)}) -> {gives}:\n"
-        f'        """{indented}{end}"""\n'
-        f"        {called if gives == 'None' else _cast(gives, called)}\n"
+    return "\n".join(
+        [
+            "\n    @operation(" + ", ".join(f'"{each}"' for each in sent) + ")",
+            *_filled(f"    def {operation['operationId']}(", arguments, f") -> {gives}:"),
+            f'        """{indented}{end}"""',
+        ]
     )
 
 
-def _cast(gives: str, called: str) -> str:
-    return f"return cast({gives!r}, {called})" if gives != "Any" else f"return {called}"
+def _filled(begin: str, parts: list[str], end: str) -> list[str]:
+    """`begin`, the parts with commas between them, and `end`: on one line, or the parts on lines of the project's width."""
+    whole = begin + ", ".join(parts) + end
+    if len(whole) <= _WIDTH:
+        return [whole]
+    left = " " * (len(begin) - len(begin.lstrip()))
+    # A part stays on one line.
+    text = ", ".join(part.replace(" ", "\0") for part in parts) + ","
+    lines = textwrap.wrap(text, _WIDTH - len(left) - 4, break_long_words=False, break_on_hyphens=False)
+    return [begin, *(f"{left}    {line}".replace("\0", " ") for line in lines), left + end]
 
 
 def _type(schema: dict[str, Any]) -> str:
@@ -112,7 +116,7 @@ def _type(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         return _name(schema["$ref"].rpartition("/")[2])
     if "enum" in schema:
-        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+        return f"Literal[{', '.join(map(json.dumps, schema['enum']))}]"
     if "anyOf" in schema:
         return " | ".join(dict.fromkeys(map(_type, schema["anyOf"])))
     if schema.get("type") == "array":
@@ -127,14 +131,9 @@ def _optional(kind: str) -> str:
 def _typed(name: str, schema: dict[str, Any]) -> str:
     needed = set(schema.get("required", ())) if name.endswith("Given") else set(schema["properties"])
     kinds = {field: _type(each) for field, each in schema["properties"].items()}
-    fields = "\n".join(
-        f"    {field}: {kind if field in needed else f'NotRequired[{kind}]'}" for field, kind in kinds.items()
-    )
-    said = schema.get("description", "One piece of a list; `next` is the cursor of the next one.").replace(
-        "\n", "\n    "
-    )
-    end = "\n    " if "\n" in said else ""
-    return f'class {name}(TypedDict):\n    """{said}{end}"""\n\n{fields}\n\n'
+    fields = [f"    {field}: {kind if field in needed else f'NotRequired[{kind}]'}" for field, kind in kinds.items()]
+    said = schema.get("description", "One piece of a list; `next` is the cursor of the next one.").splitlines()[0]
+    return "\n".join([f"\n\nclass {name}(TypedDict):", f'    """{said}"""', *fields])
 
 
 def _named(text: str, schemas: dict[str, Any]) -> set[str]:
@@ -165,10 +164,6 @@ def _schema_of(name: str, schemas: dict[str, Any]) -> str:
 def _resolved(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     return found
-
-
-def _safe(name: str) -> str:
-    return f"{name}_" if keyword.iskeyword(name) else name
 
 
 if __name__ == "__main__":

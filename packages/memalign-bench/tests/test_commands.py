@@ -72,6 +72,8 @@ def test_a_run_at_its_limit_is_no_success(memalign: Run, config: Path, judge: En
     assert "the spend limit is $0.0002" in ran.out
 
 
+@pytest.mark.slow
+@pytest.mark.embedded
 def test_another_embedded_engine_is_told(memalign: Run, tmp_path: Path) -> None:
     write_tasks(tmp_path / "tasks")
     run = tmp_path / "run.toml"

@@ -271,6 +271,7 @@ def embedded() -> Iterator[LocalRaw]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMALIGN_LOCAL_CONTEXT", "512")
         patch.setenv("MEMALIGN_LOCAL_THREADS", "1")
+        LocalChatModel.open("qwen2.5-coder-0.5b").close()  # another test may have opened it with other settings
         model = LocalChatModel.open("qwen2.5-coder-0.5b")
     yield LocalRaw(model)
     model.close()
@@ -278,6 +279,7 @@ def embedded() -> Iterator[LocalRaw]:
 
 @pytest.mark.embedded
 class TestTheEmbeddedModel:
+    @pytest.mark.slow
     async def test_it_talks_freely_and_counts(self, embedded: LocalRaw) -> None:
         reply = await embedded.raw({"model": "m", "messages": MESSAGES, "max_tokens": 5, "temperature": 0})
         assert reply["choices"][0]["message"]["content"]
@@ -285,7 +287,7 @@ class TestTheEmbeddedModel:
         assert reply["usage"]["completion_tokens"] <= 5
         assert reply["seconds"] > 0
 
-    @pytest.mark.parametrize("nested", [False, True])
+    @pytest.mark.parametrize("nested", [pytest.param(False, marks=pytest.mark.slow), True])
     async def test_an_embedded_answer_has_the_requested_form(self, embedded: LocalRaw, nested: bool) -> None:
         yes_no: dict[str, Any] = {"type": "string", "enum": ["yes", "no"]}
         schema: dict[str, Any] = {"type": "object", "properties": {"value": yes_no}, "required": ["value"]}
@@ -297,6 +299,7 @@ class TestTheEmbeddedModel:
         reply = await embedded.raw(body)
         assert json.loads(reply["choices"][0]["message"]["content"])["value"] in {"yes", "no"}
 
+    @pytest.mark.slow
     async def test_a_requested_object_is_answered_with_any_object(self, embedded: LocalRaw) -> None:
         messages = [{"role": "user", "content": [{"type": "text", "text": 'Answer {"polite": true}'}]}]
         body = {"messages": messages, "max_tokens": 24, "response_format": {"type": "json_object"}, "n": 2}
@@ -313,6 +316,7 @@ class TestTheEmbeddedModel:
         # As one control token it would add one or two.
         assert marked["usage"]["prompt_tokens"] >= plain["usage"]["prompt_tokens"] + 4
 
+    @pytest.mark.slow
     async def test_a_prompt_beyond_its_context_is_too_long(self, embedded: LocalRaw) -> None:
         with pytest.raises(PromptTooLong, match="limit is 512"):
             await embedded.raw({"messages": [{"role": "user", "content": "word " * 600}]})

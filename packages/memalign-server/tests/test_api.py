@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from server_support import world
 from test_jobs import FEEDBACK, ended
@@ -125,6 +126,20 @@ def test_guidelines_are_written_and_edited(local: world.Browser) -> None:
     assert local.get(f"{API}/tone/guidelines/G7").status_code == 404
 
 
+def test_two_guidelines_are_merged(taught: world.Browser) -> None:
+    place = f"{API}/tone/guidelines"
+    taught.post(place, json={"text": "A reply names a day."})
+    before = [each["id"] for each in items(taught, place)]
+    made = taught.post(f"{place}/{before[0]}/merge", json={"other": before[-1], "text": "Sympathy, then a day."})
+    assert made.status_code == 201, made.text
+    assert (made.json()["text"], made.json()["origin"]) == ("Sympathy, then a day.", "local")
+    assert taught.get(f"{place}/{before[0]}").json()["superseded_by"] == made.json()["id"]
+    assert taught.post(f"{place}/{before[0]}/merge", json={"other": before[0], "text": "x y"}).status_code == 422
+    assert taught.post(f"{place}/{before[0]}/merge", json={"other": "G99", "text": "x y"}).status_code == 404
+    ended(taught, taught.post(f"{API}/tone/unalign", json={"source": "ana"}).json())
+    assert [each["text"] for each in items(taught, place)] == ["A reply names a day."]
+
+
 def test_cases_are_locked_and_unlocked(taught: world.Browser) -> None:
     assert taught.put(f"{API}/tone/locks/t-1").json()["locks"] == ["t-1"]
     assert taught.get(f"{API}/tone/locks").json()["locks"] == ["t-1"]
@@ -162,6 +177,50 @@ def test_the_next_cases_are_named_with_reasons(taught: world.Browser) -> None:
     cases = [{"id": f"n-{n}", "inputs": "Where?", "outputs": f"There {n}."} for n in range(4)]
     done = ended(taught, taught.post(f"{API}/tone/next", json={"cases": cases, "n": 2}).json())
     assert len(done["result"]["cases"]) == 2
+
+
+OPERATIONS = {
+    "create": "create_judge",
+    "list": "list_judges",
+    "show": "show_judge",
+    "edit": "edit_judge",
+    "delete": "delete_judge",
+    "judge": "judge_many",
+    "scorecard": "score_cases",
+    "explain": "explain_judgment",
+    "evaluate": "evaluate_judge",
+    "report": "report_judge",
+    "replay": "replay_judge",
+    "drift": "detect_drift",
+    "gate": "gate_judge",
+    "next": "next_cases",
+    "review": "answer_case",
+    "check": "check_feedback",
+    "align": "align_judge",
+    "overwrite": "overwrite_feedback",
+    "guideline": "edit_guideline",
+    "lock": "lock_case",
+    "ledger": "show_ledger",
+    "unalign": "unalign_judge",
+    "erase": "erase",
+    "verify": "verify_receipt",
+    "history": "list_versions",
+    "diff": "diff_versions",
+    "rollback": "rollback_judge",
+    "export": "export_judge",
+    "import": "import_judge",
+}
+OF_THE_MACHINE = {"demo", "bench", "serve", "models", "registry", "import-feedback", "export-verdicts"}
+"""Commands that set a machine up, try something out on it, or exchange with other tools by its keys."""
+
+
+def test_the_api_does_what_commands_do(local: world.Browser) -> None:
+    from memalign.cli.app import app as commands
+
+    described = local.get("/api/v1/openapi.json").json()["paths"].values()
+    there = {each["operationId"] for methods in described for each in methods.values()}
+    assert set(get_command(commands).commands) - OF_THE_MACHINE == set(OPERATIONS)  # type: ignore[attr-defined]  # a group
+    assert set(OPERATIONS.values()) <= there
 
 
 # -- lists by pieces -----------------------------------------------------------------------------------------------

@@ -113,3 +113,19 @@ def test_a_shared_server_sends_keys_nowhere_else(site: world.Shared) -> None:
         refused = owner.post("/api/v1/judges", json=wanted)
         assert refused.status_code == 422
         assert "keys would go there" in refused.json()["detail"]
+
+
+def test_no_job_sends_keys_elsewhere(site: world.Shared) -> None:
+    leak = "openai:m@http://10.0.0.1/v1"
+    align = site.by_token("reviewer").post("/api/v1/judges/tone/align", json={"reflection_model": leak})
+    replay = site.by_token("owner").post("/api/v1/judges/tone/replay", json={"model": leak})
+    for refused in (align, replay):
+        assert refused.status_code == 422, refused.text
+        assert "keys would go there" in refused.json()["detail"]
+
+
+def test_a_scorecard_takes_no_judge_of_others(site: world.Shared) -> None:
+    asked = {"examples": [{"id": "a", "inputs": "Hm?", "outputs": "No."}], "judges": ["other"]}
+    assert site.by_token("reviewer").post("/api/v1/judges/tone/scorecard", json=asked).status_code == 404
+    asked["judges"] = ["other@1"]
+    assert site.by_token("reviewer").post("/api/v1/judges/tone/scorecard", json=asked).status_code == 404

@@ -1,59 +1,23 @@
-"""Memory, Trust, In and out, and the languages of all pages."""
+"""Memory, Trust, In and out."""
 
 from __future__ import annotations
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import memalign_server
-from memalign_server.pages.languages import LANGUAGES, language, language_of
-from server_support import reviewing
+from memalign_server.review.judges import Judges
+from memalign_server.store import Store
+from server_support import reviewing, world
 from server_support.reviewing import answer, post, put_in, wait
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
-
-SOURCE = Path(memalign_server.__file__).parent
-SENTENCE = re.compile(r"""(?<![\w.])(?:_|say|language\.say)\(\s*(['"])((?:(?!\1).)*)\1""", re.DOTALL)
-COUNTED = re.compile(r"""n_\([^"']*?,\s*"([^"]*)",\s*"([^"]*)\"""", re.DOTALL)
-
-
-def sentences() -> set[str]:
-    """Every English sentence of the pages."""
-    found: set[str] = set()
-    for path in (*(SOURCE / "templates").glob("*.html"), *(SOURCE / "pages").glob("*.py")):
-        text = path.read_text("utf-8")
-        found |= {match[1] for match in SENTENCE.findall(text)}
-        found |= {each for match in COUNTED.findall(text) for each in match}
-    return found
-
-
-@pytest.mark.parametrize("code", [code for code in LANGUAGES if code != "en"])
-def test_every_sentence_has_its_translation(code: str) -> None:
-    table = json.loads((SOURCE / "pages" / "languages" / f"{code}.json").read_text("utf-8"))
-    assert len(sentences()) > 150
-    assert sentences() - set(table) == set()
-    for english, other in table.items():
-        assert set(re.findall(r"{\w+}", english)) == set(re.findall(r"{\w+}", other)), english
-
-
-def test_the_readers_language_and_marks(local: TestClient) -> None:
-    page = local.get("/", headers={"accept-language": "es-MX,es;q=0.9,en;q=0.5"}).text
-    assert '<html lang="es">' in page
-    assert "Jueces" in page
-    post(local, "/language", language="pt", back="/")
-    assert '<html lang="pt">' in local.get("/", headers={"accept-language": "es"}).text
-    assert language("pt").number(1234.5, 1) == "1.234,5"
-    assert language_of(None, "de, fr;q=0.9").code == "en"
-
-
-def test_language_leads_to_no_other_site(local: TestClient) -> None:
-    for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
-        assert post(local, "/language", language="pt", back=back).headers["location"] == "/"
 
 
 @pytest.fixture
@@ -77,6 +41,48 @@ def test_a_guideline_is_edited_pinned_and_retired(taught: TestClient) -> None:
     assert "not in use" in taught.get("/judges/tone/memory").text
     post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
     assert "Never promise a date." in taught.get("/judges/tone/memory").text
+
+
+def test_many_guidelines_come_by_parts(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memalign_server.pages.memory._RULES", 2)
+    texts = [f"A reply must name the order by number {number}." for number in range(1, 4)]
+    *_, new = (post(local, "/judges/tone/guidelines/new", text=text) for text in texts)
+    assert new.headers["location"] == "/judges/tone/memory?rule=G3#G3"
+    first = local.get("/judges/tone/memory").text
+    assert re.findall(r'<article class="card rule active" id="(\w+)"', first) == ["G1", "G2"]
+    assert "1 to 2 of 3" in first
+    assert 'rel="next" href="/judges/tone/memory?rule=G3#rules"' in first
+    last = local.get("/judges/tone/memory?rule=G3").text
+    assert re.findall(r'<article class="card rule active" id="(\w+)"', last) == ["G3"]
+    edited = post(local, "/judges/tone/guidelines", guideline="G2", action="pin", back="/judges/tone/memory?rule=G3")
+    assert edited.headers["location"] == "/judges/tone/memory?rule=G2#G2"
+
+
+def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = world.registry(tmp_path)
+    judges, loads = Judges(registry, Store(registry.url)), list[int | None]()
+
+    def load(name: str, version: int | None = None, real: Any = registry.load) -> Any:
+        loads.append(version)
+        time.sleep(0.05)  # as a large memory takes
+        return real(name, version)
+
+    monkeypatch.setattr(registry, "load", load)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(judges.latest, ["tone"] * 8))
+    assert (loads, len(set(map(id, found)))) == ([1], 1)
+
+
+def test_two_guidelines_are_made_one(taught: TestClient) -> None:
+    assert "Merge it with" not in taught.get("/judges/tone/memory").text  # there is one
+    post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
+    assert "Merge it with" in taught.get("/judges/tone/memory").text
+    form: dict[str, Any] = {"guideline": "G1", "other": "G2", "text": "Sympathy first, and no promised date."}
+    assert post(taught, "/judges/tone/guidelines/merge", **form).headers["location"].endswith("#G3")
+    page = taught.get("/judges/tone/memory").text
+    assert "Sympathy first, and no promised date." in page
+    assert page.count("Now G3 counts.") == 2
+    assert post(taught, "/judges/tone/guidelines/merge", **form).status_code == 422
 
 
 def test_cases_are_found_by_word(taught: TestClient) -> None:
@@ -171,7 +177,7 @@ def test_a_bad_file_says_what_is_wrong(local: TestClient) -> None:
         return local.post("/judges/tone/data", files={"file": (name, body)}, data=form, headers={"accept": "text/html"})
 
     for name, body, why in (
-        ("cases.pdf", b"%PDF", "a file is .jsonl"),
+        ("cases.pdf", b"%PDF", "a file is one of .jsonl"),
         ("cases.jsonl", b"", "cases.jsonl"),
         ("cases.jsonl", json.dumps({"id": "x" * 501, "inputs": "a"}).encode(), "give shorter ones"),
         ("cases.jsonl", b'{"inputs": "no id"}\n{"id": 3', "2"),
@@ -191,3 +197,17 @@ def test_given_feedback_is_learned(local: TestClient) -> None:
     wait(local)
     assert "2 pieces of feedback" in local.get("/judges/tone/memory").text
     assert '"source": "local"' in local.get("/judges/tone/download/feedback.jsonl").text.replace('":"', '": "')
+
+
+def test_trust_shows_what_models_cost(taught: TestClient) -> None:
+    token = re.findall(r'<meta name="csrf" content="([^"]*)"', taught.get("/").text)[0]
+    taught.post(
+        "/api/v1/judges/tone/judge", json={"inputs": "Hello?", "outputs": "Hi."}, headers={"x-csrf-token": token}
+    )
+    page = taught.get("/judges/tone/trust").text
+    rows = re.findall(r"<tr><td>(\d+)</td><td>(judging|learning)</td>((?:<td class=\"number\">[^<]*</td>)+)</tr>", page)
+    shown = {(int(version), work): re.findall(r">([^<]+)</td>", cells) for version, work, cells in rows}
+    assert set(shown) == {(1, "judging"), (2, "judging"), (2, "learning")}
+    assert shown[1, "judging"][0] == "5"
+    assert shown[2, "judging"][0] == "6"  # five looked at again, and one by the API
+    assert int(shown[2, "learning"][1].replace(",", "")) > 0

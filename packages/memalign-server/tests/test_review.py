@@ -72,6 +72,16 @@ def test_skipped_cases_come_back_when_asked(queued: TestClient) -> None:
     assert card(queued.get("/judges/tone/review?again=true"))["case"] == "late"
 
 
+def test_cases_that_come_back_are_saved(queued: TestClient) -> None:
+    for case in reviewing.CASES[1:]:
+        answer(queued, case["id"], state="skipped")
+    answer(queued, "late", value="true")
+    post(queued, "/judges/tone/review/undo", case="late", parts=True)
+    ahead = queued.get("/judges/tone/review?again=true").text.partition('<template id="ahead">')[2]
+    for page in (ahead, queued.get("/judges/tone/review/next").text):
+        assert send(queued, card(page), value="false").status_code == 200
+
+
 def test_an_undone_answer_is_asked_again(queued: TestClient) -> None:
     answer(queued, "late", value="false")
     post(queued, "/judges/tone/review/undo", case="late", parts=True)
@@ -105,6 +115,16 @@ def test_taught_words_become_a_guideline(queued: TestClient) -> None:
     assert "A reply must show sympathy before facts" in page
     assert "late@local" in page
     assert "wait" not in queued.get("/judges/tone/review").text.partition('id="waiting"')[2].partition("</span>")[0]
+
+
+def test_answers_that_cannot_be_learned_wait(queued: TestClient) -> None:
+    put_in(queued, [{"id": "short", "inputs": "Hello?"}])
+    answer(queued, "short", value="false")
+    answer(queued, "late", value="false")
+    job = post(queued, "/judges/tone/teach").headers["location"]
+    reviewing.wait(queued)
+    assert "1 answer cannot be learned: the judge&#39;s instructions name {{ outputs }}" in queued.get(job).text
+    assert "1 answer waits" in queued.get("/judges/tone/review").text
 
 
 def turning(request: Any) -> dict[str, Any]:

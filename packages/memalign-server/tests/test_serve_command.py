@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from pathlib import Path
 
 import pytest
 
+from memalign_server.command import _listening
 from memalign_server.store import Store
 from memalign_server.store.people_tables import memberships
 from tests.cli.conftest import invoke
@@ -47,6 +49,12 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1 port {port}" in refused.err
 
 
+def test_parts_of_an_answer_do_not_wait() -> None:
+    # asyncio sends at once (TCP_NODELAY) where a socket has its protocol; else the next part waits 40 ms.
+    with contextlib.closing(_listening("127.0.0.1", 0)) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -59,3 +67,13 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_wrong_options_say_what_is_wrong(options: tuple[str, str], said: str, tmp_path: Path) -> None:
     refused = invoke("serve", *options)
     assert (refused.code, said in refused.err) == (2, True)
+
+
+def test_secrets_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD", "")  # what is set below goes with it
+    monkeypatch.setenv("MEMALIGN_OWNER_PASSWORD_FILE", str(tmp_path / "password"))
+    assert "cannot be read" in invoke("serve", "--add-owner", "ana").err
+    (tmp_path / "password").write_text("four plain words here\n")
+    assert invoke("serve", "--add-owner", "ana").code == 0
+    both = invoke("serve", "--add-owner", "ben")  # the command before this one set it
+    assert (both.code, "both set" in both.err) == (2, True)

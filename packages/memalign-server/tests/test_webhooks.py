@@ -17,12 +17,15 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from typer.testing import CliRunner
 
-from memalign.errors import InputError
+from memalign.errors import ConfigurationError, InputError
+from memalign_server import Settings
+from memalign_server.command import app as serve
 from memalign_server.store import Store
 from memalign_server.store.work_tables import deliveries
 from memalign_server.work import webhooks
-from memalign_server.work.delivering import check_url, deliver_due
+from memalign_server.work.delivering import Post, check_url, deliver_due
 from server_support import world
 from test_jobs import FEEDBACK, SOON, ended
 
@@ -208,7 +211,7 @@ async def test_a_name_that_moved_inside_is_not_told(tmp_path: Path, monkeypatch:
         webhooks.tell(connection, kind="align", state="done", judge="tone", job="1")
     inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 443))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_given, **_more: inside)
-    assert await deliver_due(store, private=False) == 1
+    assert await deliver_due(store, Post()) == 1
     with store.read() as connection:
         (found,) = webhooks.deliveries_of(connection, made.id)
     assert "private network" in str(found.answer)
@@ -221,3 +224,142 @@ def test_a_removed_webhook_hears_nothing(client: world.Browser, receiver: Receiv
     aligned(client)
     assert receiver.told == []
     assert client.delete(f"{HOOKS}/{hook}").status_code == 404
+
+
+# -- by a proxy ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Proxy:
+    """A proxy on loopback: it notes where it was asked to lead, and what the first bytes through its tunnel were."""
+
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+    through: list[bytes] = field(default_factory=list)
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            made.asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            made.through.append(self.connection.recv(4096))
+            self.close_connection = True
+
+        def do_POST(self) -> None:
+            made.asked.append(f"{self.path} {self.headers['host']}")
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_given: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        made.url = f"http://127.0.0.1:{server.server_port}"
+        yield made
+        server.shutdown()
+        thread.join()
+
+
+def names(monkeypatch: pytest.MonkeyPatch, **known: str) -> None:
+    """These names have these addresses, and no other name has one."""
+    plain = socket.getaddrinfo
+
+    def lookup(host: Any, port: Any, *more: Any, **named: Any) -> Any:
+        if str(host).replace(".", "").isdigit():
+            return plain(host, port, *more, **named)
+        if (address := known.get(str(host).partition(".")[0])) is None:
+            raise socket.gaierror("no such name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def sent(tmp_path: Path, url: str, post: Post) -> Any:
+    """What is known of one delivery to a URL."""
+    store = Store(world.registry(tmp_path).url)
+    with store.write() as connection:
+        made, _ = webhooks.add_webhook(connection, "main", url, ["*"])
+        webhooks.tell(connection, kind="align", state="done", judge="tone", job="1")
+    assert await deliver_due(store, post) == 1
+    with store.read() as connection:
+        (found,) = webhooks.deliveries_of(connection, made.id)
+    return found
+
+
+async def test_a_proxy_leads_to_the_checked_address(
+    tmp_path: Path, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names(monkeypatch, hooks="8.8.4.4")
+    await sent(tmp_path, "https://hooks.example/x", Post(proxy=proxy.url))
+    assert proxy.asked == ["8.8.4.4:443"]
+    assert b"hooks.example" in proxy.through[0]  # whose certificate it must be
+    assert b"webhook-signature" not in proxy.through[0]
+
+
+async def test_a_proxy_leads_into_no_private_network(
+    tmp_path: Path, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names(monkeypatch, inside="10.1.2.3")
+    found = await sent(tmp_path, "https://inside.example/x", Post(proxy=proxy.url))
+    assert "private network" in found.answer
+    with pytest.raises(InputError, match="no address is known"):
+        check_url("https://unknown.example/x", private=False, proxied=True)
+    assert proxy.asked == []
+
+
+async def test_private_names_are_the_proxys_where_allowed(
+    tmp_path: Path, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names(monkeypatch)
+    found = await sent(tmp_path, "http://hooks.corp/x", Post(private=True, proxy=proxy.url))
+    assert (found.state, proxy.asked) == ("delivered", ["http://hooks.corp/x hooks.corp"])
+
+
+async def test_no_proxy_means_directly(
+    tmp_path: Path, proxy: Proxy, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    found = await sent(tmp_path, receiver.url, Post(private=True, proxy=proxy.url))
+    assert (found.state, len(receiver.told), proxy.asked) == ("delivered", 1, [])
+
+
+async def test_without_the_setting_no_proxy_is_asked(
+    tmp_path: Path, proxy: Proxy, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+    ):  # the command reads them, and a server made in Python does not
+        monkeypatch.setenv(name, proxy.url)
+    found = await sent(tmp_path, receiver.url, Post(private=True))
+    assert (found.state, proxy.asked) == ("delivered", [])
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [("http://p.example:3128", "http://p.example:3128"), ("p.example:3128", "http://p.example:3128"), ("none", None)],
+)
+def test_serve_reads_the_proxy_from_the_environment(
+    given: str, used: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Settings] = []
+    monkeypatch.setattr("memalign_server.command._run", found.append)
+    monkeypatch.setenv("HTTPS_PROXY", given)
+    assert CliRunner().invoke(serve, []).exit_code == 0
+    assert found[0].webhook_proxy == used
+    assert given not in repr(found[0]) or given == "none"
+
+
+def test_a_proxy_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="--webhook-proxy none"):
+        Settings(webhook_proxy="socks5://p.example:1080")

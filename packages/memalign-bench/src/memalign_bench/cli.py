@@ -19,6 +19,7 @@ from memalign.cli.common import (
 )
 from memalign.cli.output import Output, table
 from memalign_bench.attacks.attack_cli import attack
+from memalign_bench.capacity.capacity_cli import cascade, plan
 from memalign_bench.draws.draw_cli import draws
 from memalign_bench.house_rules.house_rules_cli import house_rules
 from memalign_bench.old_names import flags_of_today
@@ -166,6 +167,14 @@ app.command(
     epilog="Example: memalign bench attack benchmarks/attacks replies true --model local:qwen2.5-coder-1.5b",
 )(attack)
 app.command("draws", epilog="Example: memalign bench draws packages/memalign-bench/results/checks --part P")(draws)
+app.command(
+    "plan",
+    epilog="Example: memalign bench plan 10000000 --prefix 1500 --own 400 --answer 60 --price input=0.4,output=1.6,cached=0.1",
+)(plan)
+app.command(
+    "cascade",
+    epilog="Example: memalign bench cascade results/verdict/direct-bare_ukp_convincing.jsonl results/core/raw/memalign@50.jsonl",
+)(cascade)
 app.command("house-rules", epilog="Example: memalign bench house-rules -o tasks --seed 1")(house_rules)
 
 

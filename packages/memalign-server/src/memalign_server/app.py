@@ -23,6 +23,7 @@ from memalign_server.routing import check_access
 from memalign_server.server import Server
 from memalign_server.settings import Settings
 from memalign_server.store import Store
+from memalign_server.work.delivering import Post
 from memalign_server.work.jobs import Jobs
 from memalign_server.work.worker import Worker
 
@@ -42,7 +43,8 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
     @asynccontextmanager
     async def working(_app: FastAPI) -> AsyncIterator[None]:
-        worker = Worker(jobs, registry, at_once=settings.jobs_at_once, private_webhooks=settings.private_webhooks)
+        post = Post(private=settings.private_webhooks, proxy=settings.webhook_proxy)
+        worker = Worker(jobs, registry, at_once=settings.jobs_at_once, post=post)
         worker.start()
         try:
             yield

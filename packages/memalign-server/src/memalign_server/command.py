@@ -12,6 +12,7 @@ import typer
 
 from memalign.cli.common import DEFAULT_REGISTRY, DONE, RegistryUrl
 from memalign.errors import ConfigurationError, InputError
+from memalign_server.secret_files import read_secret_files
 from memalign_server.settings import OpenIdProvider, Settings
 
 __all__ = ["app"]
@@ -43,16 +44,29 @@ def serve(
         str | None,
         typer.Option(metavar="ID", envvar="MEMALIGN_OPENID_CLIENT_ID", help="What the provider knows this server by."),
     ] = None,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(metavar="URI", envvar="MLFLOW_TRACKING_URI", help="The MLflow that cases are pulled from."),
+    ] = None,
     private_webhooks: Annotated[
         bool, typer.Option("--private-webhooks", help="Let webhooks go to addresses of private networks.")
     ] = False,
+    webhook_proxy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar=["MEMALIGN_WEBHOOK_PROXY", "HTTPS_PROXY", "https_proxy"],
+            help="The HTTP proxy that webhooks leave by; none for none.",
+        ),
+    ] = None,
 ) -> int:
     """Start the page where experts teach judges, and the HTTP API under it. Ctrl-C stops it.
 
     On this machine's own address it is open to everybody here. On any other address it needs accounts: --add-owner makes
     the first one and asks for its password, or takes it from MEMALIGN_OWNER_PASSWORD. The secret of --openid-client is
-    read from MEMALIGN_OPENID_CLIENT_SECRET.
+    read from MEMALIGN_OPENID_CLIENT_SECRET. Each secret may be in a file, named by its variable with _FILE behind it.
     """
+    read_secret_files()
     settings = Settings(
         registry=registry,
         host=host,
@@ -61,10 +75,19 @@ def serve(
         public_url=public_url,
         openid=_provider(openid_issuer, openid_client),
         private_webhooks=private_webhooks,
+        webhook_proxy=_proxy(webhook_proxy),
+        mlflow=mlflow,
     )
     if add_owner is not None:
         return _add_owner(settings, add_owner)
     return _run(settings)
+
+
+def _proxy(given: str | None) -> str | None:
+    """As programs read HTTPS_PROXY: without a scheme it is an HTTP proxy."""
+    if not given or given == "none":
+        return None
+    return given if "://" in given else f"http://{given}"
 
 
 def _provider(issuer: str | None, client: str | None) -> OpenIdProvider | None:
@@ -126,8 +149,9 @@ def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises ConfigurationError."""
     listening = None
     try:
-        ((family, kind, _, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        listening = socket.socket(family, kind)
+        ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # Only with its protocol asyncio knows it for TCP, and sends each part of an answer at once: else they wait 40 ms.
+        listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(place)
         listening.listen(2048)  # whoever reads the address below may connect: the first requests wait

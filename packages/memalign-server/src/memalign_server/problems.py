@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -24,7 +25,7 @@ from memalign.errors import (
     VersionConflict,
 )
 
-__all__ = ["PROBLEMS", "Problem", "install_problems", "problem", "status_of"]
+__all__ = ["PROBLEMS", "Problem", "Refused", "install_problems", "problem", "status_of"]
 
 _STATUS: tuple[tuple[type[MemalignError], int], ...] = (
     (JudgeNotFound, 404),
@@ -77,11 +78,30 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 class Problem(HTTPException):
-    """An answer that is an error: its status, a sentence that says what to do, and more fields for programs."""
+    """An answer that is an error: its status, a sentence that says what to do, and more fields for programs.
 
-    def __init__(self, status: int, detail: str, *, headers: dict[str, str] | None = None, **more: Any) -> None:
-        super().__init__(status, detail, headers)
-        self.more = more
+    `parts` take the places of `{names}` in the sentence, which pages say in the reader's language.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        english: str,
+        *,
+        parts: Mapping[str, object] | None = None,
+        headers: dict[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(status, english.format_map(parts) if parts else english, headers)
+        self.english, self.parts, self.more = english, dict(parts or {}), more
+
+
+class Refused(InputError):
+    """What was given is wrong, in a sentence that pages say in the reader's language; `parts` take the places of `{names}`."""
+
+    def __init__(self, english: str, **parts: object) -> None:
+        super().__init__(english.format_map(parts) if parts else english)
+        self.english, self.parts = english, parts
 
 
 def status_of(error: MemalignError) -> int:

@@ -32,9 +32,14 @@ from memalign_server.server import Server
 from memalign_server.work.idempotency import HEADER as IDEMPOTENCY
 from memalign_server.work.idempotency import Kept, Once
 
-__all__ = ["GuardedRoute", "address_of", "check_access", "guarded_router", "set_cookie"]
+__all__ = ["NEEDS", "GuardedRoute", "address_of", "check_access", "guarded_router", "set_cookie"]
 
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+NEEDS = {
+    Role.VIEWER: "you are in no team; an owner of one can invite you",
+    Role.REVIEWER: "this needs the role reviewer; an owner of the team can give it to you",
+    Role.OWNER: "this needs the role owner; an owner of the team can give it to you",
+}
 _log = logging.getLogger("memalign_server")
 
 
@@ -110,7 +115,7 @@ def _admitted(server: Server, request: Request, route: str) -> tuple[Person | No
         )
     team = _team(server, request, person)
     if isinstance(needs, Role) and not person.may(needs, team):
-        raise Problem(403, f"this needs the role {needs.word}; an owner of the team can give it to you")
+        raise Problem(403, NEEDS[needs])
     return person, team
 
 
@@ -122,7 +127,9 @@ def _team(server: Server, request: Request, person: Person) -> str | None:
         with server.store.read() as connection:
             team = team_of(connection, judge)
     if team is not None and not person.may(Role.VIEWER, team):
-        raise Problem(404, f"no judge {judge!r} of your teams" if judge is not None else f"no team {team!r} of yours")
+        if judge is None:
+            raise Problem(404, "no team '{team}' of yours", parts={"team": team})
+        raise Problem(404, "no judge '{judge}' of your teams", parts={"judge": judge})
     return team
 
 

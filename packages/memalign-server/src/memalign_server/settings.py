@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from memalign.errors import ConfigurationError
 
@@ -28,7 +29,9 @@ class Settings:
     """One server's settings.
 
     `registry` is the URL of the database of judges, people and jobs. `public_url` is how browsers reach the server,
-    where that is not `host` and `port`: behind a proxy, for example. `private_webhooks` allows webhooks to addresses of private networks. `jobs_at_once` limits long work.
+    where that is not `host` and `port`: behind a proxy, for example. `mlflow` is the tracking URI that cases are pulled
+    from. `private_webhooks` allows webhooks to addresses of private networks. `webhook_proxy` is the HTTP proxy that
+    webhooks leave by. `jobs_at_once` limits long work.
     """
 
     registry: str = "sqlite:///memalign.db"
@@ -38,6 +41,8 @@ class Settings:
     public_url: str | None = None
     openid: OpenIdProvider | None = None
     private_webhooks: bool = False
+    webhook_proxy: str | None = field(default=None, repr=False)
+    mlflow: str | None = None
     jobs_at_once: int = 2
 
     def __post_init__(self) -> None:
@@ -46,6 +51,13 @@ class Settings:
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
             raise ConfigurationError(
                 f"the public URL {self.public_url!r} must start with https:// or http://, such as https://judges.example.org"
+            )
+
+        proxy = urlsplit(self.webhook_proxy or "http://none")
+        if proxy.scheme not in ("http", "https") or not proxy.hostname:
+            raise ConfigurationError(
+                f"webhooks leave by an HTTP proxy such as http://proxy.example.org:3128, not by one of {proxy.scheme}://; "
+                "--webhook-proxy none lets them go directly"
             )
 
     @property

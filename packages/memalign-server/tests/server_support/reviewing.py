@@ -53,7 +53,8 @@ def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -
 
 def card(page: Any) -> dict[str, str]:
     """The hidden fields of the form on a page's first card."""
-    fields = re.findall(r'name="(case|form|revision|csrf)" value="([^"]*)"', page.text.partition("<template")[0])
+    text = page if isinstance(page, str) else page.text
+    fields = re.findall(r'name="(case|form|revision|csrf)" value="([^"]*)"', text.partition("<template")[0])
     return {name: unescape(value) for name, value in fields}
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
-    from memalign.client import Client
+    from memalign.client import AsyncClient, Client
     from memalign.errors import MemalignError
     from memalign.evaluation import (
         Comparison,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlignResult",
+    "AsyncClient",
     "ChatModel",
     "Check",
     "Client",
@@ -79,7 +80,7 @@ __all__ = [
 
 _HOME = {
     "align": ("AlignResult", "MemAlign"),
-    "client": ("Client",),
+    "client": ("AsyncClient", "Client"),
     "errors": ("MemalignError",),
     "evaluation": (
         "Comparison",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from memalign import Judge, MemAlign, Registry, aio
-from memalign.align import edit_guideline, lock, set_policy, write_guideline
-from memalign.errors import UnknownKey
+from memalign.align import edit_guideline, lock, merge_guidelines, set_policy, write_guideline
+from memalign.errors import InputError, UnknownKey
 from memalign.judge.prepare import budget_of
 from memalign.memory import Memory, Relation
 from memalign.memory.label_policy import POLICY
@@ -200,6 +200,17 @@ class JudgeMachine(RuleBasedStateMachine):
         assume(len(self.judge.memory.guidelines) < 12)
         self.judge = write_guideline(self.judge, text, by="eve", pinned=pinned)
 
+    @precondition(lambda self: 1 < len(self.judge.memory.guidelines) < 12)
+    @rule(data=st.data(), text=st.sampled_from(PEOPLES))
+    def merge(self, data: st.DataObject, text: str) -> None:
+        one, other = data.draw(st.permutations([each.id for each in self.judge.memory.guidelines]))[:2]
+        try:
+            self.judge = merge_guidelines(self.judge, one, other, by="dora", text=text)
+        except InputError:
+            return
+        face, *_ = (self.judge.memory.guideline(name) for name in (one, other))
+        assert face.status == "superseded"
+
     @precondition(lambda self: any(self.judge.memory.label(case) is not None for case in self.judge.memory.cases))
     @rule(data=st.data())
     def lock(self, data: st.DataObject) -> None:
@@ -348,6 +359,15 @@ class RegistryMachine(RuleBasedStateMachine):
     def edit(self, data: st.DataObject, what: dict[str, Any]) -> None:
         name = data.draw(st.sampled_from([guideline.id for guideline in self.head.memory.guidelines]))
         self.registry.update("replies", lambda judge: edit_guideline(judge, name, by="dora", **what))
+
+    @precondition(lambda self: len(self.head.memory.guidelines) > 1)
+    @rule(data=st.data())
+    def merge(self, data: st.DataObject) -> None:
+        one, other = data.draw(st.permutations([each.id for each in self.head.memory.guidelines]))[:2]
+        with suppress(InputError):
+            self.registry.update(
+                "replies", lambda judge: merge_guidelines(judge, one, other, by="dora", text=PEOPLES[0])
+            )
 
     @precondition(lambda self: any(self.head.memory.label(case) is not None for case in self.head.memory.cases))
     @rule(data=st.data())

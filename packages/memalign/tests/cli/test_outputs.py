@@ -70,7 +70,7 @@ def test_a_foreign_csv_is_left_alone(memalign: Run, tone: str, tmp_path: Path, e
     assert not endpoint.requests
 
 
-@pytest.mark.parametrize("out", ["-", "out.csv", "out.xlsx", "out.parquet"])
+@pytest.mark.parametrize("out", ["-", "out.csv", "out.xlsx"])
 def test_an_evaluation_keeps_json_lines_only(memalign: Run, tone: str, held_out: Path, out: str) -> None:
     wrong = memalign("evaluate", tone, held_out, "-o", out)
     assert wrong.code == 2

@@ -401,3 +401,17 @@ def test_a_declined_case_waits_with_its_remedy(
     assert "ModelRefused" in left.out
     assert advice in left.out
     assert memalign("align", tone).code == 0
+
+
+def test_two_guidelines_are_merged_by_hand(memalign: Run, aligned: str) -> None:
+    memalign("guideline", aligned, "--add", "When an order is late, say when it comes.", "--by", "cleo")
+    last = memalign("guideline", aligned, "--json").json["guidelines"][-1]["id"]
+    merged = memalign("guideline", aligned, "G1", "--merge", last, "--text", "Say sorry, and when it comes.")
+    assert merged.code == 0
+    assert "Say sorry, and when it comes." in merged.out
+    assert "G1 now: superseded: " in merged.out
+    assert "took its place" in merged.out
+    for wrong in ((), ("--text", "x", "--retire"), ("--add", "x"), ("--text", "x", "--unpin")):
+        assert memalign("guideline", aligned, "G1", "--merge", last, *wrong).code == 2
+    assert "which guideline?" in memalign("guideline", aligned, "--merge", last, "--text", "x").err
+    assert "stands for G1 already" in memalign("guideline", aligned, "G1", "--merge", last, "--text", "Both.").err

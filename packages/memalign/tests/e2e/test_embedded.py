@@ -32,6 +32,7 @@ ROWS = [
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalChatModel]:
     monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")  # beside other work, two threads wait for each other
+    LocalChatModel.open("qwen2.5-coder-0.5b").close()  # another test may have opened it with other settings
     model = LocalChatModel.open("qwen2.5-coder-0.5b")
     yield model
     model.close()

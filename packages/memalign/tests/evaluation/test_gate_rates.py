@@ -1,6 +1,6 @@
-"""How often a gate is wrong, over 500 simulated comparisons in which the truth is known.
+"""How often a gate is wrong, over 250 simulated comparisons in which the truth is known.
 
-A judge at the very edge may pass, and may be stopped, in one of twenty at most: 25 of 500. More than 37 is more than
+A judge at the very edge may pass, and may be stopped, in one of twenty at most: 12 of 250. More than 21 is more than
 chance gives in a hundred such tests. Cases of a group (a conversation, a source) go together: `alike` is the correlation of what
 decides them, before it is cut into right and wrong.
 """
@@ -25,7 +25,7 @@ from memalign.metrics import paired_share_interval, student_t
 from memalign.values import ValueType
 
 Bits = NDArray[np.bool_]
-DRAWINGS, MOST = 500, 37
+DRAWINGS, MOST = 250, 21
 YES_NO = ValueType.of(bool)
 
 

@@ -311,7 +311,7 @@ def test_a_wrong_path_says_what_to_do(tmp_path, write):
     with pytest.raises(InputError, match="no such file"):
         read_feedback(tmp_path / "none.jsonl")
     (tmp_path / "folder.jsonl").mkdir()
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a folder without Parquet or JSONL files"):
         read_feedback(tmp_path / "folder.jsonl")
     with pytest.raises(InputError, match="no readable Parquet file"):
         read_feedback(write("f.parquet", "PAR1"))

@@ -142,6 +142,11 @@ class TestCalibratedValue:
             assert made.calibrated_probabilities is not None
             assert sum(made.calibrated_probabilities.values()) == pytest.approx(1.0)
 
+    def test_length_counts_up_to_three_spreads(self) -> None:
+        judge = taught(40)
+        long, longer = (judge(inputs="q", outputs="word " * count).calibrated_probabilities for count in (10**3, 10**5))
+        assert long == longer
+
     def test_of_too_few_cases_there_is_none(self) -> None:
         assert taught(FEWEST - 1)(inputs="q", outputs="a").calibrated_value is None
         assert taught(FEWEST)(inputs="q", outputs="a").calibrated_value is not None

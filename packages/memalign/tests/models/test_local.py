@@ -94,6 +94,7 @@ def model() -> Iterator[LocalChatModel]:
         patch.setenv(
             "MEMALIGN_LOCAL_THREADS", "1"
         )  # beside other work, two threads wait for each other ten times longer
+        LocalChatModel.open(SMALL).close()  # another test may have opened it with other settings
         model = LocalChatModel.open(SMALL)
     yield model
     model.close()
@@ -296,12 +297,12 @@ class TestYesOrNo:
         assert usage.cached_tokens > 9 * (item.input_tokens - 22)
 
     async def test_an_answer_depends_on_no_other_question(self, model: LocalChatModel) -> None:
-        first, _ = await model.margins(ASKED, LAMP, QUESTIONS)
-        again, _ = await model.margins(ASKED, LAMP, QUESTIONS[::-1])
+        first, _ = await model.margins(ASKED, LAMP, QUESTIONS[:6])
+        again, _ = await model.margins(ASKED, LAMP, QUESTIONS[5::-1])
         assert again[::-1] == first
         await model.margins(ASKED, ITEM.format("Where is my train?"), QUESTIONS[:3])
         await model.complete(request("Is water wet?", system=ASKED))
-        for place in (1, 3, 8):
+        for place in (1, 3):
             assert (await model.margins(ASKED, LAMP, [QUESTIONS[place]]))[0] == [first[place]]
         model.close()
         assert (await model.margins(ASKED, LAMP, QUESTIONS[4:6]))[0] == first[4:6]

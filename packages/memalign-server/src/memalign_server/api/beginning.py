@@ -10,6 +10,7 @@ from fastapi import Depends, Request, Response
 
 from memalign_server.api import shapes
 from memalign_server.api.judges import latest
+from memalign_server.people.judge_teams import check_models
 from memalign_server.people.roles import Person
 from memalign_server.server import Asking, Here, Server
 
@@ -26,8 +27,12 @@ class Begin:
     person: Person
 
     def __call__(self, kind: str, judge: str, arguments: Mapping[str, Any]) -> shapes.JobShown:
-        """The job. The same idempotency key gives the same job. Raises JudgeNotFound before anything is queued."""
+        """The job. The same idempotency key gives the same job.
+
+        Raises JudgeNotFound, and Problem for a model that the server's keys may not go to, before anything is queued.
+        """
         latest(self.server, judge)
+        check_models(self.server.settings, (arguments.get("model"), arguments.get("reflection_model")))
         known = getattr(self.request.state, "idempotency", None)
         job = self.server.jobs.start(kind, judge, arguments, asked_by=self.person.name, id=known)
         self.answer.headers["location"] = f"{self.request.url.path.rpartition('/')[0]}/jobs/{job.id}"

@@ -11,6 +11,7 @@ from memalign_server.api import shapes
 from memalign_server.api.judges import JudgeName
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
 from memalign_server.problems import Problem
+from memalign_server.review.blind import hidden_from, ids_in, without_hidden
 from memalign_server.routing import guarded_router
 from memalign_server.server import Blind, Here, Owning, Server
 from memalign_server.work.events import events_of
@@ -20,8 +21,7 @@ __all__ = ["router"]
 
 router: APIRouter = guarded_router(prefix="/judges/{judge}/jobs", tags=["jobs"])
 
-_VERDICTS = frozenset(("judge", "explain", "scorecard"))
-"""Kinds whose results are verdicts on cases that may wait for review."""
+_LEARNING = frozenset(("align", "teach", "unalign"))
 
 JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 
@@ -33,12 +33,17 @@ def _found(server: Server, judge: str, job: str) -> Job:
     return found
 
 
-def _told(job: Job, blind: str | None, *, owner: bool) -> dict[str, Any]:
-    """A job as somebody may see it: verdicts that another person asked for are hidden from reviewers."""
+def _told(server: Server, job: Job, blind: str | None, *, owner: bool) -> dict[str, Any]:
+    """A job as somebody may see it: without verdicts and answers on cases that still wait for them.
+
+    Whoever had cases judged has seen the verdicts, and is told them; what others said, which learning reports, is not.
+    """
     found = job.to_dict()
-    if job.kind in _VERDICTS and blind is not None and not owner and job.asked_by != blind:
-        found["result"] = None
-    return found
+    if owner or blind is None or found["result"] is None or (job.asked_by == blind and job.kind not in _LEARNING):
+        return found
+    with server.store.read() as connection:
+        hidden = hidden_from(connection, job.judge, blind, ids_in(found["result"]))
+    return {**found, "result": without_hidden(found["result"], hidden)} if hidden else found
 
 
 @router.get("")
@@ -54,14 +59,16 @@ def list_jobs(
     """Jobs of a judge, the newest first."""
     found = server.jobs.recent(judge, active=active, limit=limit + 1, before=after(cursor) or "")
     return cut(
-        [shapes.JobShown(**_told(each, blind, owner=owner)) for each in found], limit, lambda each: each.created_at
+        [shapes.JobShown(**_told(server, each, blind, owner=owner)) for each in found],
+        limit,
+        lambda each: each.created_at,
     )
 
 
 @router.get("/{job}")
 def show_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: Owning) -> shapes.JobShown:
-    """One job: its state, how far it is, and what it gave. Verdicts that another person asked for are for owners alone."""
-    return shapes.JobShown(**_told(_found(server, judge, job), blind, owner=owner))
+    """One job: its state, how far it is, and what it gave. What it tells of cases that wait for you is left out."""
+    return shapes.JobShown(**_told(server, _found(server, judge, job), blind, owner=owner))
 
 
 @router.get(
@@ -71,7 +78,7 @@ def show_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: Ow
 )
 def watch_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: Owning) -> StreamingResponse:
     """What happens to a job, as server-sent events, until it has ended: `progress`, then `done`, `failed` or `cancelled`."""
-    events = events_of(server.jobs, _found(server, judge, job).id, lambda each: _told(each, blind, owner=owner))
+    events = events_of(server.jobs, _found(server, judge, job).id, lambda each: _told(server, each, blind, owner=owner))
     return StreamingResponse(events, media_type="text/event-stream")
 
 
@@ -82,4 +89,4 @@ def cancel_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: 
     if found.kind == "erase" and found.state == "running":
         raise Problem(409, "an erasure that has begun cannot be stopped")
     stopped = server.jobs.cancel(found.id) or found
-    return shapes.JobShown(**_told(stopped, blind, owner=owner))
+    return shapes.JobShown(**_told(server, stopped, blind, owner=owner))

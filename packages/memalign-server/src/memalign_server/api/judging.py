@@ -18,6 +18,7 @@ from memalign_server.problems import Problem
 from memalign_server.review.answers import Answer, review_of, save
 from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases, case_of, store_judgments
+from memalign_server.review.spending import spend
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here, Owning, Server
 from memalign_server.store.columns import new_id
@@ -81,13 +82,20 @@ async def judge_one(
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await chosen.ajudge(example)
     await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
-    if keep:
-        await asyncio.to_thread(_keep, server, judge, version, example, judgment)
+    await asyncio.to_thread(_note, server, judge, version, example if keep else None, judgment)
     return judgment
 
 
-def _keep(server: Server, judge: str, version: int | None, example: Example, judgment: Judgment) -> None:
+def _note(server: Server, judge: str, version: int | None, kept: Example | None, judgment: Judgment) -> None:
+    """Note what the judgment cost, and keep it where its case is to be kept."""
     number = version or latest(server, judge)
+    with server.store.write() as connection:
+        spend(connection, judge, number, "judging", [judgment.usage])
+    if kept is not None:
+        _keep(server, judge, number, kept, judgment)
+
+
+def _keep(server: Server, judge: str, number: int, example: Example, judgment: Judgment) -> None:
     with server.store.write() as connection:
         add_cases(connection, judge, [example])
         there = case_of(connection, judge, example.id)

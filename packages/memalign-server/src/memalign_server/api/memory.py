@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
 from memalign import Guideline, Judge
-from memalign.align import edit_guideline, write_guideline
+from memalign.align import edit_guideline, merge_guidelines, write_guideline
 from memalign.types import Check
 from memalign_server.api import shapes
 from memalign_server.api.judges import JudgeName, Version, loaded
@@ -71,6 +72,19 @@ def edit_guideline_by_api(
     return server.registry.update(judge, change, "edit").judge.memory.guideline(guideline)
 
 
+@router.post("/guidelines/{guideline}/merge", status_code=201)
+def merge_guidelines_by_api(
+    judge: JudgeName, guideline: GuidelineId, given: shapes.MergeAsked, server: Here, person: Asking
+) -> Guideline:
+    """Put a new guideline in the place of two. It goes with any feedback of either, and the other is back as it was."""
+    checks = None if given.checks is None else _checks(given.checks)
+
+    def change(old: Judge) -> Judge:
+        return merge_guidelines(old, guideline, given.other, by=person.name, text=given.text, checks=checks)
+
+    return server.registry.update(judge, change, "edit").judge.memory.guidelines[-1]
+
+
 def _checks(given: list[shapes.CheckGiven]) -> list[Check]:
     return [Check(question=each.question, answer=each.answer, value=each.value) for each in given]
 
@@ -86,17 +100,14 @@ def show_ledger(
 ) -> Page[shapes.LedgerShown]:
     """Where every piece of feedback ended, by its key."""
     start = after(cursor)
-    shown = sorted(
-        (
-            shapes.LedgerShown(
-                key=str(each.key), state=each.state, reason=each.reason, guideline_ids=list(each.guideline_ids)
-            )
-            for each in server.registry.ledger(judge, version)
-            if state is None or each.state == state
-        ),
-        key=lambda each: each.key,
-    )
-    return cut([each for each in shown if start is None or each.key > start], limit, lambda each: each.key)
+    entries = loaded(server, judge, version)[0].memory.ledger() + server.registry.erased(judge)
+    there = ((str(each.key), each) for each in entries if state in (None, each.state))
+    found = sorted(((key, each) for key, each in there if start is None or key > start), key=itemgetter(0))
+    shown = [
+        shapes.LedgerShown(key=key, state=each.state, reason=each.reason, guideline_ids=list(each.guideline_ids))
+        for key, each in found[: limit + 1]
+    ]
+    return cut(shown, limit, lambda each: each.key)
 
 
 @router.get("/lineage")

@@ -6,7 +6,20 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from memalign_server.api import changes, jobs, judges, judging, learning, measuring, memory, people, review, webhooks
+from memalign_server.api import (
+    changes,
+    comparing,
+    explaining,
+    jobs,
+    judges,
+    judging,
+    learning,
+    measuring,
+    memory,
+    people,
+    review,
+    webhooks,
+)
 from memalign_server.routing import guarded_router
 
 __all__ = ["PREFIX", "ROUTERS"]
@@ -29,6 +42,8 @@ ROUTERS: list[APIRouter] = [
     judging.router,
     learning.router,
     measuring.router,
+    comparing.router,
+    explaining.router,
     memory.router,
     review.router,
     changes.router,

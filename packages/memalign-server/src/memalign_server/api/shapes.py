@@ -25,6 +25,7 @@ __all__ = [
     "LedgerShown",
     "LocksShown",
     "MeasureAsked",
+    "MergeAsked",
     "RoleName",
     "Saved",
     "UnalignAsked",
@@ -176,6 +177,14 @@ class GuidelineChanged(_Shape):
     text: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
     pinned: bool | None = None
     retired: bool | None = None
+    checks: list[CheckGiven] | None = None
+
+
+class MergeAsked(_Shape):
+    """The guideline to merge with, words that say what both say, and checks other than theirs."""
+
+    other: Annotated[str, Field(pattern=r"^G[1-9][0-9]{0,8}$", examples=["G5"])]
+    text: Annotated[str, Field(min_length=1, max_length=2000)]
     checks: list[CheckGiven] | None = None
 
 

@@ -63,7 +63,8 @@ def list_webhooks(team: TeamId, server: Here) -> list[WebhookShown]:
 @router.post("", status_code=201)
 def add_webhook(team: TeamId, given: WebhookGiven, server: Here) -> WebhookShown:
     """Tell an address when work of the team's judges ends. What is sent is signed with the secret."""
-    check_url(given.url, private=server.settings.private_webhooks)
+    settings = server.settings
+    check_url(given.url, private=settings.private_webhooks, proxied=settings.webhook_proxy is not None)
     with server.store.write() as connection:
         made, secret = webhooks.add_webhook(connection, team, given.url, given.events)
     return WebhookShown(**vars(made), secret=secret)

@@ -7,9 +7,10 @@ from typing import Annotated, Any, cast
 from fastapi import Form, Request
 from fastapi.responses import RedirectResponse, Response
 
-from memalign.errors import InputError
 from memalign.types import guideline_number
-from memalign_server.pages.rendering import link, render
+from memalign_server.pages.rendering import link, render, speaking
+from memalign_server.pages.summaries import alignment_line
+from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.teaching import untaught_count
 from memalign_server.review.turning import Decision, decide, turns_of_version, versions_with_turns
@@ -49,14 +50,14 @@ def changed_page(
     """A job while it runs, and after it what it changed; without one the newest version that changed something."""
     found = server.jobs.find(job) if job is not None else None
     if job is not None and (found is None or found.judge != judge):
-        raise InputError(f"there is no job {job!r} of {judge!r}")
+        raise Refused("there is no job '{job}' of '{judge}'", job=job, judge=judge)
     if found is None and version is None:
         found = next(
             (each for each in server.jobs.recent(judge) if each.kind in _LEARNING and each.kind != "queue"), None
         )
     if found is not None and not found.ended:
         return render(request, "learning.html", judge=judge, page="changed", job=found)
-    if found is not None and found.kind == "queue":
+    if found is not None and found.kind in ("queue", "pull"):
         return RedirectResponse(link(judge, "data", job=found.id), 303)
     result: dict[str, Any] = (found.result if found is not None else None) or {}
     number = version or result.get("version") or result.get("latest")
@@ -71,7 +72,7 @@ def changed_page(
         turned = turns_of_version(connection, judge, number) if number else []
         hidden = hidden_from(connection, judge, blind, [each.case_id for each in turned])
         waiting = untaught_count(connection, judge)
-        uses = uses_of(connection, judge)
+        uses = uses_of(connection, judge, [each.id for each in learned])
     return render(
         request,
         "changed.html",
@@ -79,6 +80,7 @@ def changed_page(
         page="changed",
         job=found,
         result=result,
+        summary=alignment_line(result, speaking(request)) if "rows" in result else "",
         version=number,
         versions=versions,
         learned=sorted(learned, key=lambda each: guideline_number(each.id)),
@@ -103,10 +105,10 @@ def decide_turn(
 ) -> Response:
     """Accept a turned verdict, or object to it: then the case is asked again, for a verdict and words."""
     if decision not in ("accepted", "objected"):
-        raise InputError(f"decision {decision!r} is neither accepted nor objected")
+        raise Refused("'{given}' is none of {allowed}", given=decision, allowed="accepted, objected")
     with server.store.write() as connection:
         if hidden_from(connection, judge, person.name, [case]):
-            raise InputError(f"answer case {case!r} first: its verdicts are hidden until then")
+            raise Refused("answer case '{case}' first: its verdicts are hidden until then", case=case)
         turn = decide(connection, judge, version, case, decision=cast("Decision", decision), person=person.name)
     if decision == "objected":
         answer = RedirectResponse(link(judge, "review", case=case), 303)

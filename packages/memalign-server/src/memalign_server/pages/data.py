@@ -18,10 +18,11 @@ from sqlalchemy import func, select
 from memalign.errors import InputError, InvalidRows
 from memalign.io import Examples, Given, check_feedback
 from memalign.types import as_json, json_line
+from memalign_server.pages.pulling import INSTALL, MOST, may_name_uri, mlflow_is_there
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Person, Role
-from memalign_server.problems import Problem
+from memalign_server.problems import Problem, Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import add_cases
 from memalign_server.routing import guarded_router
@@ -38,7 +39,13 @@ _AT_ONCE = 500
 
 @router.get("/data")
 def data_page(
-    request: Request, judge: str, server: Here, job: str | None = None, added: int = 0, known: int = 0
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    job: str | None = None,
+    added: int = 0,
+    known: int = 0,
 ) -> Response:
     """What can be put in and taken out, and how far the judging of new cases is."""
     server.judges.latest(judge)
@@ -49,7 +56,19 @@ def data_page(
     if found is not None and found.judge != judge:
         found = None
     return render(
-        request, "data.html", judge=judge, page="data", job=found, added=added, known=known, unjudged=unjudged
+        request,
+        "data.html",
+        judge=judge,
+        page="data",
+        job=found,
+        added=added,
+        known=known,
+        unjudged=unjudged,
+        mlflow=mlflow_is_there(),
+        install=INSTALL,
+        tracking=server.settings.mlflow,
+        names_uri=may_name_uri(person),
+        most=MOST,
     )
 
 
@@ -67,10 +86,10 @@ def upload(
         job = server.jobs.start("queue", judge, {}, asked_by=person.name)
         return RedirectResponse(link(judge, "data", job=job.id), 303)
     if file is None or not file.filename:
-        raise InputError("choose a file first")
+        raise Refused("choose a file first")
     suffix = Path(file.filename).suffix.lower()
     if suffix not in _SUFFIXES:
-        raise InputError(f"{file.filename}: a file is {', '.join(_SUFFIXES)}, not {suffix or 'without a suffix'}")
+        raise Refused("{name}: a file is one of {allowed}", name=_shown(file.filename), allowed=", ".join(_SUFFIXES))
     with _kept(file, suffix) as given:
         if what == "feedback":
             rows = check_feedback(given, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
@@ -110,7 +129,11 @@ def download(judge: str, name: str, server: Here, person: Asking, blind: Blind, 
         return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
     if name == "cases.jsonl":
         return StreamingResponse(_cases(server, judge, asked), media_type="application/jsonl", headers=headers)
-    raise InputError(f"there is no download {name!r}; there are feedback.jsonl, cases.jsonl and judge.json")
+    raise Refused(
+        "there is no download '{name}'; there are {allowed}",
+        name=name,
+        allowed="feedback.jsonl, cases.jsonl, judge.json",
+    )
 
 
 def _spoken_by(person: Person, server: Server, judge: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -120,7 +143,11 @@ def _spoken_by(person: Person, server: Server, judge: str, rows: list[dict[str, 
     with server.store.read() as connection:
         owner = person.may(Role.OWNER, team_of(connection, judge))
     if others and not owner:
-        raise InputError(f"you speak as {person.name!r} alone; feedback of {others[0]!r} needs an owner of the team")
+        raise Refused(
+            "you speak as '{you}' alone; feedback of '{other}' needs an owner of the team",
+            you=person.name,
+            other=others[0],
+        )
     return named
 
 

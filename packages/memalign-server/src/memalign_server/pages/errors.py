@@ -12,8 +12,8 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from memalign.errors import InvalidRows, MemalignError
-from memalign_server.pages.rendering import render, speaking
-from memalign_server.problems import status_of
+from memalign_server.pages.rendering import in_english, render, speaking, told
+from memalign_server.problems import Problem, status_of
 
 __all__ = ["install_error_pages"]
 
@@ -51,20 +51,22 @@ def _of_http(request: Request, error: Exception) -> Response:
         if request.headers.get("hx-request") == "true":
             return Response(status_code=401, headers={"HX-Redirect": to})
         return RedirectResponse(to, 303)
-    answer = _page(request, found.status_code, str(found.detail))
+    # What Starlette says of a path that is not there, the heading says.
+    detail = told(speaking(request), found) if isinstance(found, Problem) else ""
+    answer = _page(request, found.status_code, detail)
     answer.headers.update(found.headers or {})
     return answer
 
 
 def _of_memalign(request: Request, error: Exception) -> Response:
     rows = error.rows[:20] if isinstance(error, InvalidRows) else ()
-    return _page(request, status_of(cast("MemalignError", error)), str(error), rows)
+    return _page(request, status_of(cast("MemalignError", error)), told(speaking(request), error), rows)
 
 
 def _of_form(request: Request, error: Exception) -> Response:
     faults = cast("RequestValidationError", error).errors()
     said = "; ".join(f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in faults[:5])
-    return _page(request, 422, said)
+    return _page(request, 422, in_english(speaking(request), said))
 
 
 def _page(request: Request, status: int, detail: str, rows: object = ()) -> Response:

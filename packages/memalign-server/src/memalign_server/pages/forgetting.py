@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from memalign.errors import InputError
 from memalign_server.pages.rendering import link, render
+from memalign_server.problems import Refused
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here, Server
 from memalign_server.work.jobs import Job
@@ -62,7 +62,7 @@ def erase_feedback(
 ) -> Response:
     """Erase feedback from every version, for good."""
     if not (key or source or matching):
-        raise InputError("say what to erase: a case, a person or a text")
+        raise Refused("say what to erase: a case, a person or a text")
     given: dict[str, Any] = {"keys": key or [], "source": source or None, "matching": matching or None}
     job = server.jobs.start("erase", judge, given, asked_by=person.name)
     return RedirectResponse(link(judge, "erase", job=job.id), 303)
@@ -73,7 +73,7 @@ def receipt(judge: str, job: str, server: Here) -> Response:
     """The signed receipt of an erasure, as a file that `memalign verify` reads."""
     found = _erasure(server, judge, job)
     if not found.result:
-        raise InputError("this erasure has no receipt: it has not ended, or failed")
+        raise Refused("this erasure has no receipt: it has not ended, or failed")
     text = json.dumps(found.result, ensure_ascii=False, indent=2) + "\n"
     headers = {"content-disposition": f'attachment; filename="receipt-{found.id}.json"'}
     return Response(text, media_type="application/json", headers=headers)
@@ -82,5 +82,5 @@ def receipt(judge: str, job: str, server: Here) -> Response:
 def _erasure(server: Server, judge: str, job: str) -> Job:
     found = server.jobs.find(job)
     if found is None or found.judge != judge or found.kind != "erase":
-        raise InputError(f"there is no erasure {job!r} of {judge!r}")
+        raise Refused("there is no erasure '{job}' of '{judge}'", job=job, judge=judge)
     return found

@@ -8,11 +8,11 @@ from fastapi import Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign import Judge
-from memalign.errors import InputError
 from memalign_server.pages.languages import LANGUAGES
 from memalign_server.pages.rendering import LANGUAGE_COOKIE, link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.judge_teams import check_addresses, keep_team, team_for
+from memalign_server.problems import Refused
 from memalign_server.review.cases import progress_of
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here
@@ -49,7 +49,7 @@ def create_judge(
     """A new judge with an empty memory."""
     name = name.strip()
     if not name or "/" in name:
-        raise InputError("a judge's name is one line of text without a slash")
+        raise Refused("a judge's name is one line of text without a slash")
     judge = Judge(
         name=name, instructions=instructions, feedback_value_type=value_type.strip(), model=model.strip() or None
     )
@@ -64,7 +64,7 @@ def create_judge(
 def choose_language(language: Annotated[str, Form()], back: Annotated[str, Form()] = "/") -> Response:
     """Keep the language that a person chose, and go back to where they were."""
     if language not in LANGUAGES:
-        raise InputError(f"language {language!r} is none of {', '.join(LANGUAGES)}")
+        raise Refused("'{given}' is none of {allowed}", given=language, allowed=", ".join(LANGUAGES))
     here = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"
     answer = RedirectResponse(here, 303)
     answer.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -44,6 +45,12 @@ class Language:
         return (
             "\N{EN DASH}" if share is None else f"{self.number(100 * share)}{'' if self.code == 'en' else chr(0xA0)}%"
         )
+
+    def money(self, dollars: float) -> str:
+        """Dollars and cents; of less than a dollar two digits that count."""
+        digits = 2 if dollars >= 1 or dollars <= 0 else 1 - math.floor(math.log10(dollars))
+        text = self.number(dollars, min(8, max(2, digits)))
+        return f"${text}" if self.code == "en" else f"{text}{chr(0xA0)}US$"
 
     def time(self, at: str | None) -> str:
         """A time, in UTC."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
-from starlette.concurrency import run_in_threadpool
 
-from memalign import Judge
-from memalign.align import edit_guideline
+from memalign import Guideline, Judge, Memory
+from memalign.align import edit_guideline, merge_guidelines
 from memalign.align import write_guideline as written
-from memalign.errors import InputError
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Person, Role
+from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
 from memalign_server.review.using import Use, uses_of
+from memalign_server.review.weights import points, weights_of
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Blind, Here, Server
 
@@ -27,33 +28,45 @@ __all__ = ["router"]
 router = guarded_router(prefix="/judges/{judge}")
 
 _MOST = 200  # rows of the ledger on one page
+_RULES = 40  # guidelines on one page
 
 
 @router.get("/memory")
-async def memory_page(
+def memory_page(
     request: Request,
     judge: str,
     server: Here,
     person: Asking,
     blind: Blind,
     find: Annotated[str, Query(max_length=500)] = "",
+    rule: Annotated[str, Query(max_length=16)] = "",
 ) -> Response:
-    """What the judge has learned, from whom, and what became of the reader's own feedback."""
-    loaded = await run_in_threadpool(server.judges.latest, judge)
+    """What the judge has learned, from whom, and what became of the reader's own feedback.
+
+    Of many guidelines those are shown that stand beside `rule`.
+    """
+    loaded = server.judges.latest(judge)
     memory = loaded.judge.memory
-    found = await find_cases(loaded, find) if find.strip() else []
-    order = {"active": 0, "demoted": 1, "superseded": 2, "retired": 3}
-    rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
+    found = asyncio.run(find_cases(loaded, find)) if find.strip() else []
+    rules, first = _rules_beside(memory, rule)
+    shown = rules[first : first + _RULES]
     contradictions = [each for each in memory.relations if each.verdict == "contradicts"]
     mine = [each for each in memory.ledger() if each.key.source == person.name]
-    uses, hidden = await run_in_threadpool(_uses, server, judge, blind, [each.case.id for each in found])
+    with server.store.read() as connection:
+        uses = uses_of(connection, judge, [each.id for each in shown])
+        hidden = hidden_from(connection, judge, blind, [each.case.id for each in found])
     return render(
         request,
         "memory.html",
         judge=judge,
         page="memory",
         version=loaded.version,
-        rules=rules,
+        rules=shown,
+        first=first,
+        total=len(rules),
+        earlier=rules[first - _RULES].id if first else None,
+        later=rules[first + _RULES].id if first + _RULES < len(rules) else None,
+        mergeable=_mergeable(rules),
         texts={each.id: each.text for each in memory.guidelines},
         contradictions=contradictions,
         uses=uses,
@@ -65,6 +78,29 @@ async def memory_page(
         said=memory.annotation,
         cases=len(memory.cases),
         pieces=len(memory),
+    )
+
+
+@router.get("/weights")
+def weights_page(
+    request: Request, judge: str, server: Here, rule: Annotated[str, Query(max_length=16)] = ""
+) -> Response:
+    """What the guidelines beside `rule` weigh, each in its place on the page: fitting them may take a second, and the page does not wait."""
+    loaded = server.judges.latest(judge)
+    weights = asyncio.run(weights_of(loaded.judge))  # in the thread of this request
+    rules, first = _rules_beside(loaded.judge.memory, rule)
+    shown = [each.id for each in rules[first : first + _RULES]]
+    with server.store.read() as connection:
+        uses = uses_of(connection, judge, shown)
+    return render(
+        request,
+        "weights.html",
+        judge=judge,
+        weights=weights,
+        shown=shown,
+        uses=uses,
+        points=points,
+        scale=loaded.judge.value_type.kind == "float",
     )
 
 
@@ -87,21 +123,41 @@ def change_guideline(
         "restore": {"retired": False},
     }
     if action not in options:
-        raise InputError(f"action {action!r} is none of {', '.join(options)}")
+        raise Refused("'{given}' is none of {allowed}", given=action, allowed=", ".join(options))
 
     def change(old: Judge) -> Judge:
         return edit_guideline(old, guideline, by=person.name, **options[action])  # type: ignore[arg-type]  # each as its action needs
 
     server.registry.update(judge, change)
-    here = back if back.startswith("/judges/") else link(judge, "memory")
-    return RedirectResponse(f"{here}#{guideline}", 303)
+    elsewhere = back.startswith("/judges/") and not back.startswith(link(judge, "memory"))
+    return RedirectResponse(f"{back if elsewhere else link(judge, 'memory', rule=guideline)}#{guideline}", 303)
 
 
 @router.post("/guidelines/new")
 def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[str, Form()]) -> Response:
     """A guideline in a person's own words."""
     saved = server.registry.update(judge, lambda old: written(old, text, by=person.name))
-    return RedirectResponse(f"{link(judge, 'memory')}#{saved.judge.memory.guidelines[-1].id}", 303)
+    new = saved.judge.memory.guidelines[-1].id
+    return RedirectResponse(f"{link(judge, 'memory', rule=new)}#{new}", 303)
+
+
+@router.post("/guidelines/merge")
+def merge_guideline_page(
+    judge: str,
+    server: Here,
+    person: Asking,
+    guideline: Annotated[str, Form()],
+    other: Annotated[str, Form()],
+    text: Annotated[str, Form()],
+) -> Response:
+    """One guideline in the place of two, in words that say what both say."""
+
+    def change(old: Judge) -> Judge:
+        return merge_guidelines(old, guideline, other, by=person.name, text=text)
+
+    saved = server.registry.update(judge, change)
+    new = saved.judge.memory.guidelines[-1].id
+    return RedirectResponse(f"{link(judge, 'memory', rule=new)}#{new}", 303)
 
 
 @router.post("/withdraw")
@@ -109,9 +165,23 @@ def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str],
     """Take feedback back, from the next version on; others' needs an owner."""
     keys = server.judges.latest(judge).judge.memory.keys(*key)
     if not _may_withdraw(server, person, judge, {each.source for each in keys}):
-        raise InputError("you can withdraw your own feedback; an owner can withdraw that of others")
+        raise Refused("you can withdraw your own feedback; an owner can withdraw that of others")
     job = server.jobs.start("unalign", judge, {"keys": [str(each) for each in keys]}, asked_by=person.name)
     return RedirectResponse(link(judge, "changed", job=job.id), 303)
+
+
+def _rules_beside(memory: Memory, rule: str) -> tuple[list[Guideline], int]:
+    """All guidelines, those in force first, and the place of the first one of the page that shows `rule`."""
+    order = {"active": 0, "demoted": 1, "superseded": 2, "retired": 3}
+    rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
+    place = next((place for place, each in enumerate(rules) if each.id == rule), 0)
+    return rules, place - place % _RULES
+
+
+def _mergeable(rules: list[Guideline]) -> list[Guideline]:
+    """Those that can be merged, where there are two: in force, or overridden by one that contradicts them."""
+    found = [each for each in rules if each.status in ("active", "demoted") or each.overridden_by]
+    return found if len(found) > 1 else []
 
 
 def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str]) -> bool:
@@ -119,8 +189,3 @@ def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str])
         return True
     with server.store.read() as connection:
         return person.may(Role.OWNER, team_of(connection, judge))
-
-
-def _uses(server: Server, judge: str, blind: str | None, ids: list[str]) -> tuple[dict[str, Use], frozenset[str]]:
-    with server.store.read() as connection:
-        return uses_of(connection, judge), hidden_from(connection, judge, blind, ids)

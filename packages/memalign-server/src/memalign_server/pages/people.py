@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Path, Request
 from fastapi.responses import RedirectResponse, Response
 
-from memalign_server.pages.rendering import render, speaking
+from memalign_server.pages.rendering import render
 from memalign_server.pages.signing_in import enter
 from memalign_server.people import accounts, audit_log, directory, tokens
 from memalign_server.people.invitation_links import link_of
@@ -28,9 +28,9 @@ Word = Annotated[str, Form(max_length=1000)]
 RoleWord = Annotated[str, Form(pattern="^(viewer|reviewer|owner)$")]
 
 
-def _user(request: Request, person: Person) -> str:
+def _user(person: Person) -> str:
     if person.user is None:
-        raise Problem(409, speaking(request).say("This server has no accounts."))
+        raise Problem(409, "this server has no accounts")
     return person.user
 
 
@@ -43,7 +43,7 @@ def account_page(request: Request, server: Here, person: Asking) -> Response:
 @router.post("/account/password")
 def change_password(request: Request, server: Here, person: Asking, old: Word, new: Word) -> Response:
     """Another password; every other session of this person ends."""
-    user = _user(request, person)
+    user = _user(person)
     begin_attempt(server.store, person.name, address_of(request))
     accounts.change_password(server.store, user, person.name, old=old, new=new)
     forget_attempts(server.store, person.name, address_of(request))
@@ -57,22 +57,22 @@ def make_token_page(request: Request, server: Here, person: Asking, name: Word, 
         raise Problem(403, "a token cannot make tokens: sign in")
     with server.store.write() as connection:
         _, secret = tokens.make_token(
-            connection, _user(request, person), name=name.strip() or "API", role=Role.of(role), days=365
+            connection, _user(person), name=name.strip() or "API", role=Role.of(role), days=365
         )
     return _account(request, server, person, secret=secret)
 
 
 @router.post("/account/tokens/{token}/revoke")
-def revoke_token_page(request: Request, server: Here, person: Asking, token: Id) -> Response:
+def revoke_token_page(server: Here, person: Asking, token: Id) -> Response:
     """Take a token away from programs."""
     with server.store.write() as connection:
-        tokens.revoke_token(connection, _user(request, person), token)
+        tokens.revoke_token(connection, _user(person), token)
     return RedirectResponse("/account", 303)
 
 
 def _account(request: Request, server: Server, person: Person, *, secret: str = "") -> Response:
     with server.store.read() as connection:
-        mine = tokens.tokens_of(connection, _user(request, person))
+        mine = tokens.tokens_of(connection, _user(person))
         teams = directory.teams_named(connection, person.teams())
     owned = {team: name for team, name in teams.items() if person.may(Role.OWNER, team)}
     context: dict[str, Any] = {"tokens": mine, "secret": secret, "owned": owned, "shortest": SHORTEST}
@@ -89,7 +89,7 @@ def team_page(request: Request, server: Here, team: TeamId) -> Response:
 def invite_page(request: Request, server: Here, person: Asking, team: TeamId, role: RoleWord) -> Response:
     """A new invitation; the page shows its link this once."""
     with server.store.write() as connection:
-        _, secret = accounts.invite(connection, team=team, role=Role.of(role), by=_user(request, person))
+        _, secret = accounts.invite(connection, team=team, role=Role.of(role), by=_user(person))
     return _team(request, server, team, link=link_of(str(request.base_url), server.settings.public_url, secret))
 
 
@@ -108,7 +108,7 @@ def member_page(
     """Give a member another role, or take them out of the team."""
     with server.store.write() as connection:
         if user not in {each.user for each in directory.members_of(connection, team)}:
-            raise Problem(404, f"no member {user!r} of this team")
+            raise Problem(404, "no member '{user}' of this team", parts={"user": user})
         accounts.set_role(connection, user, team, None if role == "none" else Role.of(role))
     return RedirectResponse(f"/teams/{team}", 303)
 
@@ -120,7 +120,7 @@ def _team(request: Request, server: Server, team: str, *, link: str = "") -> Res
         invited = directory.open_invitations(connection, team)
         log = audit_log.entries(connection, (team,), limit=30)
     if name is None:
-        raise Problem(404, f"no team {team!r}")
+        raise Problem(404, "no team '{team}' of yours", parts={"team": team})
     context: dict[str, Any] = {
         "team": team,
         "name": name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -10,13 +10,16 @@ from urllib.parse import quote, urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
+from memalign_server.pages.coded_words import coded
 from memalign_server.pages.languages import LANGUAGES, Language, language_of
 from memalign_server.pages.texts import visible
 from memalign_server.people.roles import Person, Role
+from memalign_server.problems import Problem, Refused
 from memalign_server.server import Server
 
-__all__ = ["LANGUAGE_COOKIE", "link", "render", "speaking"]
+__all__ = ["LANGUAGE_COOKIE", "in_english", "link", "render", "speaking", "told"]
 
 LANGUAGE_COOKIE = "memalign_language"
 _HERE = Path(__file__).parent.parent
@@ -33,6 +36,18 @@ def speaking(request: Request) -> Language:
     return language_of(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language"))
 
 
+def in_english(language: Language, text: str) -> str:
+    """A text of the library's, which has no other language; marked as English for whoever hears the page."""
+    return text if language.code == "en" else Markup('<span lang="en">{}</span>').format(text)
+
+
+def told(language: Language, error: Exception) -> str:
+    """What an error says, in the reader's language where the server itself says it."""
+    if isinstance(error, Problem | Refused):
+        return language.say(error.english, **error.parts)
+    return in_english(language, str(error))
+
+
 def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
     """A page or a part of one."""
     server: Server = request.app.state.server
@@ -45,6 +60,8 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
             _=language.say,
             n_=language.count,
             lang=language,
+            coded=partial(coded, language),
+            english=lambda text: in_english(language, visible(text)),
             languages=LANGUAGES,
             title=server.settings.title,
             person=person,

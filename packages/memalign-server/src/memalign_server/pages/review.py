@@ -12,8 +12,9 @@ from starlette.concurrency import run_in_threadpool
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
-from memalign_server.pages.rendering import link, render, speaking
+from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.verdicts import choices_of
+from memalign_server.problems import Refused
 from memalign_server.review.answers import Answer, Review, State, review_of, save, undo
 from memalign_server.review.blind import reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
@@ -42,20 +43,21 @@ def review_page(
         if case is not None:
             found = case_of(connection, judge, case)
             if found is None:
-                raise InputError(f"case {case!r} is not in the queue: it was erased or removed")
-            cases = [found, *next_cases(connection, judge, person.name, n=1, without=[case], again=again)]
+                raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case)
         else:
-            cases = next_cases(connection, judge, person.name, again=again)
-        said = review_of(connection, judge, person.name, cases[0].example.id) if cases else None
+            found = next(iter(next_cases(connection, judge, person.name, n=1, again=again)), None)
+        said = review_of(connection, judge, person.name, found.example.id) if found else None
         mine = _standing(connection, loaded, person.name)
         mine["disagreements"] = disagreement_count(connection, judge, person.name)
         open_card = said is not None and said.state == "answered"
         first = (
-            _revealed(connection, request, loaded, cases[0], cast("Review", said))
+            _revealed(connection, request, loaded, cast("QueuedCase", found), cast("Review", said))
             if open_card
-            else (_asked(request, loaded, cases[0], said) if cases else None)
+            else (_asked(request, loaded, found, said) if found else None)
         )
-    ahead = _asked(request, loaded, cases[1], None) if len(cases) > 1 else None
+        ahead = (
+            _next(connection, request, loaded, person.name, without=found.example.id, again=again) if found else None
+        )
     return render(
         request,
         "review.html",
@@ -79,10 +81,8 @@ def next_case(
     """The card of the case after the one that is shown, to be there before it is needed."""
     loaded = server.judges.latest(judge)
     with server.store.read() as connection:
-        cases = next_cases(connection, judge, person.name, n=1, without=[without] if without else [], again=again)
-    if not cases:
-        return HTMLResponse("")
-    return render(request, "card.html", judge=judge, card=_asked(request, loaded, cases[0], None), again=again)
+        card = _next(connection, request, loaded, person.name, without=without, again=again)
+    return HTMLResponse("") if card is None else render(request, "card.html", judge=judge, card=card, again=again)
 
 
 @router.post("/review")
@@ -101,11 +101,11 @@ def save_answer(
     """Keep an answer; then show what the judge said, or the next case after a skip."""
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
-    problem = None
+    problem: InputError | None = None
     outcome, said = "", None
     parts = request.headers.get("hx-request") == "true"
     if state not in _STATES:
-        raise InputError(f"state {state!r} is none of {', '.join(_STATES)}")
+        raise Refused("'{given}' is none of {allowed}", given=state, allowed=", ".join(_STATES))
     with server.store.write() as connection:
         before = review_of(connection, judge, person.name, case)
         if not value and before is not None and before.value is not None and state == "answered":
@@ -121,20 +121,19 @@ def save_answer(
             saved = save(connection, judge, person.name, case, answer, kind=kind)
             outcome, said = saved.outcome, saved.review
         except (InputError, InvalidValue) as error:
-            problem = str(error)
+            problem = error
         found = case_of(connection, judge, case)
     if found is None:
-        raise InputError(problem or f"case {case!r} is not in the queue")
+        raise problem or Refused("case '{case}' is not in the queue: it was erased or removed", case=case)
     if not parts and problem is None and outcome != "conflict":
         shown = case if state == "answered" else None
         return RedirectResponse(link(judge, "review", case=shown), 303)
     if outcome in ("saved", "repeated") and state != "answered":
         with server.store.read() as connection:
-            following = next_cases(connection, judge, person.name, n=1)
+            card = _next(connection, request, loaded, person.name)
             mine = _standing(connection, loaded, person.name)
-        if not following:
+        if card is None:
             return HTMLResponse("", headers={"HX-Redirect": link(judge, "review")})
-        card = _asked(request, loaded, following[0], None)
         return render(request, "answered.html", judge=judge, card=card, revealed=False, again=False, **mine)
     if outcome in ("saved", "repeated") and said is not None:
         with server.store.read() as connection:
@@ -145,7 +144,11 @@ def save_answer(
     with server.store.read() as connection:
         current = review_of(connection, judge, person.name, case)
     card = _asked(request, loaded, found, current)
-    card |= {"problem": problem, "conflict": said if outcome == "conflict" else None, "words": rationale}
+    card |= {
+        "problem": None if problem is None else told(speaking(request), problem),
+        "conflict": said if outcome == "conflict" else None,
+        "words": rationale,
+    }
     status = 409 if outcome == "conflict" else 422
     return render(request, "card.html", status=status, judge=judge, card=card, again=False)
 
@@ -193,6 +196,22 @@ def _standing(connection: Connection, loaded: Loaded, person: str) -> dict[str, 
         "evidence": evidence_of(connection, name, loaded.judge.value_type),
         "untaught": untaught_count(connection, name),
     }
+
+
+def _next(
+    connection: Connection,
+    request: Request,
+    loaded: Loaded,
+    person: str,
+    *,
+    without: str = "",
+    again: bool = False,
+) -> dict[str, Any] | None:
+    """The card of the most useful case for a person, and not of the one that is shown; None where there is none left."""
+    name = loaded.judge.name
+    for case in next_cases(connection, name, person, n=1, without=[without] if without else [], again=again):
+        return _asked(request, loaded, case, review_of(connection, name, person, case.example.id))
+    return None
 
 
 def _asked(request: Request, loaded: Loaded, case: QueuedCase, said: Review | None) -> dict[str, Any]:

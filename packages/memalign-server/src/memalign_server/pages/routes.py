@@ -15,6 +15,7 @@ from memalign_server.pages import (
     memory,
     openid_pages,
     people,
+    pulling,
     review,
     signing_in,
     trust,
@@ -34,6 +35,7 @@ ROUTERS: list[APIRouter] = [
     forgetting.router,
     trust.router,
     data.router,
+    pulling.router,
 ]
 
 

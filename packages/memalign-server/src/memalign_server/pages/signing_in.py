@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign.errors import InputError
-from memalign_server.pages.rendering import render, speaking
+from memalign_server.pages.rendering import render, speaking, told
 from memalign_server.people import accounts, audit_log
 from memalign_server.people.forgery import VISITOR
 from memalign_server.people.passwords import SHORTEST, check_password, hashed
@@ -106,7 +106,7 @@ def join(request: Request, server: Here, secret: Secret, name: Word = "", passwo
             accounts.accept(connection, secret, user)
             audit_log.note(connection, who=name.strip(), action="join", address=address_of(request))
     except InputError as error:
-        return _join(request, server, secret, wrong=str(error), name=name)
+        return _join(request, server, secret, wrong=told(speaking(request), error), name=name)
     forget_attempts(server.store, "(join)", address_of(request))
     return enter(request, server, user, "/")
 
@@ -115,7 +115,7 @@ def _join(request: Request, server: Server, secret: str, *, wrong: str = "", nam
     with server.store.read() as connection:
         found = accounts.find_invitation(connection, secret)
     if found is None:
-        raise Problem(404, speaking(request).say("This invitation is used or too old. Ask for a new one."))
+        raise Problem(404, "this invitation is used or too old; ask for a new one")
     status = 422 if wrong else 200
     context = {"secret": quote(secret, safe=""), "role": found.role.word, "wrong": wrong, "name": name}
     return render(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import select
 
-from memalign.errors import InputError
+from memalign.registry import VersionInfo
 from memalign.values import value_text
 from memalign_server.pages.charts import agreement_chart
 from memalign_server.pages.content import blocks_of
@@ -16,10 +17,12 @@ from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.people.audit_log import entries
 from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Role
+from memalign_server.problems import Refused
 from memalign_server.review.answers import answers_on
 from memalign_server.review.blind import hidden_from
-from memalign_server.review.cases import case_of
+from memalign_server.review.cases import cases_of
 from memalign_server.review.evidence import evidence_of, people_agreement
+from memalign_server.review.spending import spent_on, total
 from memalign_server.review.using import cases_of_guideline
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Blind, Here
@@ -44,7 +47,9 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         evidence = evidence_of(connection, judge, kind)
         alpha, several = people_agreement(connection, judge, kind)
         team = team_of(connection, judge)
+        spent = spent_on(connection, judge)
         audit = entries(connection, [team], judge=judge, limit=20) if person.may(Role.OWNER, team) else []
+    history = list(reversed(server.registry.history(judge)))
     counts = dict(evidence.pairs)
     met = {label for pair in counts for label in pair}
     labels = [each for each in kind.labels if each in met or len(kind.labels) <= _MOST_LABELS] or sorted(met, key=str)
@@ -61,9 +66,22 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         labels=labels if len(labels) <= 2 * _MOST_LABELS and kind.closed and kind.kind != "float" else [],
         counts=counts,
         texts={label: value_text(label) for label in labels},
-        history=list(reversed(server.registry.history(judge)))[:_LISTED],
+        history=history[:_LISTED],
+        back=_went_back(history),
         audit=audit,
+        spent=spent,
+        cost=total(spent),
     )
+
+
+def _went_back(history: Sequence[VersionInfo]) -> dict[int, int]:
+    """For each version that went back, the older one that it is like; `history` begins with the newest."""
+    found: dict[int, int] = {}
+    for place, made in enumerate(history):
+        older = (each.number for each in history[place + 2 :] if each.memory_hash == made.memory_hash)
+        if made.action == "rollback" and (number := next(older, None)) is not None:
+            found[made.number] = number
+    return found
 
 
 @router.get("/cases")
@@ -95,20 +113,21 @@ def cases_page(
                 dict.fromkeys(connection.execute(query.order_by(reviews.c.updated_at.desc()).limit(_LISTED)).scalars())
             )
         else:
-            raise InputError("name a case, a guideline, or a verdict of people and one of the judge")
+            raise Refused("name a case, a guideline, or a verdict of people and one of the judge")
         hidden = hidden_from(connection, judge, blind, ids)
         if people is not None and case is None and guideline is None:
             ids = [each for each in ids if each not in hidden]  # that it is in the list would tell both verdicts
-        shown = [
-            {
-                "case": found,
-                "blocks": blocks_of(found.example, kind),
-                "hidden": each in hidden,
-                "answers": () if each in hidden else answers_on(connection, judge, each),
-            }
-            for each in ids
-            if (found := case_of(connection, judge, each)) is not None
-        ]
+        found = cases_of(connection, judge, ids)
+        said = answers_on(connection, judge, *(each for each in ids if each not in hidden))
+    shown = [
+        {
+            "case": each,
+            "blocks": blocks_of(each.example, kind),
+            "hidden": each.example.id in hidden,
+            "answers": [one for one in said if one.case_id == each.example.id],
+        }
+        for each in found
+    ]
     return render(
         request, "cases.html", judge=judge, page="trust", shown=shown, people=people, judged=judged, guideline=guideline
     )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from memalign.errors import InputError
 from memalign_server.people.identity import digest
 from memalign_server.people.passwords import check_password, hashed, matches, outdated
 from memalign_server.people.roles import Role
 from memalign_server.people.sessions import end_sessions_of
+from memalign_server.problems import Refused
 from memalign_server.store import FIRST_TEAM, Store
 from memalign_server.store.columns import later, new_id, now
 from memalign_server.store.people_tables import invitations, memberships, users
@@ -64,10 +64,10 @@ def add_user(
     """An account without a role yet; the id. Raises InputError for a name that is taken or no name."""
     name = name.strip()
     if not 0 < len(name) <= 200 or not name.isprintable():
-        raise InputError("a name is one line of 1 to 200 letters")
+        raise Refused("a name is one line of 1 to 200 letters")
     # Names are the sources of feedback: two that look the same would be one person to every reader.
     if is_name(connection, name):
-        raise InputError(f"the name {name!r} is taken; choose another one")
+        raise Refused("the name '{name}' is taken; choose another one", name=name)
     user = new_id()
     known = {"issuer": issuer, "subject": subject, "password": password_hash}
     connection.execute(insert(users).values(id=user, name=name, created_at=now(), **known))
@@ -89,7 +89,7 @@ def set_role(connection: Connection, user: str, team: str, role: Role | None) ->
         connection.execute(insert(memberships).values(user=user, team=team, role=role.word))
     owners = select(func.count()).where(memberships.c.team == team, memberships.c.role == Role.OWNER.word)
     if before == Role.OWNER.word and not connection.execute(owners).scalar():
-        raise InputError("a team needs an owner: make somebody else one first")
+        raise Refused("a team needs an owner: make somebody else one first")
 
 
 def user_by_password(store: Store, name: str, password: str) -> str | None:
@@ -109,7 +109,7 @@ def user_by_password(store: Store, name: str, password: str) -> str | None:
 def change_password(store: Store, user: str, name: str, *, old: str, new: str) -> None:
     """Change a password, and sign everybody out who knew the old one. Raises InputError."""
     if user_by_password(store, name, old) != user:
-        raise InputError("the old password is wrong")
+        raise Refused("the old password is wrong")
     check_password(new, name)
     known = hashed(new)
     with store.write() as connection:
@@ -138,10 +138,10 @@ def accept(connection: Connection, secret: str, user: str) -> None:
     """Take an invitation up. Raises InputError where it is no longer good, as when it is taken up twice at once."""
     found = find_invitation(connection, secret)
     if found is None:
-        raise InputError("this invitation is used or too old; ask for a new one")
+        raise Refused("this invitation is used or too old; ask for a new one")
     mine = update(invitations).where(invitations.c.id == found.id, invitations.c.accepted_at.is_(None))
     if connection.execute(mine.values(accepted_at=now(), accepted_by=user)).rowcount != 1:
-        raise InputError("this invitation is used; ask for a new one")
+        raise Refused("this invitation is used; ask for a new one")
     there = select(memberships.c.role).where(memberships.c.user == user, memberships.c.team == found.team)
     before = connection.execute(there).scalar()
     if before is None or Role.of(before) < found.role:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, insert, select
 
-from memalign.errors import InputError
 from memalign_server.people.accounts import set_role
 from memalign_server.people.roles import Role
+from memalign_server.problems import Refused
 from memalign_server.store.columns import new_id, now
 from memalign_server.store.people_tables import invitations, memberships, teams, users
 
@@ -43,7 +43,7 @@ def teams_named(connection: Connection, ids: tuple[str, ...]) -> dict[str, str]:
 def add_team(connection: Connection, name: str, owner: str) -> str:
     """A new team with its first owner; the id. Raises InputError for a name that is taken."""
     if connection.execute(select(teams.c.id).where(teams.c.name == name)).first() is not None:
-        raise InputError(f"there is a team {name!r} already")
+        raise Refused("there is a team '{name}' already", name=name)
     team = new_id()
     connection.execute(insert(teams).values(id=team, name=name, created_at=now()))
     set_role(connection, owner, team, Role.OWNER)

@@ -47,4 +47,8 @@ def check_token(secret: bytes, cookies: Mapping[str, str], given: str | None) ->
     """Raise Problem 403 where a browser that has a cookie of ours does not send its token."""
     wanted = token_of(secret, cookies)
     if wanted and not hmac.compare_digest(wanted.encode(), (given or "").encode()):
-        raise Problem(403, f"the form is too old, or not from here: load the page again (no valid {FIELD} token)")
+        raise Problem(
+            403,
+            "the form is too old, or not from here: load the page again (no valid {field} token)",
+            parts={"field": FIELD},
+        )

@@ -61,7 +61,9 @@ class OpenId:
         try:
             answer: Response = await self._client.authorize_redirect(request, callback)
         except (httpx2.HTTPError, AuthlibBaseError, ValueError, KeyError) as error:
-            raise Problem(502, f"the OpenID provider does not answer as it should: {error}") from error
+            raise Problem(
+                502, "the OpenID provider does not answer as it should: {error}", parts={"error": error}
+            ) from error
         return answer, dict(request.scope["session"])
 
     async def take_back(self, request: Request, brought: dict[str, Any]) -> Claims:
@@ -72,9 +74,13 @@ class OpenId:
             claims = token["userinfo"]
             found = {"issuer": str(claims["iss"]), "subject": str(claims["sub"])}
         except (AuthlibBaseError, JoseError) as error:
-            raise Problem(400, f"the sign-in did not come back as it was sent ({error}); try again") from error
+            raise Problem(
+                400, "the sign-in did not come back as it was sent ({error}); try again", parts={"error": error}
+            ) from error
         except (httpx2.HTTPError, ValueError, KeyError) as error:
-            raise Problem(502, f"the OpenID provider does not answer as it should: {error}") from error
+            raise Problem(
+                502, "the OpenID provider does not answer as it should: {error}", parts={"error": error}
+            ) from error
         names = (claims.get(name) for name in ("name", "preferred_username", "email"))
         return Claims(**found, name=next((str(name) for name in names if name), found["subject"]))
 
@@ -90,7 +96,9 @@ def user_of(connection: Connection, claims: Claims, invitation: str | None) -> s
     if row is not None and row.disabled_at is not None:
         raise Problem(403, "this account is disabled")
     if row is None and invitation is None:
-        raise Problem(403, f"{claims.name} has no account here; ask an owner of a team for an invitation")
+        raise Problem(
+            403, "{name} has no account here; ask an owner of a team for an invitation", parts={"name": claims.name}
+        )
     user = row.id if row is not None else _made(connection, claims)
     if invitation is not None:
         accounts.accept(connection, invitation, user)

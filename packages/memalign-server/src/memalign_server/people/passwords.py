@@ -7,7 +7,7 @@ from functools import lru_cache
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from memalign.errors import InputError
+from memalign_server.problems import Refused
 
 __all__ = ["SHORTEST", "check_password", "hashed", "matches", "outdated"]
 
@@ -19,11 +19,11 @@ _hasher = PasswordHasher()
 def check_password(password: str, name: str) -> None:
     """Raise InputError for a password that is too easy or too long."""
     if len(password) < SHORTEST:
-        raise InputError(f"a password has at least {SHORTEST} characters; four words make a good one")
+        raise Refused("a password has at least {n} characters; four words make a good one", n=SHORTEST)
     if len(password) > _LONGEST:
-        raise InputError(f"a password has at most {_LONGEST} characters")
+        raise Refused("a password has at most {n} characters", n=_LONGEST)
     if len(set(password)) < 4 or name.casefold() in password.casefold() or password.isdigit():
-        raise InputError("this password is easy to guess: use four words that have nothing to do with your name")
+        raise Refused("this password is easy to guess: use four words that have nothing to do with your name")
 
 
 def hashed(password: str) -> str:

@@ -32,7 +32,8 @@ def begin_attempt(store: Store, name: str, address: str) -> None:
                 wait = int(row.since + WINDOW - at) + 1
                 raise Problem(
                     429,
-                    f"too many attempts to sign in; wait {wait // 60 + 1} minutes",
+                    "too many attempts to sign in; wait {n} minutes",
+                    parts={"n": wait // 60 + 1},
                     headers={"retry-after": str(wait)},
                 )
             if row is None:

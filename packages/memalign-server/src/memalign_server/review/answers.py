@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, and_, func, insert, select, update
 
-from memalign.errors import InputError
 from memalign.values import Value, ValueType
+from memalign_server.problems import Refused
 from memalign_server.review.cases import QueuedCase, case_of
 from memalign_server.review.usefulness import DISAGREE, Reason
 from memalign_server.store.columns import from_json, now, to_json
@@ -76,7 +76,7 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     """
     case = case_of(connection, judge, case_id)
     if case is None:
-        raise InputError(f"case {case_id!r} is not in the queue of {judge!r}: it was erased or removed")
+        raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case_id)
     value, words = _checked(answer, kind)
     before = review_of(connection, judge, person, case_id)
     if before is not None:
@@ -124,7 +124,9 @@ def undo(connection: Connection, judge: str, person: str, case_id: str, *, revis
     if revision is not None and revision != before.revision:
         return Saved(outcome="conflict", review=before)
     if before.taught:
-        raise InputError(f"the judge has learned from your answer on {case_id!r}: withdraw it on the page Memory")
+        raise Refused(
+            "the judge has learned from your answer on '{case}': withdraw it on the page Memory", case=case_id
+        )
     empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version", "judge_confidence"))
     values = {"state": "undone", "form": "", "revision": before.revision + 1, "updated_at": now(), **empty}
     connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
@@ -140,10 +142,11 @@ def review_of(connection: Connection, judge: str, person: str, case_id: str) -> 
     return None if row is None else review(row)
 
 
-def answers_on(connection: Connection, judge: str, case_id: str) -> list[Review]:
-    """Everybody's answers on a case, the earliest first. Not to be shown to somebody who has not answered."""
-    query = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.state == "answered")
-    return [review(row) for row in connection.execute(query.order_by(reviews.c.created_at))]
+def answers_on(connection: Connection, judge: str, *case_ids: str) -> list[Review]:
+    """Everybody's answers on cases, the earliest first. Not to be shown to somebody who has not answered."""
+    said = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id.in_(case_ids))
+    query = said.where(reviews.c.state == "answered").order_by(reviews.c.created_at)
+    return [review(row) for row in connection.execute(query)]
 
 
 def review(row: Row[Any]) -> Review:
@@ -166,12 +169,12 @@ def review(row: Row[Any]) -> Review:
 def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]:
     words = answer.rationale.replace("\x00", "").strip() or None
     if words is not None and len(words) > LONGEST:
-        raise InputError(f"your words have {len(words):,} characters; keep them under {LONGEST:,}")
+        raise Refused("your words have {n} characters; keep them under {most}", n=len(words), most=LONGEST)
     if answer.state != "answered":
         return None, words
     if answer.value is None:
         if words is None:
-            raise InputError("choose a verdict, or write why, or skip the case")
+            raise Refused("choose a verdict, or write why, or skip the case")
         return None, words
     return kind.parse(answer.value), words
 

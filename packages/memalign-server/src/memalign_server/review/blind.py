@@ -6,8 +6,9 @@ before, and their answer teaches, but it proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, and_, insert, or_, select, update
 
@@ -20,9 +21,10 @@ from memalign_server.store.columns import now
 from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
 
-__all__ = ["ReviewedCase", "hidden_from", "mark_seen", "reviewed"]
+__all__ = ["ReviewedCase", "hidden_from", "ids_in", "mark_seen", "reviewed", "without_hidden"]
 
 _AT_ONCE = 500
+_PAGES = frozenset(("html", "markdown"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,23 @@ def hidden_from(connection: Connection, judge: str, person: str | None, ids: Ite
     return frozenset(found)
 
 
+def ids_in(value: Any) -> set[str]:
+    """The ids of cases that a job's result tells something of."""
+    if isinstance(value, Mapping):
+        return _own_ids(value).union(*map(ids_in, value.values()))
+    return set().union(*map(ids_in, value)) if isinstance(value, list) else set()
+
+
+def without_hidden(value: Any, hidden: Collection[str]) -> Any:
+    """A job's result without what it tells of the hidden cases; pages made of it go whole."""
+    if isinstance(value, Mapping):
+        left = {name: each for name, each in value.items() if name not in _PAGES}
+        return {name: without_hidden(each, hidden) for name, each in left.items()}
+    if isinstance(value, list):
+        return [without_hidden(each, hidden) for each in value if not (_own_ids(each) & set(hidden))]
+    return value
+
+
 def mark_seen(store: Store, judge: str, person: str, contents: Collection[str]) -> None:
     """Note that a person was told the verdict on the queued cases of these content hashes: no answer of theirs is blind.
 
@@ -104,3 +123,12 @@ def _unseen(connection: Connection, judge: str, person: str, contents: Collectio
         part = query.where(queue.c.content_hash.in_(given[start : start + _AT_ONCE]))
         found.update((case_id, state) for case_id, state in connection.execute(part))
     return found
+
+
+def _own_ids(value: Any) -> set[str]:
+    if not isinstance(value, Mapping):
+        return set()
+    several = value.get("ids")
+    return {
+        each for each in (value.get("id"), *(several if isinstance(several, list) else ())) if isinstance(each, str)
+    }

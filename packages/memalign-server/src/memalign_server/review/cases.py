@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, delete, exists, func, insert, select, update
 
-from memalign.errors import InputError
 from memalign.types import Example, Judgment, as_json
 from memalign.values import Value, value_text
+from memalign_server.problems import Refused
 from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.review_tables import fired, queue, reviews
@@ -23,6 +23,7 @@ __all__ = [
     "QueuedCase",
     "add_cases",
     "case_of",
+    "cases_of",
     "list_cases",
     "next_cases",
     "progress_of",
@@ -76,7 +77,12 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
     """Put cases in the queue of a judge, unjudged; content that is there already stays as it is. Raises InputError."""
     given = list({each.id: each for each in examples}.values())
     if long := next((each.id for each in given if len(each.id) > LONGEST_ID), None):
-        raise InputError(f"id {long[:60]!r}… has {len(long)} characters; give shorter ones, {LONGEST_ID} at most")
+        raise Refused(
+            "id '{id}…' has {n} characters; give shorter ones, {most} at most",
+            id=long[:60],
+            n=len(long),
+            most=LONGEST_ID,
+        )
     ids = _present(connection, judge, queue.c.case_id, [each.id for each in given])
     contents = _present(connection, judge, queue.c.content_hash, [each.content_hash for each in given])
     rank, reasons = usefulness(None, likeness=None)
@@ -149,9 +155,10 @@ def next_cases(
 ) -> list[QueuedCase]:
     """The `n` most useful cases that a person has not answered; with `again` those that they skipped."""
     query = _with_state(judge, person, "skipped" if again else "open")
+    rank: Any = queue.c.rank + 0 if again else queue.c.rank  # few are skipped: they are found by person, and sorted
     if without:
         query = query.where(queue.c.case_id.not_in(list(without)))
-    query = query.order_by(queue.c.rank.desc(), queue.c.number).limit(n)
+    query = query.order_by(rank.desc(), queue.c.number).limit(n)
     return [queued(row) for row in connection.execute(query)]
 
 
@@ -187,19 +194,25 @@ def list_cases(
 
 def _with_state(judge: str, person: str, state: CaseState | None) -> Select[Any]:
     """The cases that are in a state for a person; open ones were not seen, or their answer was taken back."""
-    mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
-    query = select(queue).outerjoin(reviews, mine).where(queue.c.judge == judge)
+    mine = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    query = select(queue).where(queue.c.judge == judge)
     if state is None:
         return query
     if state == "open":
-        return query.where(or_(reviews.c.person.is_(None), reviews.c.state == "undone"))
-    return query.where(reviews.c.state == state)
+        return query.where(~exists().where(mine, reviews.c.state != "undone"))
+    return query.join(reviews, mine).where(reviews.c.state == state)
 
 
 def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
     """A case of the queue by its id, or None."""
-    row = connection.execute(select(queue).where(queue.c.judge == judge, queue.c.case_id == case_id)).one_or_none()
-    return None if row is None else queued(row)
+    return next(iter(cases_of(connection, judge, [case_id])), None)
+
+
+def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:
+    """Cases of the queue in the order of their ids; those that are not there are left out."""
+    query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(ids))
+    found = {row.case_id: row for row in connection.execute(query)}
+    return [queued(found[each]) for each in ids if each in found]
 
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:

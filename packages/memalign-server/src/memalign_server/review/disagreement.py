@@ -31,7 +31,8 @@ def disagreements(
     if before:
         query = query.where(reviews.c.updated_at < before)
     found = [queued(row) for row in connection.execute(query)]
-    return [Disagreement(case=each, answers=tuple(answers_on(connection, judge, each.example.id))) for each in found]
+    said = answers_on(connection, judge, *(each.example.id for each in found))
+    return [Disagreement(case=c, answers=tuple(a for a in said if a.case_id == c.example.id)) for c in found]
 
 
 def disagreement_count(connection: Connection, judge: str, person: str) -> int:

@@ -13,7 +13,7 @@ from memalign_server.review.judges import Loaded
 
 __all__ = ["Found", "find_cases"]
 
-MOST = 30
+MOST = 20
 ALIKE = 0.3  # cosine from which on a case is near a few words
 
 

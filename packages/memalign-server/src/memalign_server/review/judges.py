@@ -47,14 +47,15 @@ class Judges:
         if row is None:
             raise JudgeNotFound(f"no judge {name!r} in the registry")
         key = (name, row.number, row.created_at)
-        with self._lock:
-            found = self._loaded.get(key)
-        if found is None:
+        if (found := self._loaded.get(key)) is not None:
+            return found
+        with self._lock:  # one request loads a new version, and the others wait for it
+            if (found := self._loaded.get(key)) is not None:
+                return found
             found = Loaded(judge=self._registry.load(name, row.number), version=row.number)
-            with self._lock:
-                # Of one judge one version is kept: an older one may hold what was erased since.
-                self._loaded = {known: each for known, each in self._loaded.items() if known[0] != name}
-                while len(self._loaded) >= _KEPT:
-                    del self._loaded[next(iter(self._loaded))]
-                self._loaded[key] = found
+            # Of one judge one version is kept: an older one may hold what was erased since.
+            left = {known: each for known, each in self._loaded.items() if known[0] != name}
+            while len(left) >= _KEPT:
+                del left[next(iter(left))]
+            self._loaded = {**left, key: found}
         return found

@@ -15,6 +15,7 @@ from memalign.types import Example, Feedback, Judgment
 from memalign_server.review.answers import Review, review
 from memalign_server.review.cases import next_cases, queued
 from memalign_server.review.judging import Progress, judge_cases
+from memalign_server.review.spending import spend
 from memalign_server.review.turning import keep_turns, turn_of
 from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
@@ -81,14 +82,15 @@ async def teach(
 ) -> dict[str, Any]:
     """Teach a judge all answers that it has not learned; gives the align's report and what became of past verdicts.
 
-    Answers that changed meanwhile stay untaught. A verdict that cannot be looked at again, because the model failed, is
+    Answers that changed meanwhile, and those that the judge cannot learn (`refused`, the reasons), stay untaught. A verdict that cannot be looked at again, because the model failed, is
     counted in `failed`. Raises what `Registry.align` raises.
     """
     lessons = untaught(store, name)
     result = await registry.aalign(
         name, [each.feedback for each in lessons], optimizer=optimizer, skip_invalid=True, progress=progress
     )
-    _mark_taught(store, name, lessons, result)
+    refused = {row.line: row.reason for row in result.rows if row.status == "invalid"}
+    _mark_taught(store, name, [each for line, each in enumerate(lessons, 1) if line not in refused], result)
     judge, version = result.judge, result.version or 0
     new = [each.id for each in result.guidelines]
     turned, failed = 0, 0
@@ -98,18 +100,17 @@ async def teach(
         **result.to_dict(),
         "summary": str(result),
         "lessons": len(lessons),
+        "refused": list(refused.values()),
         "turned": turned,
         "failed": failed,
     }
 
 
 def _mark_taught(store: Store, name: str, lessons: Sequence[Lesson], result: AlignResult) -> None:
-    invalid = {row.key for row in result.rows if row.status == "invalid"}
     with store.write() as connection:
+        spend(connection, name, result.version or 0, "learning", [result.usage])
         for each in lessons:
             said = each.review
-            if str(each.feedback.key) in invalid:
-                continue
             connection.execute(
                 update(reviews)
                 .where(

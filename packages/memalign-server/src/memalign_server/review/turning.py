@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 from sqlalchemy import Connection, and_, delete, insert, select, update
 
-from memalign.errors import InputError
 from memalign.types import Judgment
 from memalign.values import Value, ValueType
+from memalign_server.problems import Refused
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.review_tables import turns
 
@@ -112,5 +112,5 @@ def decide(connection: Connection, judge: str, version: int, case_id: str, *, de
     there = and_(turns.c.judge == judge, turns.c.version == version, turns.c.case_id == case_id)
     values = {"decision": decision, "decided_by": person, "decided_at": now()}
     if not connection.execute(update(turns).where(there).values(**values)).rowcount:
-        raise InputError(f"version {version} of {judge!r} turned no verdict on {case_id!r}")
+        raise Refused("version {version} turned no verdict on '{case}'", version=version, case=case_id)
     return next(each for each in turns_of_version(connection, judge, version) if each.case_id == case_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
@@ -25,17 +26,18 @@ class Use:
     broken: int = 0
 
 
-def uses_of(connection: Connection, judge: str) -> dict[str, Use]:
-    """What each guideline did, by its id."""
+def uses_of(connection: Connection, judge: str, guidelines: Collection[str]) -> dict[str, Use]:
+    """What each of these guidelines did, by its id; none that did nothing."""
     query = select(fired.c.guideline, func.count(), func.avg(func.abs(fired.c.contribution)))
-    spoke = connection.execute(query.where(fired.c.judge == judge).group_by(fired.c.guideline)).all()
+    query = query.where(fired.c.judge == judge, fired.c.guideline.in_(guidelines))
+    spoke = connection.execute(query.group_by(fired.c.guideline)).all()
     turned: dict[tuple[str, str], int] = {}
     for effect, names in connection.execute(
         select(turns.c.effect, turns.c.guidelines).where(
             turns.c.judge == judge, turns.c.effect.in_(("fixed", "broken"))
         )
     ):
-        for name in from_json(names):
+        for name in set(guidelines).intersection(from_json(names)):
             turned[name, effect] = turned.get((name, effect), 0) + 1
     cases = {name: (n, pull) for name, n, pull in spoke}
     return {

@@ -150,6 +150,8 @@
   doc.addEventListener("htmx:afterSwap", () => {
     const card = doc.getElementById("card");
     if (card && card.dataset.announce) announce(card.dataset.announce);
+    // The button that was pressed went with the old card: the focus must not fall back to the top of the page.
+    if (card && doc.activeElement === doc.body) card.focus({ preventScroll: true });
   });
 
   // -- progress of long work ----------------------------------------------------------------------------------------
@@ -160,7 +162,8 @@
     const show = (event) => {
       const job = JSON.parse(event.data);
       if (bar && job.total) { bar.max = job.total; bar.value = job.done; }
-      if (phase && job.phase) phase.textContent = job.total ? `${job.phase} ${job.done}/${job.total}` : job.phase;
+      const words = phase && JSON.parse(phase.dataset.phases)[job.phase];
+      if (job.phase && words) phase.textContent = job.total ? `${words} ${job.done}/${job.total}` : words;
     };
     source.addEventListener("progress", show);
     for (const end of ["done", "failed", "cancelled"]) {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
 
 from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata
 
-__all__ = ["fired", "queue", "reviews", "turns"]
+__all__ = ["fired", "queue", "reviews", "spending", "turns"]
 
 _TIME = String(40)
 
@@ -26,9 +26,18 @@ queue = Table(
     Column("reasons", Text, nullable=False),  # JSON list of codes; see review/usefulness.py
     Column("added_at", _TIME, nullable=False),
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
-    Index("memalign_server_queue_rank", "judge", "rank", "number"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
     Index("memalign_server_queue_version", "judge", "version"),
+)
+# In the order in which cases are asked, so that the next one is the first that is found.
+Index("memalign_server_queue_next", queue.c.judge, queue.c.rank.desc(), queue.c.number)
+# Without it the few that wait are found by reading every judgment. It holds the NULLs alone.
+_waiting = queue.c.judgment.is_(None)
+Index(
+    "memalign_server_queue_waiting",
+    *(queue.c.judge, queue.c.judgment, queue.c.number),
+    sqlite_where=_waiting,
+    postgresql_where=_waiting,
 )
 
 reviews = Table(
@@ -80,3 +89,17 @@ fired = Table(
     Index("memalign_server_fired_case", "judge", "case_id"),
 )
 """On which cases of the queue a guideline's checks spoke, by the latest judgment of each."""
+
+spending = Table(
+    "memalign_server_spending",
+    metadata,
+    Column("judge", String(200), primary_key=True, info=JUDGE),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("work", String(16), primary_key=True),  # judging, learning
+    Column("calls", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),  # of the input's
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cost", Float, nullable=False),  # dollars, of calls whose price is known
+    Column("unpriced", BigInteger, nullable=False),  # calls whose price is not
+)

@@ -30,6 +30,8 @@ class Store:
         self._database = Database(url, busy_timeout=busy_timeout)
         with self._database.write() as connection:
             metadata.create_all(connection)
+            for index in (index for table in metadata.sorted_tables for index in table.indexes):
+                index.create(connection, checkfirst=True)  # tables of before lack the newest
             found = connection.execute(
                 select(server_settings.c.value).where(server_settings.c.name == "schema_version")
             ).scalar()

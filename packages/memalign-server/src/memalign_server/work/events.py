@@ -24,7 +24,7 @@ async def events_of(jobs: Jobs, job: str, told_as: Callable[[Job], Mapping[str, 
     """
     told, quiet = "", 0.0
     while (found := await run_in_threadpool(jobs.find, job)) is not None:
-        text = json.dumps(told_as(found), ensure_ascii=False)
+        text = json.dumps(await run_in_threadpool(told_as, found), ensure_ascii=False)
         if text != told:
             told, quiet = text, 0.0
             yield f"event: {found.state if found.ended else 'progress'}\ndata: {text}\n\n"

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from memalign import Judge
 from memalign.align import MemAlign
 from memalign.io import Examples
-from memalign.judge import Progress
+from memalign.judge import Progress, signature_of
 from memalign.registry import Receipt, Registry
+from memalign.types import Example, Usage
 from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
+from memalign_server.review.spending import spend
 from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
 from memalign_server.store.erasing import ERASING
-from memalign_server.work import measuring
+from memalign_server.work import comparing, measuring
+
+if TYPE_CHECKING:
+    from memalign.integrations.mlflow.experiments import ExperimentCases
 
 __all__ = ["KINDS", "Kind", "Work"]
 
@@ -39,6 +45,24 @@ class Work:
     asked_by: str
     known: Any = None
 
+    def tells(
+        self, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], judge: str | None = None
+    ) -> list[Example]:
+        """The cases of `rows`, of which whoever asked is told the verdicts: no answer of theirs is blind any more."""
+        examples = list(Examples.of(rows, columns=columns))
+        mark_seen(self.store, judge or self.judge, self.asked_by, [each.content_hash for each in examples])
+        return examples
+
+    async def spent(self, what: Literal["judging", "learning"], usage: Usage, version: int | None) -> None:
+        """Note what models were paid for; without a version for the newest one."""
+
+        def note() -> None:
+            number = version or self.registry.history(self.judge)[-1].number
+            with self.store.write() as connection:
+                spend(connection, self.judge, number, what, [usage])
+
+        await asyncio.to_thread(note)
+
 
 _UNSIGNED = (
     "the server was stopped after this was erased and before the receipt was signed; the file was compacted since. "
@@ -58,6 +82,7 @@ async def align(work: Work) -> dict[str, Any]:
     options = {name: bool(work.arguments.get(name)) for name in ("skip_invalid", "must_exist", "allow_erased")}
     rows = tuple(work.arguments.get("feedback") or ())
     result = await work.registry.aalign(work.judge, rows, optimizer=_optimizer(work), progress=work.progress, **options)
+    await work.spent("learning", result.usage, result.version)
     return {**result.to_dict(), "summary": str(result)}
 
 
@@ -67,6 +92,7 @@ async def unalign(work: Work) -> dict[str, Any]:
     result = await work.registry.aunalign(
         work.judge, *keys, source=source, optimizer=_optimizer(work), progress=work.progress
     )
+    await work.spent("learning", result.usage, result.version)
     withdrawn(work.store, work.judge, result.removed, [each.id for each in result.forgotten])
     return {**result.to_dict(), "summary": str(result)}
 
@@ -101,17 +127,17 @@ async def erase(work: Work) -> dict[str, Any]:
 
 
 async def judge(work: Work) -> dict[str, Any]:
-    """Judge `examples`, a list of rows; the judgments come in their order."""
+    """Judge `examples`, a list of rows; the judgments come in their order, with the signature of the judge that gave them."""
     chosen = await asyncio.to_thread(work.registry.load, work.judge, work.arguments.get("version"))
-    examples = list(Examples.of(work.arguments["examples"], columns=chosen.columns))
-    mark_seen(work.store, work.judge, work.asked_by, [each.content_hash for each in examples])
+    examples = await asyncio.to_thread(work.tells, work.arguments["examples"], chosen.columns)
     judgments = await chosen.ajudge_many(
         examples,
         concurrency=work.arguments.get("concurrency"),
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
     )
-    return {"judgments": [each.to_dict() for each in judgments]}
+    await work.spent("judging", sum((each.usage for each in judgments), Usage()), work.arguments.get("version"))
+    return {"judge": signature_of(chosen), "judgments": [each.to_dict() for each in judgments]}
 
 
 async def teach(work: Work) -> dict[str, Any]:
@@ -124,9 +150,34 @@ async def teach(work: Work) -> dict[str, Any]:
 async def queue(work: Work) -> dict[str, Any]:
     """Put `examples`, a list of rows, in the queue of the review, and judge every case there that is not judged."""
     chosen = await asyncio.to_thread(work.registry.load, work.judge)
-    version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
     rows = work.arguments.get("examples") or ()
-    given = list(Examples.of(rows, columns=chosen.columns)) if rows else []
+    return await _queued(work, chosen, list(Examples.of(rows, columns=chosen.columns)) if rows else [])
+
+
+async def pull(work: Work) -> dict[str, Any]:
+    """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue, and judge every case there."""
+    chosen = await asyncio.to_thread(work.registry.load, work.judge)
+
+    def read() -> ExperimentCases:
+        from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
+
+        asked = work.arguments
+        return cases_of_experiment(
+            asked["experiment"],
+            chosen.fields,
+            tracking_uri=asked["uri"],
+            filter_string=asked.get("filter"),
+            most=asked["most"],
+            progress=work.progress,
+        )
+
+    work.progress("reading", 0, 0)
+    found = await asyncio.to_thread(read)
+    return {**await _queued(work, chosen, found.examples), "skipped": found.skipped, "more": found.more}
+
+
+async def _queued(work: Work, chosen: Judge, given: Sequence[Example]) -> dict[str, Any]:
+    version = (await asyncio.to_thread(work.registry.history, work.judge))[-1].number
     with work.store.write() as connection:
         added = add_cases(connection, work.judge, given)
     waiting = await asyncio.to_thread(unjudged, work.store, work.judge)
@@ -148,9 +199,13 @@ KINDS: Mapping[str, Kind] = {
     "judge": judge,
     "teach": teach,
     "queue": queue,
+    "pull": pull,
     "evaluate": measuring.evaluate,
     "gate": measuring.gate,
     "report": measuring.report,
     "next": measuring.next_to_label,
+    "scorecard": comparing.scorecard,
+    "replay": comparing.replay,
+    "drift": comparing.drift,
 }
 """Every kind by its name."""

@@ -17,7 +17,10 @@ __all__ = ["evaluate", "gate", "next_to_label", "report"]
 
 
 async def _judge(work: Work, version: int | None) -> Judge:
-    return await asyncio.to_thread(work.registry.load, work.judge, version)
+    judge = await asyncio.to_thread(work.registry.load, work.judge, version)
+    if labelled := work.arguments.get("labelled"):
+        await asyncio.to_thread(work.tells, labelled, judge.columns)
+    return judge
 
 
 async def evaluate(work: Work) -> dict[str, Any]:
@@ -26,6 +29,7 @@ async def evaluate(work: Work) -> dict[str, Any]:
     found = await measure(
         judge, work.arguments["labelled"], max_cost=work.arguments.get("max_cost"), progress=work.progress
     )
+    await work.spent("judging", found.usage, work.arguments.get("version"))
     return {"evaluation": as_json(found.to_dict()), "summary": str(found)}
 
 
@@ -62,4 +66,5 @@ async def next_to_label(work: Work) -> dict[str, Any]:
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
     )
+    await work.spent("judging", found.usage, work.arguments.get("version"))
     return dict(as_json(found))

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from memalign.errors import MemalignError, RegistryError
 from memalign.registry import Registry
-from memalign_server.work.delivering import deliver_due
+from memalign_server.work.delivering import Post, deliver_due
 from memalign_server.work.jobs import Job, Jobs
 from memalign_server.work.kinds import KINDS, Kind, Work
 
@@ -44,10 +44,10 @@ class Worker:
         *,
         at_once: int,
         kinds: Mapping[str, Kind] = KINDS,
-        private_webhooks: bool = False,
+        post: Post | None = None,
     ) -> None:
         self._jobs, self._registry, self._at_once, self._kinds = jobs, registry, at_once, kinds
-        self._private_webhooks = private_webhooks
+        self._post = post or Post()
         self.name = f"{socket.gethostname()[:30]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
@@ -103,7 +103,7 @@ class Worker:
         """Tell webhooks what there is to tell, as long as the server runs."""
         while True:
             try:
-                await deliver_due(self._jobs.store, private=self._private_webhooks)
+                await deliver_due(self._jobs.store, self._post)
             except RegistryError as error:
                 _log.warning("%s", error)
             await asyncio.sleep(_LOOK)

@@ -1,6 +1,6 @@
 """Alignment: learning from experts' feedback, and forgetting it."""
 
-from memalign.align.edit import edit_guideline, lock, set_policy, write_guideline
+from memalign.align.edit import edit_guideline, lock, merge_guidelines, set_policy, write_guideline
 from memalign.align.pipeline import STAGES, MemAlign
 from memalign.align.result import (
     AlignResult,
@@ -26,6 +26,7 @@ __all__ = [
     "VerdictChange",
     "edit_guideline",
     "lock",
+    "merge_guidelines",
     "set_policy",
     "write_guideline",
 ]

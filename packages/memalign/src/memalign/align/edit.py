@@ -12,13 +12,13 @@ from memalign.align.ingest import settle
 from memalign.content import sides_of
 from memalign.errors import InputError, InvalidValue, UnknownKey
 from memalign.judge import Judge
-from memalign.memory.guard import check_fault, guideline_fault, tidy
+from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.precedence import groups, replacing, with_relations
 from memalign.types import Check, Guideline
 from memalign.values import Value
 
-__all__ = ["edit_guideline", "lock", "set_policy", "write_guideline"]
+__all__ = ["edit_guideline", "lock", "merge_guidelines", "set_policy", "write_guideline"]
 
 replace = msgspec.structs.replace
 
@@ -73,7 +73,11 @@ def edit_guideline(
         # With words of its own it stands behind no other, and against no other until they are compared again. What a
         # model wrote and stood behind the old words must not bring them back: the new ones stand for it.
         behind = (g.id for g in guidelines if g.superseded_by == old.id and g.origin == "distilled" and not g.pinned)
-        others = (relation for relation in relations if old.id not in relation.pair)
+        others = (
+            relation
+            for relation in relations
+            if old.id not in relation.pair or relation.replaced not in (None, old.id)  # it took that one's place
+        )
         relations = with_relations(others, (replacing(old.id, name) for name in behind))
     if pinned or retired is False:
         relations = tuple(relation for relation in relations if relation.replaced != old.id)
@@ -104,6 +108,56 @@ def write_guideline(
         checks=_usable(judge, checks),
     )
     grown = replace(memory, guidelines=(*memory.guidelines, new), next_guideline=memory.next_guideline + 1)
+    return judge.replace(memory=consolidate(grown))
+
+
+def merge_guidelines(
+    judge: Judge,
+    one: str,
+    other: str,
+    *,
+    by: str,
+    text: str,
+    checks: Iterable[Check | str] | None = None,
+) -> Judge:
+    """A judge with a new guideline in the place of these two: `text` says what both say, in the words of `by`.
+
+    It has the checks of both, unless `checks` has others, and is pinned where one of them was. It is supported by and
+    exposed to all that both were: whatever of it is withdrawn takes it along, and what had nothing to do with that
+    steps back into its place as it was. Raises UnknownKey, InputError.
+    """
+    memory = judge.memory
+    both = (memory.guideline(one), memory.guideline(other))
+    if one == other:
+        raise InputError(f"{one} is one guideline: name another one to merge it with")
+    for each in both:
+        if each.status == "retired":
+            raise InputError(f"{each.id} is retired: take it into use again first, or leave it as it is")
+        if each.superseded_by is not None:
+            raise InputError(f"{each.superseded_by} stands for {each.id} already: merge or edit that one")
+    words = normalised(_checked(text))
+    if same := next((each.id for each in memory.guidelines if normalised(each.text) == words), None):
+        raise InputError(f"{same} has these words already: write what both say, or retire one of the two")
+    first, second = both
+    asked = {check.question: check for check in (*second.checks, *first.checks)}
+    new = Guideline(
+        id=f"G{memory.next_guideline}",
+        text=_checked(text),
+        origin=_named(by),
+        supported_by=tuple(sorted({*first.supported_by, *second.supported_by})),
+        exposed_to=tuple(sorted({*first.exposed_to, *second.exposed_to})),
+        pinned=first.pinned or second.pinned,
+        status_by=by if first.pinned or second.pinned else None,
+        checks=tuple(asked.values()) if checks is None else _usable(judge, checks),
+    )
+    # What says the same as one of them must not bring its words back.
+    behind = {g.id for g in memory.guidelines if g.superseded_by in (one, other) and not g.pinned}
+    grown = replace(
+        memory,
+        guidelines=(*memory.guidelines, new),
+        relations=with_relations(memory.relations, (replacing(new.id, name) for name in sorted({one, other, *behind}))),
+        next_guideline=memory.next_guideline + 1,
+    )
     return judge.replace(memory=consolidate(grown))
 
 

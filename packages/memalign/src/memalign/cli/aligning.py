@@ -167,6 +167,9 @@ def guideline(
     add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
     pin: Annotated[bool | None, typer.Option("--pin/--unpin", help="Never leave it out, whatever its age.")] = None,
     retire: Annotated[bool | None, typer.Option("--retire/--restore", help="Take it out of force, or back.")] = None,
+    merge: Annotated[
+        str | None, typer.Option(metavar="GID", help="Make one of the two; --text says what both say.")
+    ] = None,
     check: Checks = None,
     answer: Answers = None,
     label: Labels = None,
@@ -178,20 +181,23 @@ def guideline(
     """Show guidelines with their checks and the feedback they come from, or change one by hand.
 
     Checks are the questions by which a guideline is weighed. Another text drops them: they asked about the old one.
+    A merged guideline is a new one with the checks of both. Withdraw feedback of one, and the other is back as it was.
     """
-    from memalign.align import edit_guideline, write_guideline
+    from memalign.align import edit_guideline, merge_guidelines, write_guideline
     from memalign.memory.directive_check import directive_in
 
     checks = _checks(check, answer, label, none=no_checks)
-    if add is None and text is None and pin is None and retire is None and checks is None:
+    if add is None and text is None and pin is None and retire is None and merge is None and checks is None:
         number, judge = session.judge(name)
         one = None if guideline_id is None else judge.memory.guideline(guideline_id)
         chosen = judge.memory.guidelines if one is None else (one,)
         data = {"judge": name, "version": number, "guidelines": chosen}
         session.give(data, *(_all(judge) if one is None else _card(judge, one)))
         return DONE
-    if add is not None and (guideline_id is not None or text is not None or retire is not None):
-        raise InputError("--add writes a new guideline: give no GID, --text or --retire with it")
+    if add is not None and (guideline_id is not None or text is not None or retire is not None or merge is not None):
+        raise InputError("--add writes a new guideline: give no GID, --text, --retire or --merge with it")
+    if merge is not None and (text is None or pin is not None or retire is not None):
+        raise InputError("--merge makes a new guideline: --text says what both say; pin or retire it afterwards")
     if add is None and guideline_id is None:
         raise InputError("which guideline? memalign guideline NAME lists them")
     who = by or _user()
@@ -199,15 +205,18 @@ def guideline(
     def change(judge: Judge) -> Judge:
         if guideline_id is None:
             return write_guideline(judge, add or "", by=who, pinned=bool(pin), checks=checks or ())
+        if merge is not None:
+            return merge_guidelines(judge, guideline_id, merge, by=who, text=text or "", checks=checks)
         return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire, checks=checks)
 
     saved = session.registry().update(name, change, "edit")
     memory = saved.judge.memory
-    changed = memory.guidelines[-1] if guideline_id is None else memory.guideline(guideline_id)
+    new = guideline_id is None or merge is not None
+    changed = memory.guidelines[-1] if new else memory.guideline(guideline_id or "")
     if (add or text) and (order := directive_in(changed.text, saved.judge.value_type)):
         session.say(f"note: {changed.id} is an order rather than a rule: {order}")
     others, lines = consequences(saved, but=changed.id)
-    if guideline_id is not None and checks is None:
+    if not new and checks is None:
         dropped = len(saved.before.memory.guideline(changed.id).checks) - len(changed.checks)
         if dropped:
             lines.insert(0, f"{counted(dropped, 'check')} went with the old text: --check writes new ones")

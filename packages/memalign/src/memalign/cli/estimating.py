@@ -10,13 +10,26 @@ from memalign.cli.common import DONE, Session
 from memalign.cli.output import usage_text
 
 if TYPE_CHECKING:
+    from memalign.io import Given
+    from memalign.judge import Judge
     from memalign.types import Usage
 
-__all__ = ["DryRun", "give_estimate"]
+__all__ = ["CallsAMinute", "DryRun", "TokensAMinute", "give_estimate", "give_judging_estimate"]
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say about how many calls, tokens and dollars it takes, and ask nothing.")
 ]
+
+CallsAMinute = Annotated[
+    float | None,
+    typer.Option("--rpm", metavar="N", min=1, help="With --dry-run: the provider's limit of calls a minute."),
+]
+TokensAMinute = Annotated[
+    float | None, typer.Option("--tpm", metavar="N", min=1, help="With --dry-run: the limit of tokens a minute.")
+]
+
+_SAMPLE = 200  # rows whose prompts are put together
+_USUAL = 1_000  # calls a minute, where nobody says how many
 
 
 def give_estimate(session: Session, name: str, version: int, usage: Usage, max_cost: float | None) -> int:
@@ -32,3 +45,55 @@ def give_estimate(session: Session, name: str, version: int, usage: Usage, max_c
         lines.append(f"--max-cost {max_cost:g} would stop it on the way")
     session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *lines)
     return DONE
+
+
+def give_judging_estimate(
+    session: Session,
+    judge: Judge,
+    version: int,
+    given: Given,
+    *,
+    query: str | None = None,
+    database: str | None = None,
+    max_cost: float | None = None,
+    rpm: float | None = None,
+    tpm: float | None = None,
+    batch: bool = False,
+) -> int:
+    """Print what judging the rows would take, from a sample of them, and return the exit code."""
+    from memalign.io import Examples
+    from memalign.io.sampling import sample_rows
+    from memalign.judge.estimate import estimate_judging, hours_at
+
+    found = sample_rows(given, _SAMPLE, query=query, database=database)
+    sample = list(Examples.of(found.rows, name=given.name))
+    made = estimate_judging(judge, sample, rows=max(found.total, len(sample)))
+    made = made.batched() if batch else made
+    usage, hours = made.usage, hours_at(made.usage, calls=rpm, tokens=tpm)
+    lines = [
+        f"{'' if found.counted else 'about '}{made.rows:,} rows, {len(sample):,} of them sampled",
+        f"about {usage_text(usage)}{' at the price of a batch' if batch else ''}; tokens in within {made.margin:.0%}",
+        "an estimate: no model was asked, and answers were taken to be of usual length",
+    ]
+    if made.cached_cost is not None:
+        lines.append(f"${made.cached_cost:.2g} where the provider bills the shared prefix as cached")
+    if usage.cost is None:
+        lines.append(f"what the model costs is not known: memalign edit {judge.name} --price input=N,output=N says it")
+    elif max_cost is not None and usage.cost > max_cost:
+        lines.append(f"--max-cost {max_cost:g} would stop it on the way")
+    if batch:
+        lines.append("a batch takes up to 24 hours; its tokens count against a limit of their own")
+    elif hours is None:
+        lines.append(
+            f"{_time(usage.calls / _USUAL / 60)} at {_USUAL:,} calls a minute; --rpm and --tpm say your limits"
+        )
+    else:
+        lines.append(f"{_time(hours)} at the given limits")
+    data = {"judge": judge.name, "version": version, "dry_run": True, "rows": made.rows, "counted": found.counted}
+    data |= {"sampled": len(sample), "estimate": usage, "cached_cost": made.cached_cost, "margin": made.margin}
+    session.give(data | {"hours": hours}, *lines)
+    return DONE
+
+
+def _time(hours: float) -> str:
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.0f} minutes"

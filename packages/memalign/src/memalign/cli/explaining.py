@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +11,10 @@ import typer
 from memalign.cli.common import DONE, Name, Session, Version
 from memalign.cli.output import facts, label_text, table, usage_text
 from memalign.cli.rows_given import ColumnMap, rows_given
-from memalign.errors import ConfigurationError, InputError
+from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.judge import Judge, Prepared
-    from memalign.registry import Registry
+    from memalign.judge import Judge
     from memalign.types import Example, Judgment
 
 
@@ -37,13 +36,10 @@ def explain(
     a provider's embedding model, it asks that one. A terminal gets escapes for control characters; --json has the
     prompt as it was sent.
     """
-    import msgspec
-
     from memalign import aio
     from memalign.io import read_judgments
-    from memalign.judge.trace_reading import with_tool_calls
-    from memalign.judge.trace_tools import tool_calls_of
-    from memalign.judge.verdict import swapped, swapped_names
+    from memalign.judge.explaining import explain as explained
+    from memalign.registry import judged_by
 
     found = read_judgments(out)
     judgment = found.judgments.get(example_id)
@@ -54,20 +50,10 @@ def explain(
         raise InputError(
             f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"
         )
-    number, judge = _judge_of(session.registry(), name, found.judge, version, out)
-    if judgment.error is not None:
-        raise InputError(f"{example_id!r} was not judged: {judgment.error}")
-    # The tool calls that read a long trace show the same again.
-    calls = tool_calls_of(judgment)
-    judgment = msgspec.structs.replace(judgment, trace_tool_calls=calls)
-    prepared = aio.run(judge.prepare(example))
-    prompts = [with_tool_calls(judge, example, prepared, [call for call in calls if not call.swapped])]
-    if judge.parameters.get("swap"):
-        turned = swapped(example, swapped_names(judge, example))
-        prepared = aio.run(judge.prepare(turned))
-        prompts.append(with_tool_calls(judge, turned, prepared, [call for call in calls if call.swapped]))
-    data = _data(name, number, example_id, judge, judgment, prompts)
-    session.give(data, *_parts(judge, judgment, data))
+    number, judge = judged_by(session.registry(), name, found.judge, version, written=str(out))
+    told = aio.run(explained(judge, example, judgment))
+    data = {"judge": name, "version": number, "id": example_id, **told}
+    session.give(data, *_parts(judge, told["judgment"], data))
     return DONE
 
 
@@ -79,60 +65,6 @@ def _example(file: str, example_id: str, columns: list[str] | None, remembered: 
     if example is None:
         raise InputError(f"{file} has no example {example_id!r}")
     return example
-
-
-def _judge_of(registry: Registry, name: str, signature: str, version: int | None, out: Path) -> tuple[int, Judge]:
-    """The version that wrote `out`: the newest of the same fingerprint. Raises InputError when there is none."""
-    from memalign.judge import signature_of
-
-    numbers = [version] if version is not None else [info.number for info in reversed(registry.history(name))]
-    for number in numbers:
-        judge = registry.load(name, number)
-        try:
-            ours = signature_of(judge)
-        except ConfigurationError:
-            if version is not None:
-                raise
-            continue  # a version whose model cannot be opened here is not the one that judged
-        if ours == signature:
-            return number, judge
-        if ours.rpartition("-")[0] == signature.rpartition("-")[0]:
-            raise InputError(
-                f"{out} was written with other prompts than this memalign has; explain it with the memalign that wrote it, "
-                "or judge again into another file"
-            )
-    which = (
-        f"version {version} of {name!r}" if version is not None else f"any version of {name!r} that the registry has"
-    )
-    raise InputError(
-        f"{out} was written by judge {signature}, which is not {which}; its memory may have been erased from since, or "
-        "MEMALIGN_MODEL and the settings differ"
-    )
-
-
-def _data(
-    name: str, number: int, example_id: str, judge: Judge, judgment: Judgment, prompts: Sequence[Prepared]
-) -> dict[str, Any]:
-    memory = judge.memory
-    texts = {guideline.id: guideline.text for guideline in memory.guidelines}
-    cases = {key: memory.case(key) for key in judgment.example_ids}
-    guideline_ids = tuple(dict.fromkeys(key for each in prompts for key in each.guideline_ids))
-    example_ids = tuple(dict.fromkeys(key for each in prompts for key in each.example_ids))
-    return {
-        "judge": name,
-        "version": number,
-        "id": example_id,
-        "judgment": judgment,
-        "guidelines": [{"id": each, "text": texts.get(each, "")} for each in judgment.guideline_ids],
-        "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
-        "same_prompt": (guideline_ids, example_ids) == (judgment.guideline_ids, judgment.example_ids),
-        "prompt": _prompt(prompts[0]),
-    } | ({"swapped_prompt": _prompt(prompts[1])} if prompts[1:] else {})
-
-
-def _prompt(prepared: Prepared) -> dict[str, Any]:
-    request = prepared.request
-    return {"system": request.system, "user": request.user, "schema": request.schema}
 
 
 def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:

@@ -66,7 +66,7 @@ def check_words(check: Check, judge: Judge) -> str:
 def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
     """The status of a guideline, such as `superseded: G2 says the same`; "" for one that is plainly in force.
 
-    With `memory`, one that was replaced by a revision is told from one that says the same.
+    With `memory`, one whose place a revision or a person's words took is told from one that says the same.
     """
     from memalign.memory.precedence import revised
 
@@ -79,8 +79,11 @@ def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
         case "superseded" if guideline.overridden_by is not None:
             words = f"superseded: overridden by {guideline.overridden_by}, which contradicts it"
         case "superseded":
-            replaced = memory is not None and guideline.id in revised(memory.guidelines, memory.relations)
-            words = f"superseded: {guideline.superseded_by} {'revises it' if replaced else 'says the same'}"
+            does = "says the same"
+            if memory is not None and guideline.id in revised(memory.guidelines, memory.relations):
+                winner = memory.guideline(guideline.superseded_by or "")
+                does = "revises it" if winner.origin == "distilled" else "took its place"
+            words = f"superseded: {guideline.superseded_by} {does}"
         case _ if guideline.left_out == "lock":
             words = f"left out: it broke locked case {guideline.left_out_for}"
         case _ if guideline.left_out:

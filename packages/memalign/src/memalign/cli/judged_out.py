@@ -21,20 +21,23 @@ __all__ = ["Destination", "LinesOnStdout", "kept_in"]
 class Destination:
     """What `-o` names.
 
-    `lines` is the file of JSON lines that a run resumes from, None without one; `sheet` the CSV that is made of it.
+    `lines` is the file of JSON lines, or the folder of parts, that a run resumes from, None without one; `sheet` the CSV that is made of it.
     """
 
-    lines: Path | None = None
+    lines: Path | str | None = None
     sheet: Path | None = None
     stdout: bool = False
 
     @classmethod
-    def of(cls, out: Path | None) -> Destination:
+    def of(cls, given: str | None) -> Destination:
         """Raises InputError for a CSV that no run of ours made: it may be what is to be judged."""
-        if out is None or str(out) == "-":
-            return cls(stdout=out is not None)
-        if out.suffix.lower() != ".csv":
-            return cls(lines=out)
+        from memalign.io.locations import is_url
+
+        if given is None or given == "-":
+            return cls(stdout=given is not None)
+        out = Path(given)
+        if is_url(given) or out.suffix.lower() != ".csv":
+            return cls(lines=given)
         lines = out.with_name(f"{out.name}.jsonl")
         if out.exists() and not lines.exists():
             raise InputError(f"{out} is there, and no judgments beside it ({lines.name}): name another output file")
@@ -44,11 +47,16 @@ class Destination:
         """Make the CSV, where one is asked for and there is a judgment to put in it."""
         from memalign.io.judgment_csv import write_judgment_csv
 
-        if self.sheet is not None and self.lines is not None and self.lines.exists() and self.lines.stat().st_size:
+        if (
+            self.sheet is not None
+            and isinstance(self.lines, Path)
+            and self.lines.exists()
+            and self.lines.stat().st_size
+        ):
             write_judgment_csv(self.lines, self.sheet)
 
     def __str__(self) -> str:
-        if self.sheet is not None and self.lines is not None:
+        if self.sheet is not None and isinstance(self.lines, Path):
             return f"{self.sheet} (resumed from {self.lines.name})"
         return "stdout" if self.stdout else str(self.lines or "")
 
@@ -84,7 +92,7 @@ class LinesOnStdout:
         sys.stdout.flush()
 
 
-def kept_in(out: Path | None, metavar: str) -> str:
+def kept_in(out: Path | str | None, metavar: str) -> str:
     """What an interrupted run leaves."""
     if out is None:
         return f"no judgment was kept (-o {metavar} keeps them as they come)"

@@ -21,15 +21,14 @@ from memalign.cli.common import (
     Version,
     interruptible,
 )
+from memalign.cli.estimating import CallsAMinute, DryRun, TokensAMinute, give_judging_estimate
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
-from memalign.cli.rows_given import ColumnMap, rows_given
+from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, rows_given, rows_or_query
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.judge import Judge
     from memalign.judge.scorecard import Scorecard, Totals
-    from memalign.registry import Registry
     from memalign.types import Judgment
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
@@ -42,28 +41,37 @@ Out = Annotated[
     typer.Option("-o", "--out", metavar="OUT.jsonl", help="Write one judgment per line; an existing file is resumed."),
 ]
 JudgedOut = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "-o",
         "--out",
         metavar="OUT",
-        help="Write one judgment per line; an existing file is resumed. OUT.csv: a sheet as well; - is stdout.",
+        help="Write one judgment per line, or parts to a URL or FOLDER.parquet. What is there is resumed. OUT.csv: a sheet as well; - is stdout.",
     ),
+]
+
+Batch = Annotated[
+    bool, typer.Option("--batch", help="By the batch endpoint of OpenAI or Anthropic: half the price, within a day.")
 ]
 
 
 def judge(
     session: Session,
     name: Name,
-    examples: Examples,
+    examples: RowsOrDatabase = None,
     *,
+    query: Query = None,
     out: JudgedOut = None,
     columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
+    batch: Batch = False,
+    dry_run: DryRun = False,
+    rpm: CallsAMinute = None,
+    tpm: TokensAMinute = None,
 ) -> int:
-    """Judge every example of a file.
+    """Judge every example of a file, of a folder of Parquet or JSONL files, of a URL such as s3://bucket/key, or of a query.
 
     A failed example is named and does not stop the rest (exit 1). With -o the file may have any size, and the same
     command resumes a stopped run. -o - prints the lines in the order of the examples, and cannot be resumed.
@@ -76,7 +84,13 @@ def judge(
     if to.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = session.judge(name, version)
-    source = ExampleSource.of(rows_given(examples, columns, remembered=chosen.columns, once=True))
+    given = rows_or_query(examples, query, columns, remembered=chosen.columns)
+    if not dry_run and (rpm or tpm):
+        raise InputError("--rpm and --tpm belong to --dry-run; --concurrency limits a run")
+    if dry_run:
+        limits: dict[str, Any] = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "batch": batch}
+        return give_judging_estimate(session, chosen, number, given, query=query, database=examples, **limits)
+    source = ExampleSource.of(given)
     run = RunProgress()
     started = time.perf_counter()
     with interruptible(lambda: kept_in(to.lines, "OUT.jsonl")), session.progress(detail=run.text) as progress:
@@ -93,7 +107,7 @@ def judge(
 
         def update(phase: str, finished: int, total: int) -> None:
             nonlocal done
-            done = finished
+            done = finished if phase == "judge" else done
             progress(phase, finished, total)
 
         def note(example_id: str, judgment: Judgment) -> None:
@@ -103,7 +117,13 @@ def judge(
 
         try:
             judgments = chosen.judge_many(
-                source, concurrency=concurrency, out=to.lines, progress=update, max_cost=max_cost, on_judgment=note
+                source,
+                concurrency=concurrency,
+                out=to.lines,
+                progress=update,
+                max_cost=max_cost,
+                on_judgment=note,
+                batch=batch,
             )
         finally:
             if printed is not None:
@@ -164,11 +184,12 @@ def scorecard(
     judges/NAME.jsonl and one line per example in scorecard.jsonl. The same command resumes a stopped run.
     """
     from memalign.judge.scorecard import score
+    from memalign.registry import load_named
 
     if str(out) == "-":
         raise InputError("a scorecard is kept in a folder, not on stdout: name one, or give --json")
     registry = session.registry()
-    judges = {name: _loaded(registry, name) for name in names}
+    judges = {name: load_named(registry, name) for name in names}
     if len(judges) < len(names):
         raise InputError("a judge is named twice; tone and tone@2 are two versions of one")
     started = time.perf_counter()
@@ -178,7 +199,7 @@ def scorecard(
     data: dict[str, Any] = card.to_dict() | {"usage": card.usage}
     parts: list[Any] = []
     if out is None:
-        data["cases"] = [{"id": row.id, "values": row.values, "errors": row.errors} for row in card]
+        data["cases"] = [row.to_dict() for row in card]
         parts = [_case_table(card)] if len(card) <= _CASES else []
     else:
         data["out"] = str(out)
@@ -212,13 +233,6 @@ def _fields(judgment: Judgment) -> dict[str, Any]:
 
 
 # -- a scorecard -------------------------------------------------------------------------------------------------------
-
-
-def _loaded(registry: Registry, name: str) -> Judge:
-    base, at, number = name.rpartition("@")
-    if at and number.isdecimal() and name not in {info.name for info in registry.list()}:
-        return registry.load(base, int(number))
-    return registry.load(name)
 
 
 def _case_table(card: Scorecard) -> Any:

@@ -13,7 +13,6 @@ from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.evaluation import Replay
-    from memalign.judge import Judge
 
 _TURNED, _CHECKS = 10, 10  # rows of a table
 
@@ -39,8 +38,10 @@ def replay(
     then makes a new version, and asks the new model anew what the calibrator rests on. A case without a verdict is named
     (exit 1), and nothing is adopted then.
     """
+    from memalign import aio
     from memalign.cli.progress import FailureReasons
     from memalign.evaluation import replay as run
+    from memalign.registry import aadopt_model
 
     if adopt and version is not None:
         raise InputError("--adopt goes on from the latest version: leave --version out")
@@ -51,7 +52,8 @@ def replay(
     parts = _drawn(found, name, number)
     data: dict[str, Any] = {"version": number, "adopted": None, **found.to_dict()}
     if adopt and not found.errors:
-        data["adopted"] = _adopted(session, name, model)
+        with session.progress() as progress:
+            data["adopted"] = aio.run(aadopt_model(session.registry(), name, model, progress=progress))
         parts.append(f"{name} is version {data['adopted']} now, on {model}")
     session.give(data, *parts)
     reasons = FailureReasons()
@@ -62,21 +64,6 @@ def replay(
     if adopt and found.errors:
         session.say("nothing was adopted")
     return FAILURES if found.errors else DONE
-
-
-def _adopted(session: Session, name: str, model: str) -> int:
-    """The version on the new model, with the answers that its calibrator rests on."""
-
-    def changed(judge: Judge) -> Judge:
-        return judge.replace(model=model)
-
-    registry = session.registry()
-    saved = registry.update(name, changed, "edit")
-    if not saved.judge.memory:
-        return saved.version
-    with session.progress() as progress:
-        result = registry.align(name, progress=progress)
-    return saved.version if result.version is None else result.version
 
 
 def _drawn(found: Replay, name: str, number: int) -> list[Any]:

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from memalign.io import Given
 
-__all__ = ["ColumnMap", "FeedbackSource", "columns_of", "rows_given"]
+__all__ = ["ColumnMap", "FeedbackSource", "Query", "RowsOrDatabase", "columns_of", "rows_given", "rows_or_query"]
 
 ColumnMap = Annotated[
     list[str] | None,
@@ -23,6 +23,18 @@ ColumnMap = Annotated[
 ]
 FeedbackSource = Annotated[
     str | None, typer.Option("--source", metavar="WHO", help="Whose feedback a row is that has no source.")
+]
+
+RowsOrDatabase = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="EXAMPLES",
+        help="JSONL, CSV, JSON or Parquet, also at a URL; - reads JSON lines. With --query a DuckDB file.",
+    ),
+]
+Query = Annotated[
+    str | None,
+    typer.Option("--query", metavar="SQL", help="Judge the rows of a DuckDB query over files, URLs or EXAMPLES."),
 ]
 
 
@@ -49,3 +61,21 @@ def rows_given(
         return Given.of(file, columns=named, remembered=remembered, source=source)
     given = Given.of_lines(sys.stdin.buffer, name="stdin", columns=named, remembered=remembered, source=source)
     return given if once else given.kept()
+
+
+def rows_or_query(
+    file: str | None, query: str | None, columns: list[str] | None, *, remembered: Mapping[str, str] | None
+) -> Given:
+    """The rows of a file or of a DuckDB query, read once. Raises InputError where neither is given."""
+    from memalign.errors import InputError
+    from memalign.io import Given
+
+    if query is None:
+        if file is None:
+            raise InputError("what is to be judged? Name a file of EXAMPLES, or give --query")
+        return rows_given(file, columns, remembered=remembered, once=True)
+    from memalign.io.query import query_rows
+    from memalign.io.rows import never_empty
+
+    rows = never_empty("the query", query_rows(query, file))
+    return Given.of(rows, name="the query", columns=columns_of(columns), remembered=remembered)

@@ -1,5 +1,6 @@
-"""A client of `memalign serve`, made from the description of its API."""
+"""Clients of `memalign serve`, made from the description of its API."""
 
-from memalign.client.client import Client, ServerRefused, ServerUnreachable
+from memalign.client.client import AsyncClient, Client
+from memalign.client.exchange import ServerRefused, ServerUnreachable
 
-__all__ = ["Client", "ServerRefused", "ServerUnreachable"]
+__all__ = ["AsyncClient", "Client", "ServerRefused", "ServerUnreachable"]

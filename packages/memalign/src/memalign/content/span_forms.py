@@ -7,7 +7,7 @@
 - spans with their children inside them.
 
 What a span was given, what it returned and what kind of step it is stands in other attributes in each tracer's
-convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, MLflow's.
+convention: OpenTelemetry's for generative AI, OpenInference's, OpenLLMetry's, MLflow's (`span_names`, `span_attributes`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from types import NoneType
 from typing import Any
 
 import msgspec
 
 from memalign.content import span_names
 from memalign.content.inside import read_inside
+from memalign.content.span_attributes import attributes_of, with_messages
 from memalign.types import MAX_DEPTH
 
-__all__ = ["RawSpan", "RawTrace", "read_spans"]
+__all__ = ["RawSpan", "RawTrace", "exported_spans", "read_spans"]
 
 _NOTHING: tuple[object, ...] = (None, "", [], {}, ())
 _UNSET = ("", "0", "UNSET", "NONE")
 # Python takes more for a digit than JSON does, and refuses to read thousands of them.
-_WHOLE = re.compile(r"-?[0-9]{1,40}")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{0,40})?")
 
 
@@ -64,7 +63,7 @@ def read_spans(trace: object) -> RawTrace | None:
         return _of_object(trace)
     if isinstance(trace, list | tuple) and trace:
         if all(isinstance(each, Mapping) and _resources(each) is not None for each in trace):
-            return _trace([span for each in trace for span in _exported(each)])
+            return _trace([span for each in trace for span in exported_spans(each)])
         if all(_is_span(each) for each in trace):
             return _trace(trace)
         if all(_is_nested(each) for each in trace):
@@ -81,7 +80,7 @@ def _parsed_text(text: str) -> object:
 
 def _of_object(trace: Mapping[str, Any]) -> RawTrace | None:
     if _resources(trace) is not None:
-        return _trace(_exported(trace), info=_resource_info(trace) | _beside(trace))
+        return _trace(exported_spans(trace), info=_resource_info(trace) | _beside(trace))
     data = trace.get("data")
     held = data.get("spans") if isinstance(data, Mapping) else trace.get("spans")
     if isinstance(held, list | tuple) and held:
@@ -111,7 +110,8 @@ def _resources(trace: Mapping[str, Any]) -> Sequence[Any] | None:
     return held if isinstance(held, list | tuple) else None
 
 
-def _exported(trace: Mapping[str, Any]) -> list[object]:
+def exported_spans(trace: Mapping[str, Any]) -> list[object]:
+    """The spans in an object of OpenTelemetry's JSON export."""
     found: list[object] = []
     for resource in _resources(trace) or ():
         scopes = _first(resource, ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"))
@@ -126,7 +126,7 @@ def _resource_info(trace: Mapping[str, Any]) -> dict[str, Any]:
     services: dict[str, None] = {}
     for each in _resources(trace) or ():
         resource = each.get("resource") if isinstance(each, Mapping) else None
-        attributes = _attributes(resource.get("attributes")) if isinstance(resource, Mapping) else {}
+        attributes = attributes_of(resource.get("attributes")) if isinstance(resource, Mapping) else {}
         if service := attributes.get("service.name"):
             services[str(service)] = None
     return {"service": ", ".join(services)} if services else {}
@@ -190,7 +190,7 @@ def _flattened(roots: Sequence[object]) -> list[object]:
 
 
 def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
-    attributes = _attributes(value.get("attributes"))
+    attributes = with_messages(attributes_of(value.get("attributes")))
     context = value.get("context")
     outer = context if isinstance(context, Mapping) else {}
     own = _Left(value)
@@ -215,7 +215,7 @@ def _raw(value: Mapping[str, Any], *, nested: bool) -> RawSpan:
             "inputs": inputs,
             "outputs": outputs,
             "attributes": _rest(own, attributes),
-            "events": tuple(_event(each) for each in events if each not in _NOTHING),
+            "events": tuple(_event(each) for each in events if each not in _NOTHING and not _is_verdict(each)),
         },
     )
 
@@ -312,11 +312,13 @@ def _kind(own: _Left, attributes: dict[str, Any]) -> str:
 
 def _status(own: _Left) -> tuple[str, str]:
     status = own.take("status", str | int | Mapping)
+    if status is None:
+        status = {name: own.take(name, str | int) for name in ("status_code", "status_message")}
     code, message = status, ""
     if isinstance(status, Mapping):
         code = _first(status, ("code", "status_code"))
-        message = str(_first(status, ("message", "description")) or "")
-        read = ("code", "status_code", "message", "description")
+        message = str(_first(status, ("message", "description", "status_message")) or "")
+        read = ("code", "status_code", "message", "description", "status_message")
         own.keys["status"] = {name: each for name, each in status.items() if name not in read}
     error = own.keys.get("error")
     if isinstance(error, str) and error:
@@ -328,35 +330,6 @@ def _status(own: _Left) -> tuple[str, str]:
     return named.get(word, "unset"), message
 
 
-def _attributes(given: object) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return {str(name): value for name, value in given.items()}
-    if isinstance(given, list | tuple):
-        pairs = [each for each in given if isinstance(each, Mapping) and "key" in each]
-        return {str(pair["key"]): _any_value(pair.get("value")) for pair in pairs}
-    return {}
-
-
-def _any_value(value: object) -> Any:
-    """An OTLP AnyValue as plain JSON."""
-    if not isinstance(value, Mapping) or len(value) != 1:
-        return value
-    ((kind, held),) = value.items()
-    match str(kind).replace("_v", "V"):
-        case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
-            return held
-        case "intValue":  # a text, since JSON's numbers end at 2^53
-            return int(held) if _WHOLE.fullmatch(str(held)) else held
-        case "arrayValue":
-            values = held.get("values") if isinstance(held, Mapping) else None
-            return [_any_value(each) for each in values or ()] if isinstance(values, list | tuple | NoneType) else held
-        case "kvlistValue":
-            values = held.get("values") if isinstance(held, Mapping) else None
-            return _attributes(values) if isinstance(values, list | tuple | NoneType) else held
-        case _:
-            return value
-
-
 def _opened(value: object, *, surely: bool = False) -> Any:
     """The value itself where it stands as JSON inside a text, as most tracers write what a span was given."""
     if isinstance(value, str) and (surely or value[:1] in ("{", "[", '"')):
@@ -364,10 +337,15 @@ def _opened(value: object, *, surely: bool = False) -> Any:
     return value
 
 
+def _is_verdict(event: object) -> bool:
+    """Whether it says how good the run was, which would tell the judge the verdict."""
+    return isinstance(event, Mapping) and str(event.get("name", "")).startswith(span_names.VERDICTS)
+
+
 def _event(event: object) -> dict[str, Any]:
     if not isinstance(event, Mapping):
         return {"name": "event", "value": event}
-    attributes = {name: _opened(value) for name, value in sorted(_attributes(event.get("attributes")).items())}
+    attributes = {name: _opened(value) for name, value in sorted(attributes_of(event.get("attributes")).items())}
     rest = {
         str(name): _opened(each)
         for name, each in event.items()

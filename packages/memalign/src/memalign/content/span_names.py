@@ -13,7 +13,7 @@ STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time_ns", "start_t
 ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time_ns", "end_time", "endTime", "end")
 INPUTS = ("inputs", "input")
 OUTPUTS = ("outputs", "output")
-KINDS = ("span_type", "spanType", "run_type", "type", "kind")
+KINDS = ("span_type", "spanType", "span_kind", "run_type", "type", "kind")
 INPUT_ATTRIBUTES = (
     "mlflow.spanInputs",
     "input.value",
@@ -21,6 +21,7 @@ INPUT_ATTRIBUTES = (
     "gen_ai.input.messages",
     "gen_ai.tool.call.arguments",
     "gen_ai.prompt",
+    "llm.input_messages",
 )
 OUTPUT_ATTRIBUTES = (
     "mlflow.spanOutputs",
@@ -29,7 +30,15 @@ OUTPUT_ATTRIBUTES = (
     "gen_ai.output.messages",
     "gen_ai.tool.call.result",
     "gen_ai.completion",
+    "llm.output_messages",
 )
+MESSAGES = {
+    "gen_ai.prompt": "gen_ai.prompt",
+    "llm.input_messages": "gen_ai.prompt",
+    "gen_ai.completion": "gen_ai.completion",
+    "llm.output_messages": "gen_ai.completion",
+}
+"""Lists of messages whose entries stand under numbered names, and the attribute that the list is read as."""
 KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span.kind", "gen_ai.operation.name")
 OPERATIONS = {
     "chat": "LLM",
@@ -40,6 +49,7 @@ OPERATIONS = {
     "create_agent": "AGENT",
     "embeddings": "EMBEDDING",
 }
+VERDICTS = ("gen_ai.evaluation",)  # how the events begin that hold what an evaluator said
 OTEL_KINDS = {2: "SERVER", 3: "CLIENT", 4: "PRODUCER", 5: "CONSUMER"}
 NO_KIND = {"UNKNOWN", "INTERNAL", "UNSPECIFIED", "NONE"}
 # Say nothing of the run, as keys of a span: how it was recorded, what stands elsewhere, and what people said of it.

@@ -75,8 +75,8 @@ class Drift:
 
 def drift(
     judge: Judge,
-    first: str | Path,
-    second: str | Path,
+    first: str | Path | JudgmentFile,
+    second: str | Path | JudgmentFile,
     *,
     examples: tuple[ExampleSource, ExampleSource] | None = None,
     false_alarms: float = 0.05,
@@ -89,15 +89,15 @@ def drift(
 
 async def adrift(
     judge: Judge,
-    first: str | Path,
-    second: str | Path,
+    first: str | Path | JudgmentFile,
+    second: str | Path | JudgmentFile,
     *,
     examples: tuple[ExampleSource, ExampleSource] | None = None,
     false_alarms: float = 0.05,
     n: int = 5,
     seed: int = 0,
 ) -> Drift:
-    """Compare two files of judgments of one judge on different items.
+    """Compare two files of judgments of one judge on different items, or what was read from such files.
 
     Signals: the labels' shares (of numbers the mean), the mean confidence where it is told, the share of cases on which
     no check speaks, and with the `examples` of both runs the mean likeness to the nearest case in memory. `n` is how
@@ -110,10 +110,16 @@ async def adrift(
         raise InputError(
             f"false alarms rarer than {_MOST_SIGNALS / _SHUFFLES:g} cannot be told from none: name a higher rate"
         )
-    files = [_file(judge, Path(path)) for path in (first, second)]
+    names = [
+        f"the {place} run" if isinstance(each, JudgmentFile) else str(each)
+        for place, each in (("first", first), ("second", second))
+    ]
+    files = [_file(judge, name, each) for name, each in zip(names, (first, second), strict=True)]
     if files[0].judge != files[1].judge:
-        raise InputError(f"{first} and {second} were judged by another model or wording each: judge one of them again")
-    runs = [_run(judge, Path(path), file) for path, file in zip((first, second), files, strict=True)]
+        raise InputError(
+            f"{names[0]} and {names[1]} were judged by another model or wording each: judge one of them again"
+        )
+    runs = [_run(judge, name, file) for name, file in zip(names, files, strict=True)]
     if len(same := runs[0].keys() & runs[1].keys()) > len(runs[1]) / 2:
         raise InputError(
             f"{len(same)} items are in both runs: compare their verdicts by `evaluate --against` or `replay`"
@@ -150,20 +156,20 @@ async def adrift(
 _Watched = tuple[str, float, float, float]
 
 
-def _file(judge: Judge, path: Path) -> JudgmentFile:
-    file = read_judgments(path)
+def _file(judge: Judge, called: str, given: str | Path | JudgmentFile) -> JudgmentFile:
+    file = given if isinstance(given, JudgmentFile) else read_judgments(given)
     if (name := file.judge.rpartition("@")[0]) != judge.name:
-        raise InputError(f"{path} was judged by {name!r}, not by {judge.name!r}")
+        raise InputError(f"{called} was judged by {name!r}, not by {judge.name!r}")
     return file
 
 
-def _run(judge: Judge, path: Path, file: JudgmentFile) -> Mapping[str, Judgment]:
+def _run(judge: Judge, called: str, file: JudgmentFile) -> Mapping[str, Judgment]:
     found = {name: each for name, each in file.judgments.items() if each.value is not None}
     if len(found) < _FEWEST:
-        raise InputError(f"{path} has {len(found)} verdicts: a comparison needs {_FEWEST}")
+        raise InputError(f"{called} has {len(found)} verdicts: a comparison needs {_FEWEST}")
     if any(each.memory_hash != judge.memory.hash for each in found.values()):
         raise InputError(
-            f"{path} was judged with another memory than this version of {judge.name!r} has: name --version"
+            f"{called} was judged with another memory than this version of {judge.name!r} has: name --version"
         )
     return found
 

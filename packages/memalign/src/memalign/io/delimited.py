@@ -6,13 +6,13 @@ import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from memalign.errors import InputError, RowError
 from memalign.io.column_map import Columns
+from memalign.io.locations import Location
 from memalign.io.rows import Row, decoded, file_lines, id_needed
 
 __all__ = ["cell_value", "delimited_rows", "header_names", "is_missing"]
@@ -24,7 +24,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _CP1252_UNDEFINED = b"\x81\x8d\x8f\x90\x9d"
 
 
-def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
+def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]:
     """The rows of a CSV or TSV file. The mark that separates cells is the one that finds the column id in the header."""
     # The standard reader refuses cells over 128 KiB unless told otherwise, and can only be told for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
@@ -78,7 +78,7 @@ def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
             yield Row(line=line, fields=_fields(header, cells, columns, decimal_comma=mark == ";"))
 
 
-def header_names(path: Path, cells: Sequence[str], columns: Columns) -> list[str]:
+def header_names(path: Location, cells: Sequence[str], columns: Columns) -> list[str]:
     """The names of columns. Raises InputError for a name that is there twice, and without an id."""
     names = [cell.strip() or f"column {position}" for position, cell in enumerate(cells, 1)]
     twice = sorted({name for name in names if names.count(name) > 1})

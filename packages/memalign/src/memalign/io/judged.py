@@ -23,14 +23,26 @@ from memalign.io.examples import Index
 from memalign.io.file_lock import lock_file
 from memalign.types import Example, Judgment, json_line
 
-__all__ = ["JudgmentFile", "JudgmentWriter", "Judgments", "judgment_line", "judgment_lines", "read_judgments"]
+__all__ = [
+    "Head",
+    "JudgmentFile",
+    "JudgmentWriter",
+    "Judgments",
+    "Line",
+    "judgment_line",
+    "judgment_lines",
+    "line_of",
+    "read_judgments",
+]
 
 _START = b'{"id":'  # how every line of ours begins; by it a cut line is told from somebody else's text
 
 _OTHER = frozenset((".csv", ".tsv", ".xlsx", ".xls", ".parquet"))  # names that promise another format
 
 
-class _Head(msgspec.Struct, frozen=True, kw_only=True):
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose a line is: the example's id, the judge's signature, and the hash of the content that was judged."""
+
     id: str
     judge: str
     content_hash: str = ""
@@ -85,8 +97,8 @@ class JudgmentWriter:
         """Open `path` for writing, and find what an earlier run left there."""
         if str(path) == "-" or Path(path).suffix.lower() in _OTHER:
             raise InputError(
-                f"{path}: judgments are kept as JSON lines, in a .jsonl file; `memalign judge` alone also writes .csv, "
-                "and - for stdout"
+                f"{path}: judgments are kept as JSON lines, in a .jsonl file, or as Parquet parts; `memalign judge` alone also writes "
+                ".csv, and - for stdout"
             )
         self._path = target_of(Path(path))
         if is_device(self._path):
@@ -114,6 +126,11 @@ class JudgmentWriter:
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error.strerror}") from None
         self._end = self._path.stat().st_size
+
+    @property
+    def batches(self) -> Path:
+        """The folder for what is submitted to a batch endpoint."""
+        return self._path.with_name(f"{self._path.name}.batch")
 
     def __contains__(self, example_id: object) -> bool:
         if not isinstance(example_id, str):
@@ -274,7 +291,7 @@ class Judgments(Sequence[Judgment]):
         file.seek(begin)
         line = file.readline()
         try:
-            if msgspec.json.decode(line, type=_Head).id == self._ids[place]:
+            if msgspec.json.decode(line, type=Head).id == self._ids[place]:
                 return msgspec.json.decode(line, type=Judgment)
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
@@ -286,25 +303,31 @@ def _copy(old: BinaryIO, begin: int, new: BinaryIO) -> int:
     return new.write(old.readline().rstrip(b"\r\n") + b"\n")
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """One line: what it says, where it begins, its bytes, and whether it ends in a line break and nothing else."""
 
-    head: _Head
+    head: Head
     judgment: Judgment
     begin: int
     size: int
     whole: bool
 
 
-def judgment_lines(path: Path) -> Iterator[_Line]:
+def line_of(raw: bytes, begin: int = 0) -> Line:
+    """A line that begins at `begin`. Raises ValueError for what is none."""
+    head = msgspec.json.decode(raw, type=Head)
+    judgment = msgspec.json.decode(raw, type=Judgment)
+    return Line(head, judgment, begin, len(raw), raw.endswith(b"\n") and not raw.endswith(b"\r\n"))
+
+
+def judgment_lines(path: Path) -> Iterator[Line]:
     """The lines of a judgment file, in its order; a cut last line is left out. Raises InputError for another file."""
     begin = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:
-                    head = msgspec.json.decode(line, type=_Head)
-                    judgment = msgspec.json.decode(line, type=Judgment)
+                    yield line_of(line, begin)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     cut = not line.endswith(b"\n") and line.startswith(_START[: len(line)])
                     if cut and not isinstance(error, msgspec.ValidationError):
@@ -312,8 +335,6 @@ def judgment_lines(path: Path) -> Iterator[_Line]:
                     raise InputError(
                         f"{path}, line {number}, is not a judgment ({error}); name another output file"
                     ) from None
-                whole = line.endswith(b"\n") and not line.endswith(b"\r\n")
-                yield _Line(head, judgment, begin, len(line), whole)
                 begin += len(line)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None

@@ -1,53 +1,81 @@
-"""Rows of a Parquet file, some hundred at a time."""
+"""Rows of a Parquet file, or of a folder of them, some hundred at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from memalign.errors import ConfigurationError, InputError, RowError
 from memalign.io.cells import plain_value
 from memalign.io.column_map import Columns
+from memalign.io.locations import Location
 from memalign.io.rows import id_needed
 
-__all__ = ["parquet_rows"]
+__all__ = ["open_parquet", "parquet_rows", "plain_row"]
 
 _BATCH = 256
 _BUFFER = 1 << 20  # bytes read ahead of a column; without it a column of a row group is read whole
 
 
-def parquet_rows(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
-    """The rows of a Parquet file, each with its 1-based number.
+def parquet_rows(path: Location, columns: Columns | None) -> Iterator[tuple[int, dict[str, Any]] | RowError]:
+    """The rows of a Parquet file, or of all files below a folder in the order of their names, each with its 1-based number.
 
-    Structs are objects, lists arrays, maps arrays of pairs; times are ISO 8601 text. Raises ConfigurationError without pyarrow,
-    InputError for a file that cannot be read or has no column id.
+    Folders named `day=2026-01-01` are columns. Structs are objects, lists arrays, maps arrays of pairs; times are ISO
+    8601 text. Raises ConfigurationError without pyarrow, InputError for a file that cannot be read, or has none of the
+    `columns` that may hold the id.
     """
     try:
         import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
-        import pyarrow.parquet as pq  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
         raise ConfigurationError(f"reading {path} needs pyarrow: pip install pyarrow") from None
     try:
-        with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
-            names = list(file.schema_arrow.names)
+        with ExitStack() as opened:
+            names, batches = _batches(path, opened)
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise InputError(f"{path}: {', '.join(twice)} is there twice; every column needs a name of its own")
-            if not columns.ids & set(names):
+            if columns is not None and not columns.ids & set(names):
                 raise id_needed(path, names)
             number = 0
-            for batch in file.iter_batches(batch_size=_BATCH, use_threads=False):
+            for batch in batches:
                 for fields in batch.to_pylist():
                     number += 1
-                    yield _row(number, fields)
+                    yield plain_row(number, fields)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is no readable Parquet file: {error}") from None
 
 
-def _row(number: int, fields: dict[str, Any]) -> tuple[int, dict[str, Any]] | RowError:
+def _batches(path: Location, opened: ExitStack) -> tuple[list[str], Iterator[Any]]:
+    """The names of the columns, and the record batches."""
+    if path.is_dir():
+        data = open_parquet(path)
+        read = {"batch_size": _BATCH, "batch_readahead": 1, "fragment_readahead": 1, "use_threads": False}
+        return list(data.schema.names), data.to_batches(**read)
+    import pyarrow.parquet as pq  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    source = path if isinstance(path, Path) else opened.enter_context(path.open())
+    file = opened.enter_context(pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False))
+    return list(file.schema_arrow.names), file.iter_batches(batch_size=_BATCH, use_threads=False)
+
+
+def open_parquet(path: Location) -> Any:
+    """A Parquet file, or all files below a folder, as one data set of pyarrow. Raises InputError for an empty folder."""
+    import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    fs = None if isinstance(path, Path) else path.fs
+    where = str(path) if isinstance(path, Path) else path.path
+    data = ds.dataset(where, format="parquet", partitioning="hive", filesystem=fs, exclude_invalid_files=False)
+    if not data.files:
+        raise InputError(f"{path} is a folder without Parquet or JSONL files")
+    return data
+
+
+def plain_row(number: int, fields: dict[str, Any]) -> tuple[int, dict[str, Any]] | RowError:
+    """A row by its number, its values as JSON has them; a RowError where one has no such form."""
     try:
         return number, {name: plain_value(value) for name, value in fields.items()}
     except InputError as error:

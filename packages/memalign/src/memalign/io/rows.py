@@ -15,6 +15,7 @@ import msgspec
 
 from memalign.errors import InputError, RowError
 from memalign.io.column_map import LABEL_FIELDS, Columns
+from memalign.io.locations import Location, Remote, location_of, store_errors
 
 __all__ = [
     "FORMATS",
@@ -28,7 +29,7 @@ __all__ = [
     "read_rows",
 ]
 
-FORMATS = ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array)"
+FORMATS = ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or a folder of Parquet or JSONL files"
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -52,14 +53,25 @@ def read_rows(path: str | Path, columns: Columns | None = None) -> Iterator[Row 
     """The rows of a file in order, as they were written; a RowError stands where a row cannot be read.
 
     Empty cells of CSV files and sheets are left out, and cells of content fields that hold a JSON object or array are
-    parsed; `columns` says which columns these are. Raises InputError when the file as a whole cannot be read or has no
-    row, ConfigurationError for Parquet without pyarrow.
+    parsed; `columns` says which columns these are. A URL of an object store is read like a path, and a folder file by
+    file. Raises InputError when the file as a whole cannot be read or has no row, ConfigurationError for Parquet without
+    pyarrow and for a URL without its driver.
     """
-    path = Path(path)
+    place = location_of(path)
+    return never_empty(str(place), _told(place, _found(place, columns or Columns())))
+
+
+def _told(path: Location, rows: Iterator[Row | RowError]) -> Iterator[Row | RowError]:
+    with store_errors(path):
+        yield from rows
+
+
+def _found(path: Location, columns: Columns) -> Iterator[Row | RowError]:
     suffix = path.suffix.lower()
-    columns = columns or Columns()
     found: Iterator[Row | RowError]
-    if suffix in (".jsonl", ".ndjson"):
+    if path.is_dir():
+        found = _folder(path, columns)
+    elif suffix in (".jsonl", ".ndjson"):
         found = json_rows(file_lines(path))
     elif suffix == ".json":
         found = _json(path)
@@ -67,7 +79,7 @@ def read_rows(path: str | Path, columns: Columns | None = None) -> Iterator[Row 
         from memalign.io.delimited import delimited_rows
 
         found = delimited_rows(path, columns)
-    elif suffix in (".xlsx", ".xlsm"):
+    elif suffix in (".xlsx", ".xlsm") and isinstance(path, Path):
         from memalign.io.sheets import sheet_rows  # openpyxl takes a moment
 
         found = sheet_rows(path, columns)
@@ -75,7 +87,20 @@ def read_rows(path: str | Path, columns: Columns | None = None) -> Iterator[Row 
         found = _parquet(path, columns)
     else:
         raise InputError(f"{path}: unknown kind of file {path.suffix!r}; use {FORMATS}")
-    return never_empty(str(path), found)
+    return found
+
+
+def _folder(path: Location, columns: Columns) -> Iterator[Row | RowError]:
+    """The rows of all JSONL files below a folder, by their names and numbered on; else those of its Parquet files."""
+    if isinstance(path, Path):
+        files: list[Location] = [*sorted(path.rglob("*.jsonl"))]
+    else:
+        names = sorted(path.fs.find(path.path))
+        files = [Remote(path.fs.unstrip_protocol(name), path.fs, name) for name in names if name.endswith(".jsonl")]
+    if not files:
+        return _parquet(path, columns)
+    lines = (raw for file in files for _, raw in file_lines(file))
+    return json_rows(enumerate(lines, 1))
 
 
 def never_empty(name: str, rows: Iterator[Row | RowError]) -> Iterator[Row | RowError]:
@@ -103,7 +128,7 @@ def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
             yield _object(line, fields)
 
 
-def _json(path: Path) -> Iterator[Row | RowError]:
+def _json(path: Location) -> Iterator[Row | RowError]:
     parts: list[str] = []
     for line, raw in file_lines(path):
         part = decoded(line, raw)
@@ -131,7 +156,7 @@ def _object(line: int, fields: object) -> Row | RowError:
     return RowError(line=line, reason=f"a row is a JSON object, not {_kind(fields)}")
 
 
-def file_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def file_lines(path: Location) -> Iterator[tuple[int, bytes]]:
     """The numbered lines of a text file, without a byte order mark. Raises InputError."""
     try:
         with path.open("rb") as file:
@@ -159,13 +184,13 @@ def _kind(value: object) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def id_needed(path: Path, names: Iterable[str]) -> InputError:
+def id_needed(path: Location, names: Iterable[str]) -> InputError:
     """What is wrong with a file of columns none of which is the id."""
     listed = ", ".join(names)[:200]
     return InputError(f"{path} has no column id; its columns: {listed}; --map id=COLUMN names the one that it is")
 
 
-def _parquet(path: Path, columns: Columns) -> Iterator[Row | RowError]:
+def _parquet(path: Location, columns: Columns) -> Iterator[Row | RowError]:
     from memalign.io.parquet import parquet_rows  # pyarrow takes a moment
 
     for found in parquet_rows(path, columns):

@@ -18,8 +18,10 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelRejected, ModelUnavailable, RateLimited
-from memalign.io import Examples, ExampleSource, JudgmentWriter
+from memalign.io import Examples, ExampleSource
 from memalign.io.frames import is_frame
+from memalign.io.judged import JudgmentWriter
+from memalign.io.judged_parts import PartWriter, judgment_writer
 from memalign.judge.open_model import libraries_loaded, open_model
 from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
 from memalign.models.provider_errors import PromptTooLong
@@ -29,13 +31,16 @@ from memalign.types import Example, Judgment, Usage
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["OnJudgment", "Progress", "judge_many", "signature_of"]
+__all__ = ["OnJudgment", "Progress", "Run", "judge_many", "signature_of"]
 
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how many are done, and how many there are."""
 
 OnJudgment = Callable[[str, Judgment], None]
 """Called with the id and the judgment of every item that this run judged, errors included, as soon as it is kept."""
+
+Keep = Callable[[int, str, Judgment], None]
+"""Called with the place, the id and the judgment of an item."""
 
 _TURN = 100  # rows that are read without letting others run
 _HOPELESS = 32  # failed calls in a row, or twice what is in flight: nothing works
@@ -51,6 +56,7 @@ async def judge_many(
     progress: Progress | None = None,
     max_cost: float | SpendLimit | None = None,
     on_judgment: OnJudgment | None = None,
+    batch: bool = False,
 ) -> Sequence[Judgment]:
     """See `Judge.ajudge_many`; a SpendLimit may have been that of earlier runs too."""
     check_concurrency(concurrency)
@@ -64,7 +70,7 @@ async def judge_many(
             await asyncio.sleep(0)
     await libraries_loaded(judge)
     model = open_model(judge)
-    run = _Run(
+    run = Run(
         judge=judge,
         source=source,
         limit=concurrency or model.limits.concurrency,
@@ -72,6 +78,10 @@ async def judge_many(
         progress=progress,
         on_judgment=on_judgment,
     )
+    if batch and out is None:
+        raise InputError(
+            "a batch takes up to a day, and is taken up again from its judgments: name an output (-o, out)"
+        )
     if out is None:
         judgments: list[Judgment | None] = [None] * len(source)
         await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment))
@@ -79,8 +89,13 @@ async def judge_many(
             judgment or msgspec.structs.replace(run.not_judged(), id=name)
             for judgment, name in zip(judgments, source.index.ids(), strict=True)
         ]
-    with JudgmentWriter(Path(out), judge=signature_of(judge), examples=source.index) as writer:
-        await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
+    with judgment_writer(out, judge=signature_of(judge), examples=source.index) as writer:
+        if batch:
+            from memalign.judge.by_batches import judge_by_batches  # it needs what is defined here
+
+            await judge_by_batches(run, source.index, writer, signature=signature_of(judge))
+        else:
+            await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
     return writer.judgments(otherwise=run.not_judged())
 
 
@@ -100,11 +115,11 @@ def _may_be_hopeless(error: ModelError | InputError, *, again: bool) -> bool:
 
 
 @dataclass(kw_only=True)
-class _Run:
+class Run:
     """One run over all items of a source."""
 
     judge: Judge
-    source: Examples
+    source: Examples | Sequence[Example]
     limit: int
     spending: SpendRun | None
     progress: Progress | None
@@ -122,7 +137,7 @@ class _Run:
             error=f"NotJudged: {self.stopped}{spent}; {hint}", memory_hash=self.judge.memory.hash, not_judged=True
         )
 
-    async def all(self, keep: Callable[[int, str, Judgment], None], earlier: JudgmentWriter | None = None) -> None:
+    async def all(self, keep: Keep, earlier: JudgmentWriter | PartWriter | None = None) -> None:
         """Judge all items but those that `earlier` runs judged; `keep` is given place, id and judgment of each."""
         total = len(self.source)
         waiting = enumerate(self.source)
@@ -132,7 +147,7 @@ class _Run:
         async def step() -> bool:
             """Judge the next item; False where there is none, or the run stopped."""
             nonlocal skipped
-            if not self._may_go_on():
+            if not self.may_go_on():
                 return False
             # Workers share one iterator: each takes the next item when it is free.
             place, example = next(waiting, (-1, None))
@@ -143,14 +158,9 @@ class _Run:
                 if skipped % _TURN == 0:
                     await asyncio.sleep(0)
             else:
-                judgment = await self._judged(example, again=earlier is not None and earlier.failed(example.id))
-                keep(place, example.id, judgment)
-                if self.on_judgment is not None:
-                    self.on_judgment(example.id, judgment)
-                self._check(judgment)
-            self.finished += 1
-            if self.progress is not None:
-                self.progress("judge", self.finished, total)
+                judgment = await self.judged(example, again=earlier is not None and earlier.failed(example.id))
+                self.kept(place, judgment, keep)
+            self.done(total)
             return True
 
         async def work(number: int) -> None:
@@ -165,16 +175,31 @@ class _Run:
 
         await aio.together(work(number) for number in range(min(self.limit, total)))
 
+    def done(self, total: int) -> None:
+        """One item more is finished."""
+        self.finished += 1
+        if self.progress is not None:
+            self.progress("judge", self.finished, total)
+
     @property
     def _price_known(self) -> bool:
         return self.spending is None or self.spending.price_known
 
-    def _may_go_on(self) -> bool:
-        if self.spending is not None and not self.spending.room():
+    def may_go_on(self, size: float = 1.0) -> bool:
+        """Whether another item may be asked about, of so many times the usual cost."""
+        if self.spending is not None and not self.spending.room(size):
             self.stopped = self.stopped or f"one more would pass the limit of ${self.spending.limit.most:g}"
         return not self.stopped
 
-    async def _judged(self, example: Example, *, again: bool) -> Judgment:
+    def kept(self, place: int, judgment: Judgment, keep: Keep) -> None:
+        """Keep a judgment, tell of it, and count what it cost."""
+        keep(place, judgment.id, judgment)
+        if self.on_judgment is not None:
+            self.on_judgment(judgment.id, judgment)
+        self._check(judgment)
+
+    async def judged(self, example: Example, *, again: bool = False) -> Judgment:
+        """The judgment of one item, or one with the error; `again`: an earlier run asked about it and got an error."""
         if self.spending is not None:
             self.spending.begin()
         try:

@@ -21,7 +21,7 @@ VERDICT = "the model's own verdict"
 PLAIN = ("the length", "the likeness to the reference")
 TOGETHER = "all checks together"
 FAR = 3.0
-"""Of the product of two answers, in their spreads: one extreme answer must not outweigh all others."""
+"""In spreads, of a plain feature and of the product of two answers: one extreme must not outweigh all others."""
 WIDTH = 0.3
 """Added to the spread of a margin (log-odds), so that a question that is always answered the same stays small."""
 
@@ -143,7 +143,8 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         found = np.zeros((len(items), height, len(self.names)))
         count, ones, others = len(self.questions), [one for one, _ in self.pairs], [other for _, other in self.pairs]
         for row, known in zip(found, items, strict=True):
-            plain = (known.plain - self.means[:2]) / self.scales[:2]
+            # An item longer than all that were taught says no more than the longest of them could.
+            plain = np.clip((known.plain - self.means[:2]) / self.scales[:2], -FAR, FAR)
             asked = np.array([known.margins.get(question, np.nan) for question in self.questions]).reshape(count)
             margins = np.nan_to_num((asked - self.means[2:]) / self.scales[2:])
             checks = (margins[:, None] * self.directions).T

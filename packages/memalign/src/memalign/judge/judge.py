@@ -288,10 +288,17 @@ class Judge:
         progress: Progress | None = None,
         max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
+        batch: bool = False,
     ) -> Sequence[Judgment]:
         """Judge many items; see `ajudge_many`."""
         judged = self.ajudge_many(
-            examples, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost, on_judgment=on_judgment
+            examples,
+            concurrency=concurrency,
+            out=out,
+            progress=progress,
+            max_cost=max_cost,
+            on_judgment=on_judgment,
+            batch=batch,
         )
         return aio.run(judged)
 
@@ -304,13 +311,14 @@ class Judge:
         progress: Progress | None = None,
         max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
+        batch: bool = False,
     ) -> Sequence[Judgment]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
 
         `examples` are Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
         checked before the first is judged. An item that fails keeps its error in its judgment and never stops the
-        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines; an `out`
-        that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
+        rest, unless nothing works: see `NotJudged` below. With `out`, judgments are written there as JSON lines, or, where
+        it is a URL or ends in `.parquet` or a slash, as a folder of parts; an `out` that an earlier run of the same judge left is resumed, and only what failed is judged again. They then lie in the
         file alone: what comes back reads each when it is asked for.
 
         `max_cost` is what this run may spend, in dollars, or a SpendLimit that it shares with others. Where it is reached, or where dozens in a row failed and none
@@ -318,6 +326,9 @@ class Judge:
         where the model's price is not known. `on_judgment` is called with the id and the judgment of each item that was
         judged in this run, `progress` with "judge", how many are done and how many there are. In a notebook a bar is shown
         where no `progress` is given.
+
+        `batch` asks through the batch endpoint of OpenAI or Anthropic, at half the price, within a day; it needs an `out`,
+        beside which it keeps what it submitted, so that the same call goes on after a stop.
         """
         return await judge_many(
             self,
@@ -327,6 +338,7 @@ class Judge:
             progress=progress or notebook_progress(),
             max_cost=max_cost,
             on_judgment=on_judgment,
+            batch=batch,
         )
 
     def predict_batch(

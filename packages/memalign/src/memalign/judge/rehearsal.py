@@ -25,6 +25,8 @@ __all__ = ["Rehearsal", "RehearsedEmbedding"]
 
 GENEROUS = 3 / 4
 """estimate_tokens counts three bytes a token, to be safe; most texts are nearer four."""
+CACHED_FROM = 1_024
+"""Tokens from which on OpenAI and, for most of its models, Anthropic keep a prefix."""
 RATIONALE = (
     "what the reply says about it, measured by the guidelines, and what they ask for in a case such as this one, " * 2
 )
@@ -35,12 +37,14 @@ CHECK = "Does matter {number} come with next step, person, date?"
 class Rehearsal:
     """Stands in for every model of a run; `usage` is what they would have been asked, and cost.
 
-    The cost is None where the price of one of them is not known. `dimensions` is the length of a provider's vectors, where
+    The cost is None where the price of one of them is not known. `prefix_tokens` are those of system messages long enough
+    that a provider keeps them (1,024 tokens): input that may come from its cache. `dimensions` is the length of a provider's vectors, where
     the memory has some.
     """
 
     def __init__(self, *, dimensions: int = 8) -> None:
         self.dimensions = dimensions
+        self.prefix_tokens = 0
         self._spent: dict[str, tuple[ChatModel, Usage]] = {}
         self._numbers = itertools.count(1)
 
@@ -56,6 +60,8 @@ class Rehearsal:
         # A schema goes with the request, and is billed as input.
         asked = request.system + request.user + json.dumps(request.schema)
         self._count(model, asked, text)
+        prefix = round(estimate_tokens(request.system) * GENEROUS)
+        self.prefix_tokens += prefix if prefix >= CACHED_FROM else 0
         return ChatReply(data=data, text=text, usage=Usage())
 
     def margins(self, model: ChatModel, system: str, item: str, questions: Sequence[str]) -> list[float]:

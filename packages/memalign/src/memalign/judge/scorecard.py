@@ -72,6 +72,10 @@ class ScorecardRow(msgspec.Struct, frozen=True, kw_only=True):
         """Why a judge has no verdict, for those that have none."""
         return {name: judgment.error for name, judgment in self.judgments.items() if judgment.error is not None}
 
+    def to_dict(self) -> dict[str, Any]:
+        """Verdicts and errors, as JSON values."""
+        return {"id": self.id, "values": self.values, "errors": self.errors}
+
 
 class Scorecard:
     """The verdicts of several judges on the same cases.

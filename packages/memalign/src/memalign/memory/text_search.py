@@ -51,6 +51,8 @@ class Finder:
 
 
 def _plain(text: str) -> str:
+    if text.isascii():  # has one normal form, and nothing invisible
+        return " ".join(text.lower().split())
     # Folding may undo the normal form, so it is made again (Unicode, D146: compatibility caseless matching).
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold())
     return " ".join(folded.split())

@@ -11,7 +11,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,12 +21,13 @@ import msgspec
 from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, fitted
 from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.models.batch_calls import at_batch_price
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
 from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
 from memalign.models.probabilities import label_probabilities, read_tokens
 from memalign.models.provider_address import what_it_serves
-from memalign.models.provider_client import LoopClients, open_chat
+from memalign.models.provider_client import LoopClients, open_chat, open_chat_by
 from memalign.models.provider_errors import PromptTooLong, Subject, failure_of, raw_of, status_of, told
 from memalign.models.providers import Target
 from memalign.models.raw_answers import show_raw
@@ -33,6 +35,7 @@ from memalign.models.retry import Retry
 from memalign.types import Usage
 
 if TYPE_CHECKING:
+    import httpx2
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
@@ -104,6 +107,31 @@ class ProviderChatModel:
         self._served: str | None = None  # what the server said of itself; None: not asked yet
         # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
         self._known = Capabilities(old_max_tokens=target.provider == "openai" and target.base_url is not None)
+
+    def with_client(self, make_client: Callable[[], httpx2.AsyncClient]) -> ProviderChatModel:
+        """The same model, asked through an HTTP client of its own; what is known of the endpoint is shared."""
+        made = copy(self)
+        made._clients = LoopClients(lambda: open_chat_by(self._target, make_client()))  # noqa: SLF001  # it is one of us
+        return made
+
+    async def client(self) -> Any:
+        """The provider's own client in the running loop, AsyncOpenAI or AsyncAnthropic, for what is no chat."""
+        return cast("Any", await self._clients.get()).client
+
+    @property
+    def provider(self) -> str:
+        """The provider's name, such as `openai`."""
+        return self._target.provider
+
+    @property
+    def retry(self) -> Retry:
+        """How often and how patiently a request is tried."""
+        return self._retry
+
+    @property
+    def subject(self) -> Subject:
+        """Whom we talk to, for messages."""
+        return self._subject()
 
     @property
     def name(self) -> str:
@@ -379,9 +407,9 @@ def _usage(response: ModelResponse, target: Target, prices: Prices | None = None
         cached_tokens=used.cache_read_tokens,
         output_tokens=used.output_tokens,
     )
-    if prices is not None and (used.input_tokens or used.output_tokens):
-        return msgspec.structs.replace(counted, cost=prices.cost(counted))
-    return msgspec.structs.replace(counted, cost=_cost(response, target))
+    counts = bool(used.input_tokens or used.output_tokens)
+    cost = prices.cost(counted) if prices is not None and counts else _cost(response, target)
+    return msgspec.structs.replace(counted, cost=at_batch_price(cost))
 
 
 def _cost(response: ModelResponse, target: Target) -> float | None:

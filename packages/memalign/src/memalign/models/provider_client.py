@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from memalign.errors import ConfigurationError
 from memalign.models.providers import Target
 
 if TYPE_CHECKING:
+    import httpx2
     from pydantic_ai.embeddings import EmbeddingModel
     from pydantic_ai.models import Model
     from pydantic_ai.providers import Provider
 
-__all__ = ["LoopClients", "open_chat", "open_embedding"]
+__all__ = ["LoopClients", "open_chat", "open_chat_by", "open_embedding"]
 
 T = TypeVar("T")
 
@@ -27,7 +29,7 @@ class LoopClients(Generic[T]):
     in a thread, because a provider's library takes seconds to import; it gives the client and the provider to close.
     """
 
-    def __init__(self, open_client: Callable[[], tuple[T, Provider[Any]]]) -> None:
+    def __init__(self, open_client: Callable[[], tuple[T, AbstractAsyncContextManager[Any]]]) -> None:
         self._open = open_client
         self._lock = threading.Lock()
         self._clients: dict[asyncio.AbstractEventLoop, asyncio.Task[T]] = {}
@@ -57,7 +59,9 @@ class LoopClients(Generic[T]):
             _closings[loop, self] = closing
         return client
 
-    async def _close_with_loop(self, loop: asyncio.AbstractEventLoop, provider: Provider[Any]) -> AsyncGenerator[None]:
+    async def _close_with_loop(
+        self, loop: asyncio.AbstractEventLoop, provider: AbstractAsyncContextManager[Any]
+    ) -> AsyncGenerator[None]:
         # An event loop has no "on close" hook, but it ends its async generators before it closes (asyncio.run and
         # every runner call `shutdown_asyncgens`): the one place where connections can still be closed in order.
         async with provider:
@@ -78,7 +82,17 @@ _closings: dict[tuple[asyncio.AbstractEventLoop, LoopClients[Any]], AsyncGenerat
 
 def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
     """pydantic-ai's model for `target`. Raises ConfigurationError with what to install or set."""
+    return _open_chat(target, None)
 
+
+def open_chat_by(target: Target, client: httpx2.AsyncClient) -> tuple[Model, AbstractAsyncContextManager[Any]]:
+    """The same of OpenAI or Anthropic, asked through `client`, which is closed with it."""
+    closing = AsyncExitStack()
+    closing.push_async_callback(client.aclose)
+    return _open_chat(target, client)[0], closing
+
+
+def _open_chat(target: Target, client: httpx2.AsyncClient | None) -> tuple[Model, Provider[Any]]:
     def build(provider_of: Callable[[str], Provider[Any]]) -> Model:
         import pydantic_ai.direct  # noqa: F401  # in the thread of this, and not where a loop runs
         from pydantic_ai.models import infer_model
@@ -98,7 +112,7 @@ def open_chat(target: Target) -> tuple[Model, Provider[Any]]:
 
         return CheckedChatModel(model.model_name, provider=opened[-1])
 
-    return _open(target, build)
+    return _open(target, build, client)
 
 
 def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
@@ -112,11 +126,15 @@ def open_embedding(target: Target) -> tuple[EmbeddingModel, Provider[Any]]:
     return _open(target, build)
 
 
-def _open(target: Target, build: Callable[[Callable[[str], Provider[Any]]], T]) -> tuple[T, Provider[Any]]:
+def _open(
+    target: Target,
+    build: Callable[[Callable[[str], Provider[Any]]], T],
+    client: httpx2.AsyncClient | None = None,
+) -> tuple[T, Provider[Any]]:
     opened: list[Provider[Any]] = []
 
     def provider_of(name: str) -> Provider[Any]:
-        opened.append(_provider(target, name))
+        opened.append(_provider(target, name, client))
         return opened[-1]
 
     try:
@@ -136,11 +154,16 @@ def _open(target: Target, build: Callable[[Callable[[str], Provider[Any]]], T]) 
     return model, opened[-1]
 
 
-def _provider(target: Target, name: str) -> Provider[Any]:
+def _provider(target: Target, name: str, client: httpx2.AsyncClient | None) -> Provider[Any]:
     if target.provider == "openai":
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        provider: Provider[Any] = OpenAIProvider(base_url=target.url, api_key=target.api_key or "no-key-needed")
+        key = target.api_key or "no-key-needed"
+        provider: Provider[Any] = OpenAIProvider(base_url=target.url, api_key=key, http_client=client)
+    elif target.provider == "anthropic" and client is not None:
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        provider = AnthropicProvider(api_key=target.api_key, http_client=client)
     elif target.provider == "azure" and target.base_url:
         from pydantic_ai.providers.azure import AzureProvider
 

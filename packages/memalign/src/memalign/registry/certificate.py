@@ -64,10 +64,16 @@ def sign(connection: Connection, secret: str, receipt: Receipt) -> Receipt:
     return replace(receipt, signature=replace(unsigned, mac=_mac(secret, blank.to_dict())))
 
 
-def read_receipt(path: str | Path) -> dict[str, Any]:
-    """The receipt of a JSON file. Raises InputError for a file that is none, or has no signature."""
+def read_receipt(given: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """A receipt, or that of a JSON file. Raises InputError for what is none, or has no signature."""
+    path = "this" if isinstance(given, Mapping) else given
     try:
-        found = json.loads(Path(path).read_text("utf-8"), parse_constant=_no_constant)
+        found = (
+            dict(given)
+            if isinstance(given, Mapping)
+            else json.loads(Path(given).read_text("utf-8"), parse_constant=_no_constant)
+        )
+        canonical_json(found).encode()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (OSError, ValueError) as error:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from memalign.judge import Judge
 from memalign.memory import Annotation
-from memalign.registry.judge_rows import Contents, settings_of
+from memalign.memory.label_policy import POLICY
+from memalign.registry.judge_rows import SETTINGS, Codec, Contents, RowKey, decoded
 from memalign.types import Check, FeedbackKey, Guideline, as_json, guideline_number
 from memalign.values import Value, value_text
 
-__all__ = ["FeedbackChange", "GuidelineChange", "MemoryDiff", "SettingChange", "compare", "summary"]
+__all__ = [
+    "COMPARED",
+    "FeedbackChange",
+    "GuidelineChange",
+    "MemoryDiff",
+    "SettingChange",
+    "compare",
+    "compare_rows",
+    "summary",
+]
 
 
 C = TypeVar("C", Guideline, Annotation)
@@ -134,25 +145,44 @@ class MemoryDiff:
         return {**as_json(self), **{name: [change.to_dict() for change in getattr(self, name)] for name in lists}}
 
 
-def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
+_BY_HAND = ("policy", "authority", "locks")
+"""What of a memory a person sets; the rest follows from what was learned."""
+COMPARED = ("judge", "memory", "guideline", "annotation")
+"""The kinds of rows that differences are found in."""
+
+
+def compare(before: Judge, after: Judge) -> MemoryDiff:
     """What changed from one judge to another."""
-    settings = [(name, old, _settings(after)[name]) for name, old in _settings(before).items()]
-    rules, others = ({g.id: g for g in judge.memory.guidelines} for judge in (before, after))
-    guidelines = [
-        GuidelineChange(id=name, before=rules.get(name), after=others.get(name))
-        for name in sorted(rules.keys() | others.keys(), key=guideline_number)
-    ]
-    said, says = ({each.key: each for each in judge.memory.annotations()} for judge in (before, after))
-    feedback = [
-        FeedbackChange(key=key, before=said.get(key), after=says.get(key)) for key in sorted(said.keys() | says.keys())
-    ]
+    codec = Codec()
+    return compare_rows(after.name, codec.contents(before), codec.contents(after))
+
+
+def compare_rows(name: str, before: Contents, after: Contents, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
+    """What changed from one version's rows to another's. Only rows that differ are decoded."""
+    changed = [row for row in before.keys() | after.keys() if before.get(row) != after.get(row)]
+
+    def both(kind: str) -> Iterator[tuple[Any, Any]]:
+        for row in changed:
+            if row[0] == kind:
+                old, new = (None if (body := of.get(row)) is None else decoded(kind, body) for of in (before, after))
+                yield old, new
+
+    named = [*(("judge", field) for field in SETTINGS), *(("memory", field) for field in _BY_HAND)]
+    settings = [SettingChange(name=row[1], before=_setting(before, row), after=_setting(after, row)) for row in named]
+    guidelines = [GuidelineChange(id=(new or old).id, before=old, after=new) for old, new in both("guideline")]
+    feedback = sorted(
+        (FeedbackChange(key=(new or old).key, before=old, after=new) for old, new in both("annotation")),
+        key=lambda each: each.key,
+    )
     reworded = [each for each in feedback if not {"value", "rationale", "meta"}.isdisjoint(each.fields)]
     return MemoryDiff(
-        judge=after.name,
+        judge=name,
         before=versions[0],
         after=versions[1],
-        settings=tuple(SettingChange(name=name, before=old, after=new) for name, old, new in settings if old != new),
-        guidelines=tuple(each for each in guidelines if each.before != each.after),
+        settings=tuple(each for each in settings if each.before != each.after),
+        guidelines=tuple(
+            sorted((g for g in guidelines if g.before != g.after), key=lambda each: guideline_number(each.id))
+        ),
         added=tuple(each for each in feedback if each.before is None),
         removed=tuple(each for each in feedback if each.after is None),
         reworded=tuple(reworded),
@@ -160,13 +190,11 @@ def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) 
     )
 
 
-_BY_HAND = ("policy", "authority", "locks")
-"""What of a memory a person sets; the rest follows from what was learned."""
-
-
-def _settings(judge: Judge) -> dict[str, Any]:
-    always = {"columns": dict(judge.columns)}  # which have a row where there are any
-    return settings_of(judge) | always | {name: list(getattr(judge.memory, name)) for name in _BY_HAND}
+def _setting(contents: Contents, row: RowKey) -> Any:
+    body = contents.get(row)
+    if body is not None:
+        return decoded(row[0], body)
+    return {"columns": {}, "policy": list(POLICY)}.get(row[1], [])  # which have a row where there are any
 
 
 def summary(before: Contents, after: Contents) -> str:

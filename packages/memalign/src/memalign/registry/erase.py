@@ -69,15 +69,17 @@ def erase_feedback(
         judge, latest = versions.find(connection, name)
         erased = ErasedHashes(connection, database.meta(connection, "secret"), judge)
         outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
+        others = other_tables(connection)  # raises where nothing could be erased
         if dry_run:
             connection.rollback()
             return replace(
                 outcome,
                 receipt=replace(outcome.receipt, latest=None, dry_run=True, unreachable=database.unreachable),
             )
+        touched = sum(each.forget(connection, outcome.receipt, outcome.residue) for each in others)
         database.forget_kept(judge)  # what aligns that are under way were answered may quote what is to go
     database.forget_kept(judge)  # of an align that read the old version in between
-    return outcome
+    return replace(outcome, others=touched)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +153,7 @@ class _Eraser:
             elsewhere=elsewhere,
         )
         residue |= learned
-        others = sum(each.forget(self.connection, receipt, residue) for each in other_tables(self.connection))
-        return Erasure(judge=self.judge, receipt=receipt, residue=residue, others=others)
+        return Erasure(judge=self.judge, receipt=receipt, residue=residue)
 
     # -- which -------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from memalign.types import Example, FeedbackKey, Guideline, guideline_number
 from memalign.values import ValueType
 
 __all__ = [
+    "SETTINGS",
     "Codec",
     "Contents",
     "RowKey",
@@ -52,6 +53,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of
 _SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
 _LATER = ("columns",)
 """Settings that judges of before have not; a judge that does without has no row of them, as before."""
+SETTINGS = (*_SETTINGS, *_LATER)
 _STATE = (
     "next_guideline",
     "authority",

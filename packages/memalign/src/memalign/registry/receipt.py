@@ -15,6 +15,7 @@ UNREACHABLE = (
     "feedback and judgment files, and sheets for review",
     "judges loaded before, in other processes",
     "MLflow versions and traces",
+    "tools that feedback was taken from, and verdicts were written to",
     "logs of model providers",
     "backups, snapshots and spare blocks of the disk",
 )

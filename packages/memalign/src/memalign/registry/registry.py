@@ -21,7 +21,7 @@ from memalign.registry import bundle, versions
 from memalign.registry.certificate import Verification, read_receipt, sign, verify
 from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
-from memalign.registry.diff import MemoryDiff, compare
+from memalign.registry.diff import COMPARED, MemoryDiff, compare_rows
 from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
@@ -126,7 +126,9 @@ class Registry:
 
     def diff(self, name: str, a: int, b: int) -> MemoryDiff:
         """What changed from version `a` to version `b`."""
-        return compare(self.load(name, a), self.load(name, b), versions=(a, b))
+        with self._reading(name) as (connection, judge, _):
+            before, after = (versions.read(connection, judge, number, name=name, kinds=COMPARED) for number in (a, b))
+        return compare_rows(name, before, after, versions=(a, b))
 
     def rollback(self, name: str, to: int) -> Saved:
         """Make the content of version `to` the next version.
@@ -160,6 +162,10 @@ class Registry:
         with self._reading(name) as (connection, judge, latest):
             contents = versions.read(connection, judge, version or latest, name=name)
             return memory_of(contents).ledger() + erasures_of(self._database, connection, judge).entries()
+
+    def erased(self, name: str) -> tuple[LedgerEntry, ...]:
+        """The ledger's entries of what was erased: each by the beginning of a keyed hash, and the day."""
+        return self._erased(name).entries()
 
     def lineage(self, name: str, key: str, version: int | None = None) -> tuple[Lineage, ...]:
         """What became of one piece of feedback (`t-17@ana`), or of all on a case (`t-17`), through all versions.
@@ -337,10 +343,10 @@ class Registry:
         with self._database.read() as connection:
             return sign(connection, self._database.meta(connection, "secret"), receipt)
 
-    def verify(self, receipt: str | Path) -> Verification:
-        """Check a receipt's file: whether this registry signed it, and whether any of what was erased is back.
+    def verify(self, receipt: str | Path | Mapping[str, Any]) -> Verification:
+        """Check a receipt, or its file: whether this registry signed it, and whether any of what was erased is back.
 
-        No network and no model is needed. Raises InputError for a file that is no signed receipt.
+        No network and no model is needed. Raises InputError for what is no signed receipt.
         """
         found = read_receipt(receipt)
 

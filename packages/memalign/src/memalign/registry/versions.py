@@ -102,8 +102,8 @@ def find(connection: Connection, name: str) -> tuple[int, int]:
     return row.id, row.latest
 
 
-def read(connection: Connection, judge: int, number: int, *, name: str) -> Contents:
-    """All rows of a version. Raises JudgeNotFound with the versions that there are."""
+def read(connection: Connection, judge: int, number: int, *, name: str, kinds: Collection[str] = ()) -> Contents:
+    """All rows of a version, or those of these kinds. Raises JudgeNotFound with the versions that there are."""
     highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
     if not 1 <= number <= highest:
         there = "version 1" if highest == 1 else f"versions 1 to {highest}"
@@ -113,6 +113,8 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
         query = query.where(rows.c.until.is_(None))
     else:
         query = query.where(rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number))
+    if kinds:
+        query = query.where(rows.c.kind.in_(kinds))
     return {(kind, key): body for kind, key, body in connection.execute(query).all()}
 
 

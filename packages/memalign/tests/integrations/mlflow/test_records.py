@@ -156,6 +156,11 @@ def test_without_write_access_to_artifacts_registering_says_so(aligned, tmp_path
     assert scorers.list_scorers(experiment_id=closed) == []
 
 
+def test_without_an_experiment_registering_says_so(aligned):
+    with pytest.raises(MlflowException, match=r"no run can be made in experiment 987654 .*Registry\(\)\.save"):
+        aligned.register(experiment_id="987654")
+
+
 def test_other_scorers_are_read_by_mlflow_as_before(endpoint):
     tone_judge(name="plain").register()
     assert type(scorers.get_scorer(name="plain")).__name__ == "InstructionsJudge"

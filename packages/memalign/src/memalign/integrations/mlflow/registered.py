@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
+from mlflow.exceptions import MlflowException
 
 import memalign
 from memalign.errors import MemalignError
@@ -91,12 +92,15 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
 
     core = judge.memalign_judge
     document = bundle_of(core.replace(name=core_name(name)) if name else core)
-    client = MlflowClient()
-    run = client.create_run(
-        experiment_id or _get_experiment_id(),
-        run_name=f"memalign: {name or judge.name}",
-        tags={"memalign.judge": name or judge.name, "memalign.memory_hash": core.memory.hash},
-    )
+    client, experiment = MlflowClient(), experiment_id or _get_experiment_id()
+    try:
+        run = client.create_run(
+            experiment,
+            run_name=f"memalign: {name or judge.name}",
+            tags={"memalign.judge": name or judge.name, "memalign.memory_hash": core.memory.hash},
+        )
+    except MlflowException as error:
+        raise _unregistered(name or judge.name, f"no run can be made in experiment {experiment}", error) from error
     try:
         _write(client, run, document, name or judge.name)
         client.set_terminated(run.info.run_id)
@@ -108,20 +112,23 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
 
 
 def _write(client: Any, run: Any, document: Mapping[str, Any], name: str) -> None:
-    from mlflow.exceptions import MlflowException
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / Path(ARTIFACT).name
         path.write_text(json.dumps(document), "utf-8")
         try:
             client.log_artifact(run.info.run_id, str(path), artifact_path=str(Path(ARTIFACT).parent))
         except (OSError, MlflowException) as error:
-            raise MlflowException(
-                f"judge {name!r} is not registered: its memory cannot be written to the artifacts of experiment "
-                f"{run.info.experiment_id}, {run.info.artifact_uri} ({error}). Register it in an experiment whose artifacts "
-                "this process may write, mlflow.create_experiment(NAME, artifact_location=…), or save the judge elsewhere: "
-                "memalign.Registry().save(judge.memalign_judge)"
-            ) from error
+            what = f"its memory cannot be written to the artifacts of experiment {run.info.experiment_id}, {run.info.artifact_uri}"
+            raise _unregistered(name, what, error) from error
+
+
+def _unregistered(name: str, what: str, error: Exception) -> MlflowException:
+    """What a registration that the server or the artifacts' store refused is told as."""
+    return MlflowException(
+        f"judge {name!r} is not registered: {what} ({error}). Register it in an experiment that you may write to, with "
+        "artifacts that this process may write, mlflow.create_experiment(NAME, artifact_location=…), or save the judge "
+        "elsewhere: memalign.Registry().save(judge.memalign_judge)"
+    )
 
 
 def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, Any]) -> memalign.Judge:
@@ -129,8 +136,6 @@ def fetched(base: Any, scale: Scale, settings: Settings, record: Mapping[str, An
 
     Raises MlflowException where the artifact is gone or was changed.
     """
-    from mlflow.exceptions import MlflowException
-
     own = record.get(OURS) or {}
     if "run_id" not in own:
         return adopted_core(base, scale, settings, record)

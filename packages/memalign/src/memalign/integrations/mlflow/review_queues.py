@@ -7,7 +7,7 @@ them elsewhere (`mlflow.genai.labeling.stores` registers the scheme `databricks`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from memalign.evaluation import NextCases, next_cases
@@ -16,10 +16,9 @@ from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
 from memalign.integrations.mlflow.learning import require_traces
 from memalign.integrations.mlflow.mlflow_errors import invalid, translated
 from memalign.integrations.mlflow.optimizer_settings import Settings
-from memalign.integrations.mlflow.sessions import SESSION, Session, sessions_of
-from memalign.integrations.mlflow.trace_feedback import content_of, content_of_session
+from memalign.integrations.mlflow.sessions import SESSION
+from memalign.integrations.mlflow.trace_feedback import examples_of
 from memalign.judge import Progress
-from memalign.types import Example
 
 __all__ = ["REASON_TAG", "queue_next", "reviewed"]
 
@@ -60,7 +59,8 @@ def queue_next(
     core = aligned.memalign_judge
     found = _found(queue, experiment_id)
     there = set() if found is None else {item.item_id for item in _items(found)}
-    cases = [each for each in _examples(aligned, traces) if each.id not in there]
+    every = examples_of(traces, core.fields, base=aligned.base_judge, memory=core.memory)
+    cases = [each for each in every if each.id not in there]
     if not cases:
         raise invalid(
             f"nothing to put into the queue {queue!r}: no trace has what judge {judge.name!r} reads, or all are there"
@@ -142,21 +142,6 @@ def _items(queue: Any, status: str | None = None) -> Iterator[Any]:
         token = page.token
         if not token:
             return
-
-
-def _examples(judge: MemAlignJudge, traces: Iterable[Any]) -> Iterator[Example]:
-    core = judge.memalign_judge
-    unique = {trace.info.trace_id: trace for trace in traces}.values()
-    whole = "conversation" in core.fields
-    alone = [Session(case_id=trace.info.trace_id, traces=[trace]) for trace in unique]
-    for session in sessions_of(unique, core.memory) if whole else alone:
-        shown = (
-            content_of_session(session.traces, core.fields, base=judge.base_judge)
-            if whole
-            else content_of(session.traces[0], core.fields)
-        )
-        if all(name in shown for name in core.fields):
-            yield Example(id=session.case_id, **{name: shown[name] for name in core.fields})
 
 
 def _question(judge: MemAlignJudge, experiment_id: str) -> str:

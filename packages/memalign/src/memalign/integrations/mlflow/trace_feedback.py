@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,7 @@ from memalign.integrations.mlflow.assessment_sources import by_source, when
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.sessions import Session, session_meta, sessions_of
 from memalign.memory import Memory
-from memalign.types import Feedback
+from memalign.types import Example, Feedback
 
 __all__ = [
     "TraceFeedback",
@@ -22,6 +22,7 @@ __all__ = [
     "checked_traces",
     "content_of",
     "content_of_session",
+    "examples_of",
     "plain",
     "read_feedback",
 ]
@@ -55,16 +56,14 @@ def read_feedback(
     content: dict[str, dict[str, Any]] = {}
     skipped: dict[str, str] = {}
     notes: list[str] = []
-    unique = {trace.info.trace_id: trace for trace in traces}.values()
     whole = "conversation" in fields
-    alone = (Session(case_id=trace.info.trace_id, traces=[trace]) for trace in unique)
-    for session in sessions_of(unique, memory) if whole else alone:
+    for session in _items(traces, fields, memory):
         name, item = session.case_id, session.traces
         if any(character in name for character in "\n\r\x00"):
             skipped[name] = f"its id {name!r} is not one line of text, so no memory can name it"
             continue
         said, why = _said(item, judge_name)
-        shown = content_of_session(item, fields, base=base) if whole else content_of(item[0], fields)
+        shown = _content(item, fields, base)
         missing = [each for each in fields if each not in shown]
         if said and missing:
             # Nothing is taken back here: the trace may have come without its spans, and people still say what they said.
@@ -79,6 +78,28 @@ def read_feedback(
         meta = session_meta(session) if whole else {}
         rows.extend(_row(name, source, assessment, meta) for source, assessment in sorted(found.items()))
     return TraceFeedback(rows=tuple(rows), content=content, skipped=skipped, notes=tuple(notes))
+
+
+def examples_of(
+    traces: Iterable[Any], fields: Sequence[str], *, base: Any = None, memory: Memory | None = None
+) -> Iterator[Example]:
+    """The cases of traces that have all `fields`; for a judge of conversations one a session, as in `read_feedback`."""
+    for session in _items(traces, fields, memory):
+        shown = _content(session.traces, fields, base)
+        if all(name in shown for name in fields):
+            yield Example(id=session.case_id, **{name: shown[name] for name in fields})
+
+
+def _items(traces: Iterable[Any], fields: Sequence[str], memory: Memory | None) -> Iterable[Session]:
+    """What a judge of these fields judges: sessions, or each trace alone. A trace given twice counts once."""
+    unique = {trace.info.trace_id: trace for trace in traces}.values()
+    if "conversation" in fields:
+        return sessions_of(unique, memory)
+    return [Session(case_id=trace.info.trace_id, traces=[trace]) for trace in unique]
+
+
+def _content(item: Sequence[Any], fields: Sequence[str], base: Any) -> dict[str, Any]:
+    return content_of_session(item, fields, base=base) if "conversation" in fields else content_of(item[0], fields)
 
 
 def content_of(trace: Any, fields: Iterable[str]) -> dict[str, Any]:

@@ -1,0 +1,40 @@
+"""Secrets in files, as containers get them: `PGPASSWORD_FILE=/run/secrets/…` stands for `PGPASSWORD`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from memalign.errors import ConfigurationError
+
+__all__ = ["SECRETS", "read_secret_files"]
+
+SECRETS = (
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "MEMALIGN_OPENID_CLIENT_SECRET",
+    "MEMALIGN_OWNER_PASSWORD",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+    "OPENAI_API_KEY",
+    "PGPASSWORD",
+)
+"""The variables that may be given as files."""
+
+
+def read_secret_files() -> None:
+    """Set each of the variables whose file is named, to what the file holds without its last line end.
+
+    Raises ConfigurationError for one that is given both ways, and for a file that cannot be read.
+    """
+    for name in SECRETS:
+        path = os.environ.get(f"{name}_FILE")
+        if not path:
+            continue
+        if os.environ.get(name):
+            raise ConfigurationError(f"{name} and {name}_FILE are both set; take one away")
+        try:
+            os.environ[name] = Path(path).read_text("utf-8").rstrip("\r\n")
+        except (OSError, UnicodeError) as error:
+            raise ConfigurationError(f"{name}_FILE names {path}, which cannot be read: {error}") from None

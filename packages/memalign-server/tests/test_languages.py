@@ -1,0 +1,248 @@
+"""Every page in every language: each sentence has its translation, and nothing English is left on a page."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from jinja2 import Environment, nodes
+
+import memalign_server
+from memalign.models.base import ChatRequest
+from memalign_server.pages.coded_words import WORDS
+from memalign_server.pages.languages import LANGUAGES, language, language_of
+from memalign_server.pages.summaries import STATES, alignment_line
+from memalign_server.people.access import UNLOGGED
+from memalign_server.routing import NEEDS
+from server_support import world
+from server_support.reviewing import answer, post, put_in, wait
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+SOURCE = Path(memalign_server.__file__).parent
+TEMPLATES = sorted((SOURCE / "templates").glob("*.html"))
+OTHERS = [code for code in LANGUAGES if code != "en"]
+PLACES = {"_": (0,), "say": (0,), "n_": (1, 2), "count": (1, 2), "Refused": (0,), "Problem": (1,)}
+"""Which arguments of a call are sentences."""
+SAID = "Como se responde a um atraso?"
+
+
+def of_templates() -> Iterator[str]:
+    for path in TEMPLATES:
+        for call in Environment(autoescape=True).parse(path.read_text("utf-8")).find_all(nodes.Call):
+            name = call.node.name if isinstance(call.node, nodes.Name) else ""
+            given = [call.args[place] for place in PLACES.get(name, ()) if place < len(call.args)]
+            yield from (each.value for each in given if isinstance(each, nodes.Const))
+
+
+def of_modules() -> Iterator[str]:
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name in ("api", "work"):  # programs read those
+            continue
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(call, ast.Call):
+                continue
+            name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+            given = [call.args[place] for place in PLACES.get(name, ()) if place < len(call.args)]
+            yield from (each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str))
+
+
+@cache
+def sentences() -> set[str]:
+    """Every English sentence of the pages."""
+    codes = {words for table in WORDS.values() for words in table.values()}
+    return {
+        *of_templates(),
+        *of_modules(),
+        *codes,
+        *NEEDS.values(),
+        *(each for pair in STATES.values() for each in pair),
+    }
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_every_sentence_has_its_translation(code: str) -> None:
+    table = json.loads((SOURCE / "pages" / "languages" / f"{code}.json").read_text("utf-8"))
+    assert len(sentences()) > 400
+    assert sentences() - set(table) == set()
+    assert set(table) - sentences() == set(), "no page says these any more"
+    for english, other in table.items():
+        assert set(re.findall(r"{\w+}", english)) == set(re.findall(r"{\w+}", other)), english
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_no_template_has_untranslated_text(path: Path) -> None:
+    tree = Environment(autoescape=True).parse(path.read_text("utf-8"))
+    plain = "\0".join(node.data for node in tree.find_all(nodes.TemplateData))
+    plain = re.sub(r"<code>[^<]*</code>", "", plain)  # commands
+    shown = re.findall(r'(?:title|aria-label|alt)="([^"\0]*[a-z][^"\0]*)"', plain)
+    shown += re.findall(
+        r"[^\W\d_]{2,}", re.sub(r"<[^>]*>|^[^<\0]*>|<[^>]*$|&\w+;", " ", re.sub(r"<[^>]*>", " ", plain))
+    )
+    assert [word for word in shown if word != "Ctrl"] == []
+
+
+def test_every_act_in_the_log_has_words() -> None:
+    changing = {name for name, (_, route) in world.routes().items() if not {*(route.methods or ())} <= {"GET", "HEAD"}}
+    assert {name.removesuffix("_by_api") for name in changing - UNLOGGED} <= set(WORDS["act"])
+
+
+def test_the_readers_language_and_marks(local: TestClient) -> None:
+    page = local.get("/", headers={"accept-language": "es-MX,es;q=0.9,en;q=0.5"}).text
+    assert '<html lang="es">' in page
+    assert "Jueces" in page
+    post(local, "/language", language="pt", back="/")
+    assert '<html lang="pt">' in local.get("/", headers={"accept-language": "es"}).text
+    assert language("pt").number(1234.5, 1) == "1.234,5"
+    assert [language(code).money(0.00123) for code in ("en", "es")] == ["$0.0012", "0,0012\N{NO-BREAK SPACE}US$"]
+    assert language_of(None, "de, fr;q=0.9").code == "en"
+
+
+def test_language_leads_to_no_other_site(local: TestClient) -> None:
+    for back in ("//evil.example", "https://evil.example", "/\\evil.example"):
+        assert post(local, "/language", language="pt", back=back).headers["location"] == "/"
+
+
+def test_the_summary_is_made_from_data() -> None:
+    report: dict[str, Any] = {
+        "rows": [{"status": "new", "state": "learned"}, {"status": "invalid", "state": None}],
+        "guidelines": [{"id": "G1"}, {"id": "G2"}],
+        "impact": {"checked": 1200, "fixed": 3, "broken": 1, "examples": None, "reverted": ["G9"]},
+        "locks": [{"id": "t-1", "kept": False}],
+        "seconds": 31.2,
+        "usage": {"cost": 0.0042},
+    }
+    assert alignment_line(report, language("en")) == (
+        "1 learned, 1 not understood, new G1, G2, fixed 3 and broke 1 of 1,200 checked, 1 new guideline left out, "
+        "locked and not kept: t-1, 31 s, $0.0042"
+    )
+    told = alignment_line(report, language("pt"))
+    assert told.startswith("1 aprendida, 1 não entendida, nova G1, G2, corrigiu 3 e estragou 1 de 1.200 vistos")
+
+
+class Words(HTMLParser):
+    """The words that a page shows, without those that are marked as English, and without code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden: list[str] = []
+        self.words: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if self.hidden or tag in ("script", "style", "code", "pre") or given.get("lang") == "en":
+            if tag not in ("input", "meta", "link", "br", "hr"):
+                self.hidden.append(tag)
+            return
+        for name in ("title", "aria-label", "placeholder", "alt", "data-ask", "data-announce"):
+            self.handle_data(given.get(name) or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.hidden:
+            while self.hidden.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if not self.hidden:
+            self.words.update(re.findall(r"[a-z]+", data.lower()))
+
+
+ENGLISH = frozenset(
+    re.findall(
+        r"\w+",
+        "the of and is are was were this that these it its with from by not has have had been you your what who which "
+        "when where there they their then than but if each every all any some more most case cases judge judged "
+        "feedback answer answers guideline guidelines version wait waits new nothing something learned please show "
+        "must will can",
+    )
+)
+
+
+def teacher(request: ChatRequest) -> dict[str, Any]:
+    """The scripted model, in Portuguese."""
+    given = world.answer(request)
+    for change in given.get("changes", ()):
+        change["text"] = "Uma resposta mostra simpatia antes dos factos."
+    return given | ({"rationale": "Responde."} if "rationale" in given else {})
+
+
+PAGES = (
+    "/", "/judges/tone/review", "/judges/tone/review?case=c-1", "/judges/tone/memory?find=simpatia", "/judges/tone/trust",
+    "/judges/tone/data", "/judges/tone/erase", "/judges/tone/erase?key=c-1", "/judges/tone/settle",
+    "/judges/tone/history?a=1&b=2", "/judges/tone/cases?case=c-1", "/nowhere", "/judges/tone/review?case=none",
+    "/judges/none/review", "/judges/tone/cases", "/account",
+)  # fmt: skip
+FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/judges/tone/review", {"case": "c-11", "form": "f", "state": "answered"}),
+    ("/judges/tone/data", {"what": "cases"}),
+    ("/judges", {"name": "a/b", "instructions": "{{ outputs }}", "value_type": "bool"}),
+    ("/judges/tone/pull", {"experiment": " ", "uri": "http://localhost"}),
+)
+
+
+@pytest.mark.slow
+def test_pages_show_no_english_word(tmp_path: Path) -> None:
+    from fastapi.testclient import TestClient
+
+    world.registry(tmp_path, script=teacher)
+    app = world.server(tmp_path, script=teacher)
+    with TestClient(app, base_url=world.ADDRESS, headers={"accept": "text/html, */*"}) as there:
+        put_in(there, [{"id": f"c-{n}", "inputs": f"{SAID} {n}", "outputs": "Em breve."} for n in range(12)])
+        for n in range(11):
+            answer(there, f"c-{n}", value="false" if n % 3 else "true", rationale="Simpatia." if n < 2 else "")
+        changed = post(there, "/judges/tone/teach").headers["location"]
+        wait(there)
+        post(there, "/judges/tone/guidelines", guideline="G1", action="retire")
+        found: dict[str, set[str]] = {}
+        for code in OTHERS:
+            there.headers["accept-language"] = code
+            found |= {
+                f"{code} {path}": seen(there.get(path).text) for path in (*PAGES, changed, "/judges/tone/weights")
+            }
+            found |= {f"{code} POST {path}": seen(post(there, path, **fields).text) for path, fields in FORMS}
+        post(there, "/judges/tone/rollback", to="1")
+        found["rolled back"] = seen(there.get("/judges/tone/trust").text)
+    assert {path: words for path, words in found.items() if words} == {}
+
+
+@pytest.mark.slow
+def test_pages_of_people_show_no_english_word(shared: world.Shared) -> None:
+    owner, visitor, viewer = shared.signed_in("owner"), shared.browser(), shared.signed_in("viewer")
+    found: dict[str, set[str]] = {}
+    for code in OTHERS:
+        for browser in (owner, visitor, viewer):
+            browser.headers["accept-language"] = code
+        invited = owner.fill("/teams/main/invitations", "/account", role="reviewer")
+        link = re.findall(r"<code>http://[^/]+(/join/[^<]+)</code>", invited.text)[0]
+        answers = {
+            "invited": invited,
+            "token": owner.fill("/account/tokens", "/account", name="robot", role="owner"),
+            "wrong": visitor.sign_in("owner", "not this one at all"),
+            "short": visitor.fill(link, name="zoe", password="short"),
+            "old": owner.fill("/account/password", "/account", old="wrong", new="some quite long words"),
+            "forbidden": viewer.get("/judges/tone/review"),
+            "absent": viewer.get("/judges/other/memory"),
+            "forged": visitor.post("/sign-in", data={"name": "a", "password": "b"}),
+            **{
+                path: owner.get(path) for path in ("/account", "/teams/main", "/judges/tone/data", "/judges/tone/trust")
+            },
+            **{path: visitor.get(path) for path in ("/sign-in", link, "/join/none")},
+        }
+        found |= {f"{code} {name}": seen(page.text) for name, page in answers.items()}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def seen(page: str) -> set[str]:
+    """The English words that a page shows."""
+    assert "<h1" in page or 'id="card"' in page or "weight" in page, page[:200]
+    reader = Words()
+    reader.feed(page)
+    return {*reader.words} & ENGLISH

@@ -1,0 +1,93 @@
+"""The traces of an MLflow experiment as cases to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from memalign.errors import InputError
+from memalign.integrations.mlflow.trace_feedback import examples_of
+from memalign.judge import Progress
+from memalign.types import Example
+
+__all__ = ["ExperimentCases", "cases_of_experiment"]
+
+_PAGE = 100  # traces of one request: what is read is told, and MLflow's servers take no more than 500
+_PATIENCE = 10  # seconds until a tracking server must answer at all; MLflow itself tries for minutes
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentCases:
+    """Cases by the ids of their traces, newest first. `skipped` traces lack what the judge reads; `more`: others were left."""
+
+    examples: tuple[Example, ...]
+    skipped: int
+    more: bool
+
+
+def cases_of_experiment(
+    experiment: str,
+    fields: Sequence[str],
+    *,
+    tracking_uri: str | None = None,
+    filter_string: str | None = None,
+    most: int = 1_000,
+    progress: Progress | None = None,
+) -> ExperimentCases:
+    """The newest `most` traces of an experiment, named or by its id, as cases with a judge's `fields`.
+
+    The traces of a session are one case for a judge of conversations. `filter_string` is in MLflow's syntax of
+    `search_traces`. Without a `tracking_uri` it is MLflow's own. Raises InputError for what MLflow does not find or
+    understand, and where no server answers.
+    """
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    _check_server(tracking_uri)
+    traces: list[Any] = []
+    token = None
+    try:
+        client = MlflowClient(tracking_uri=tracking_uri)
+        found = client.get_experiment_by_name(experiment)
+        if found is None and experiment.isdigit():
+            found = client.get_experiment(experiment)
+        if found is None:
+            raise InputError(f"MLflow has no experiment {experiment!r} there; give its name or its id")
+        while len(traces) < most:
+            page = client.search_traces(
+                locations=[found.experiment_id],
+                filter_string=filter_string,
+                max_results=min(_PAGE, most - len(traces)),
+                page_token=token,
+            )
+            traces += page
+            token = page.token
+            if progress is not None:
+                progress("reading", len(traces), 0)
+            if not token or not page:
+                break
+    except MlflowException as error:
+        raise InputError(f"MLflow cannot give the traces of {experiment!r}: {error.message}") from error
+    examples = tuple(examples_of(traces, fields))
+    whole = "conversation" in fields
+    return ExperimentCases(
+        examples=examples, skipped=0 if whole else len(traces) - len(examples), more=bool(token) and len(traces) >= most
+    )
+
+
+def _check_server(tracking_uri: str | None) -> None:
+    """Raise InputError where the URI names a server and nothing answers there."""
+    import mlflow
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
+
+    uri = tracking_uri or mlflow.get_tracking_uri()
+    if urlsplit(uri).scheme not in ("http", "https"):
+        return
+    try:
+        http_request(get_default_host_creds(uri), "/health", "GET", max_retries=0, timeout=_PATIENCE)
+    except MlflowException as error:
+        raise InputError(f"no MLflow answers at {urlsplit(uri).hostname}: {error.message[:300]}") from error

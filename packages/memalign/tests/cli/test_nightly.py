@@ -1,0 +1,145 @@
+"""Judging from and to object stores and queries by the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from tests.cli.conftest import Run, jsonl
+from tests.cli.test_judging import items
+from tests.support.batch_server import BatchServer
+from tests.support.endpoint import Endpoint
+from tests.support.patience import PATIENCE
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fs = fsspec.filesystem("memory")
+    fs.store.clear()
+    yield fs
+    fs.store.clear()
+
+
+@pytest.fixture
+def lake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """A bucket on an S3 server of its own."""
+    s3fs, servers = pytest.importorskip("s3fs"), pytest.importorskip("moto.server")
+    server = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    s3fs.S3FileSystem.clear_instance_cache()
+    fs = s3fs.S3FileSystem()
+    fs.mkdir("lake")
+    yield fs
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+def test_rows_of_a_url_are_judged_into_one(memalign: Run, tone: str, store: Any, endpoint: Endpoint) -> None:
+    store.pipe_file("/in/rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in items(5)).encode())
+    arguments = ("judge", tone, "memory://in/rows.jsonl", "-o", "memory://out/judged")
+    first = memalign(*arguments)
+    assert (first.code, first.out.split(",")[0]) == (0, "5 judged into memory://out/judged")
+    (part,) = store.find("/out")
+    ids = {json.loads(line)["id"] for line in store.cat_file(part).splitlines()}
+    assert ids == {row["id"] for row in items(5)}
+    assert memalign(*arguments).out.startswith("0 judged into memory://out/judged, 5 there already")
+    assert len(endpoint.requests) == 5
+
+
+def test_rows_of_a_query_are_judged(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+    pytest.importorskip("duckdb")
+    jsonl(tmp_path / "rows.jsonl", items(9))
+    query = "select id, inputs, outputs as answer from 'rows.jsonl' where outputs > 'Reply 6' order by id"
+    judged = memalign("judge", tone, "--query", query, "--map", "outputs=answer", "--json")
+    assert [row["id"] for row in judged.json["judgments"]] == ["n-6", "n-7", "n-8"]
+    wrong = memalign("judge", tone, "--query", "select * from 'none.jsonl'")
+    assert wrong.code == 2
+    assert "DuckDB refuses the query" in wrong.err
+    nothing = memalign("judge", tone, "--query", "select 1 as id where false")
+    assert (nothing.code, "the query is empty" in nothing.err) == (2, True)
+    assert "give --query" in memalign("judge", tone).err
+    assert len(endpoint.requests) == 3
+
+
+@pytest.mark.slow  # needs s3fs and moto's server, in an environment that has them
+def test_an_s3_lake_is_judged(memalign: Run, tone: str, lake: Any, endpoint: Endpoint) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    for day in (1, 2):
+        rows = pa.Table.from_pylist(items(20)[10 * (day - 1) : 10 * day])
+        with lake.open(f"lake/traces/day=2026-01-0{day}/part-0.parquet", "wb") as file:
+            pq.write_table(rows, file)
+    arguments = ("judge", tone, "s3://lake/traces", "-o", "s3://lake/judged.parquet")
+    first = memalign(*arguments)
+    assert (first.code, first.out.split(",")[0]) == (0, "20 judged into s3://lake/judged.parquet"), first.err
+    with lake.open(lake.find("lake/judged.parquet")[0]) as file:
+        assert set(pq.read_table(file)["id"].to_pylist()) == {row["id"] for row in items(20)}
+    assert memalign(*arguments).out.startswith("0 judged into s3://lake/judged.parquet, 20 there already")
+    assert len(endpoint.requests) == 20
+    refused = memalign("judge", tone, "s3://no-such-bucket/rows.jsonl")
+    assert (refused.code, "Traceback" in refused.err) == (2, False)
+
+
+def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+    jsonl(tmp_path / "many.jsonl", items(3_000))
+    said = memalign("judge", tone, "many.jsonl", "--dry-run", "--rpm", "100")
+    assert said.code == 0
+    assert said.out.startswith("3,000 rows, 200 of them sampled\nabout 3,000 calls, ")
+    assert "30 minutes at the given limits" in said.out
+    assert "memalign edit tone --price" in said.out
+    assert memalign("edit", tone, "--price", "input=1,output=1").code == 0
+    live, batch = (
+        memalign("judge", tone, "many.jsonl", "--dry-run", "--json", *more).json for more in ((), ("--batch",))
+    )
+    assert batch["estimate"]["cost"] == pytest.approx(live["estimate"]["cost"] / 2)
+    assert memalign("judge", tone, "many.jsonl", "--rpm", "5").code == 2
+    assert not endpoint.requests
+    jsonl(tmp_path / "empty.jsonl", [])
+    assert memalign("judge", tone, "empty.jsonl", "--dry-run").code == 2
+    bad = memalign("judge", tone, jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}]), "--dry-run")
+    assert (bad.code, "{{ inputs }}" in bad.err) == (2, True)
+
+
+def test_a_batch_needs_an_output_and_a_provider(memalign: Run, tone: str, tmp_path: Path) -> None:
+    jsonl(tmp_path / "rows.jsonl", items(3))
+    nowhere = memalign("judge", tone, "rows.jsonl", "--batch")
+    assert (nowhere.code, "name an output" in nowhere.err) == (2, True)
+    assert memalign("edit", tone, "--model", "local:qwen2.5-coder-0.5b").code == 0
+    local = memalign("judge", tone, "rows.jsonl", "--batch", "-o", "out.jsonl")
+    assert (local.code, "has no batch endpoint" in local.err) == (2, True)
+
+
+@pytest.mark.slow  # a process that is killed where a batch was just submitted
+def test_a_killed_process_goes_on_with_its_batch(
+    memalign: Run, program: Run, tone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jsonl(tmp_path / "rows.jsonl", items(30))
+    arguments = ("judge", tone, "rows.jsonl", "--batch", "-o", "out.jsonl")
+    with BatchServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.address}/v1")
+        server.polls = 1_000_000
+        command = [sys.executable, "-m", "memalign", *arguments]
+        with subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            assert server.submitted.wait(PATIENCE)
+            running.kill()
+        server.polls = 0
+        ended = program(*arguments)
+        assert ended.code == 0, ended.err
+        assert len(server.batches) == 1
+        assert (len(server.live), len(server.batched)) == (1, 29)
+    lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [item["id"] for item in items(30)]
