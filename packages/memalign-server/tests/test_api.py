@@ -210,8 +210,8 @@ OPERATIONS = {
     "export": "export_judge",
     "import": "import_judge",
 }
-OF_THE_MACHINE = {"demo", "bench", "serve", "models", "registry"}
-"""Commands that set a machine up, or try something out on it."""
+OF_THE_MACHINE = {"demo", "bench", "serve", "models", "registry", "import-feedback", "export-verdicts"}
+"""Commands that set a machine up, try something out on it, or exchange with other tools by its keys."""
 
 
 def test_the_api_does_what_commands_do(local: world.Browser) -> None:
