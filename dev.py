@@ -5,6 +5,9 @@ python3 dev.py demo [ARGS]        set up, then `memalign demo`: an expert's feed
 python3 dev.py test [--slow] [--random [SEED]] [PYTEST ARGS]
                                   set up, then the tests and, beside them, every check; CI runs this.
                                   --random draws new examples, prints the seed and keeps what failed
+python3 dev.py test --engines [PYTEST ARGS]
+                                  set up, then the tests on Spark (with Java 17 or newer) and Ray, in an environment of
+                                  their own under build/; a nightly CI runs this
 python3 dev.py endure [MINUTES]   set up, then state machines at length and kills at every write, each round from a new
                                   seed, for 20 minutes or as many as given; a nightly CI runs this
 python3 dev.py lint               set up, then every check without the tests
@@ -22,6 +25,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -38,6 +42,7 @@ EXE = ".exe" if os.name == "nt" else ""
 PYTHON = BIN / f"python{EXE}"
 STAMP = VENV / "memalign-installed.txt"
 LOCKS = {kind: ROOT / "requirements" / f"{kind}.txt" for kind in ("runtime", "server", "dev")}
+ENGINES = ROOT / "requirements" / "engines.txt"  # what the extras spark and ray need beside the others
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench", "memalign-server")]
 MODELS = ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")
 OLDEST = (3, 11)
@@ -92,6 +97,8 @@ def lint(arguments: list[str]) -> int:
 def test(arguments: list[str]) -> int:
     """Run the tests, and every check beside them; 0 only if all passed. pytest's closing line comes last again."""
     prepare("dev")
+    if "--engines" in arguments:
+        return _test_engines([argument for argument in arguments if argument != "--engines"])
     slow = "--slow" in arguments
     arguments = [argument for argument in arguments if argument != "--slow"]
     arguments, environment = _drawn(arguments)
@@ -107,6 +114,28 @@ def test(arguments: list[str]) -> int:
     say(f"checks: {'FAILED: ' + ', '.join(failed) if failed else 'all passed'}")
     print(closing, flush=True)
     return code or (1 if failed else 0)
+
+
+def _test_engines(arguments: list[str]) -> int:
+    """Run the tests of Spark and Ray, which weigh half a gigabyte, in an environment that sees all of .venv."""
+    folder = ROOT / "build" / "engines"
+    python = folder / BIN.name / f"python{EXE}"
+    stamp = folder / "installed.txt"
+    digest = hashlib.sha256(ENGINES.read_bytes() + str(ROOT).encode()).hexdigest()
+    if not stamp.exists() or stamp.read_text("utf-8") != digest:
+        say("installing Spark and Ray into build/engines (about 500 MB to download, once)")
+        if call([str(PYTHON), "-m", "venv", "--clear", str(folder)]) != 0:
+            return 1
+        where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        ours, theirs = (
+            subprocess.check_output([str(each), "-c", where], text=True).strip() for each in (PYTHON, python)
+        )
+        Path(theirs, "memalign.pth").write_text(f"import site; site.addsitedir({ours!r})\n", "utf-8")
+        pip = [str(python), "-m", "pip", "install", "--no-deps", "--no-compile", "--disable-pip-version-check"]
+        _install([*pip, "--require-hashes", "-r", str(ENGINES)])
+        stamp.write_text(digest, "utf-8")
+    tests = ["packages/memalign/tests/integrations/engines", "repository_tests/test_engine_pages.py"]
+    return call([str(python), "-m", "pytest", "-m", "slow", *tests, *arguments])
 
 
 def pull(model: str) -> int:
@@ -225,14 +254,19 @@ def lock(arguments: list[str]) -> int:
     runtime = [str(core), "--extra", "anthropic", "--extra", "google", "--extra", "postgresql"]
     development = [*map(str, others), "--group", "pyproject.toml:dev", "--constraint", "requirements/server.txt"]
     served = [*runtime, server, "--constraint", "requirements/runtime.txt"]  # for the image of `memalign serve`
-    for kind, extra in (("runtime", runtime), ("server", served), ("dev", [*runtime, *development])):
-        say(f"locking {LOCKS[kind].relative_to(ROOT)}")
-        output = ["--output-file", LOCKS[kind].relative_to(ROOT).as_posix()]
+    kinds = {LOCKS["runtime"]: runtime, LOCKS["server"]: served, LOCKS["dev"]: [*runtime, *development], ENGINES: []}
+    for lock, extra in kinds.items():
+        if lock == ENGINES:  # what dev.txt does not have already
+            names = re.findall(r"^([\w.-]+)==", LOCKS["dev"].read_text("utf-8"), re.MULTILINE)
+            there = [word for name in names for word in ("--no-emit-package", name)]
+            extra = [str(core), "--extra", "ray", "--extra", "spark", "--constraint", "requirements/dev.txt", *there]  # noqa: PLW2901
+        say(f"locking {lock.relative_to(ROOT)}")
+        output = ["--output-file", lock.relative_to(ROOT).as_posix()]
         code = subprocess.run([*common, *extra, *output], input="\n".join(build), text=True, cwd=ROOT, check=False)
         if code.returncode:
             return code.returncode
-        if "://" in LOCKS[kind].read_text("utf-8"):
-            print(f"{LOCKS[kind]} names an address; a lock must work behind any mirror. Look at it before committing.")
+        if "://" in lock.read_text("utf-8"):
+            print(f"{lock} names an address; a lock must work behind any mirror. Look at it before committing.")
             return 1
     return 0
 

@@ -134,8 +134,8 @@ def test_two_guidelines_are_merged(taught: world.Browser) -> None:
     assert made.status_code == 201, made.text
     assert (made.json()["text"], made.json()["origin"]) == ("Sympathy, then a day.", "local")
     assert taught.get(f"{place}/{before[0]}").json()["superseded_by"] == made.json()["id"]
-    assert taught.post(f"{place}/{before[0]}/merge", json={"other": before[0]}).status_code == 422
-    assert taught.post(f"{place}/{before[0]}/merge", json={"other": "G99"}).status_code == 404
+    assert taught.post(f"{place}/{before[0]}/merge", json={"other": before[0], "text": "x y"}).status_code == 422
+    assert taught.post(f"{place}/{before[0]}/merge", json={"other": "G99", "text": "x y"}).status_code == 404
     ended(taught, taught.post(f"{API}/tone/unalign", json={"source": "ana"}).json())
     assert [each["text"] for each in items(taught, place)] == ["A reply names a day."]
 
@@ -210,8 +210,8 @@ OPERATIONS = {
     "export": "export_judge",
     "import": "import_judge",
 }
-OF_THE_MACHINE = {"demo", "bench", "serve", "models", "registry"}
-"""Commands that set a machine up, or try something out on it."""
+OF_THE_MACHINE = {"demo", "bench", "serve", "models", "registry", "import-feedback", "export-verdicts"}
+"""Commands that set a machine up, try something out on it, or exchange with other tools by its keys."""
 
 
 def test_the_api_does_what_commands_do(local: world.Browser) -> None:

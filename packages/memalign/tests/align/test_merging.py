@@ -13,11 +13,13 @@ from memalign import Judge, Registry
 from memalign.align import edit_guideline, merge_guidelines
 from memalign.errors import InputError, UnknownKey
 from memalign.memory import Memory
+from memalign.testing import ScriptedChatModel
 from memalign.types import Check
 from tests.align.test_relations import BRIEF, SAME, SHORT, states, taught, texts
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import learn
+from tests.support.world import said
 
 KIND = "Answer kindly."
 LATE = "Name the day of delivery."
@@ -43,18 +45,31 @@ def test_one_guideline_stands_for_both() -> None:
     check_memory(merged)
 
 
-def test_without_words_the_first_keeps_its_own() -> None:
+def test_it_has_the_checks_of_both() -> None:
     judge = edit_guideline(
         judged(), "G1", by="eve", checks=[Check(question="Is it kind?"), Check(question="Is it short?")]
     )
     judge = edit_guideline(judge, "G2", by="eve", pinned=True, checks=["Is a day named?", "Is it kind?"])
-    merged = merge_guidelines(judge, "G2", "G1", by="dora")
-    assert texts(merged) == [LATE]
-    new = merged.memory.guideline("G3")
+    new = merge_guidelines(judge, "G2", "G1", by="dora", text=BOTH).memory.guideline("G3")
     assert {each.question for each in new.checks} == {"Is it kind?", "Is it short?", "Is a day named?"}
     assert (new.pinned, new.status_by) == (True, "dora")
-    other = merge_guidelines(judge, "G1", "G2", by="dora", checks=["Is it warm?"]).memory.guideline("G3")
+    other = merge_guidelines(judge, "G1", "G2", by="dora", text=BOTH, checks=["Is it warm?"]).memory.guideline("G3")
     assert [each.question for each in other.checks] == ["Is it warm?"]
+
+
+def test_no_other_shard_sees_the_merged_words() -> None:
+    judge, _ = taught(("ana", KIND), ("ben", LATE), ("cleo", SHORT), relations={}, shard_size=2)
+    assert [len(shard.keys) for shard in judge.memory.shards] == [2, 1]
+    merged = merge_guidelines(judge, "G1", "G3", by="dora", text=BOTH)
+    model = merged.model
+    assert isinstance(model, ScriptedChatModel)
+    asked = len(model.requests)
+    later = learn(merged, [said(4, "Say sorry first.", by="dan", value=None)]).judge
+    (written,) = (each for each in model.requests[asked:] if each.schema_name == "changes")
+    assert SHORT in written.user, "the shard's own rule"
+    assert BOTH not in written.user
+    assert texts(later) == [LATE, BOTH, "Say sorry first."]
+    check_memory(later)
 
 
 @pytest.mark.parametrize("gone", ["t-1", "t-2"])
@@ -79,7 +94,7 @@ def test_forgetting_undoes_every_merge_exactly(data: st.DataObject, again: bool)
     order = data.draw(st.permutations(["G1", "G2", "G3", "G4"]))
     merged = merge_guidelines(merged, order[0], order[1], by="dora", text=BOTH)
     if again:
-        merged = merge_guidelines(merged, "G5", order[2], by="dora")
+        merged = merge_guidelines(merged, "G5", order[2], by="dora", text="All three at once.")
     touched = {key for each in merged.memory.guidelines if each.number > 4 for key in each.exposed_to}
     gone = data.draw(st.sets(st.sampled_from(sorted(touched)), min_size=1))
     left, never = merged.unalign(*gone).judge, judge.unalign(*gone).judge
@@ -114,14 +129,17 @@ def test_peoples_own_words_stay_merged_when_reworded() -> None:
 def test_what_cannot_be_merged_says_why() -> None:
     judge = judged(("ana", KIND), ("ben", LATE), ("cleo", SHORT))
     with pytest.raises(InputError, match="name another one"):
-        merge_guidelines(judge, "G1", "G1", by="dora")
+        merge_guidelines(judge, "G1", "G1", by="dora", text=BOTH)
     with pytest.raises(UnknownKey):
-        merge_guidelines(judge, "G1", "G9", by="dora")
+        merge_guidelines(judge, "G1", "G9", by="dora", text=BOTH)
     with pytest.raises(InputError, match="G2 is retired"):
-        merge_guidelines(edit_guideline(judge, "G2", by="eve", retired=True), "G1", "G2", by="dora")
-    merged = merge_guidelines(judge, "G1", "G2", by="dora")
-    with pytest.raises(InputError, match="G4 stands for G2: merge that one"):
-        merge_guidelines(merged, "G2", "G3", by="dora")
+        merge_guidelines(edit_guideline(judge, "G2", by="eve", retired=True), "G1", "G2", by="dora", text=BOTH)
+    merged = merge_guidelines(judge, "G1", "G2", by="dora", text=BOTH)
+    for other in ("G3", "G4"):
+        with pytest.raises(InputError, match="G4 stands for G2 already"):
+            merge_guidelines(merged, "G2", other, by="dora", text="Something else.")
+    with pytest.raises(InputError, match="G1 has these words already"):
+        merge_guidelines(judge, "G1", "G2", by="dora", text=KIND.upper())
     with pytest.raises(InputError, match="cannot be a guideline"):
         merge_guidelines(judge, "G1", "G2", by="dora", text="<|system|>")
 

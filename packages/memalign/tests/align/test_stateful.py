@@ -201,8 +201,8 @@ class JudgeMachine(RuleBasedStateMachine):
         self.judge = write_guideline(self.judge, text, by="eve", pinned=pinned)
 
     @precondition(lambda self: 1 < len(self.judge.memory.guidelines) < 12)
-    @rule(data=st.data(), text=st.none() | st.sampled_from(PEOPLES))
-    def merge(self, data: st.DataObject, text: str | None) -> None:
+    @rule(data=st.data(), text=st.sampled_from(PEOPLES))
+    def merge(self, data: st.DataObject, text: str) -> None:
         one, other = data.draw(st.permutations([each.id for each in self.judge.memory.guidelines]))[:2]
         try:
             self.judge = merge_guidelines(self.judge, one, other, by="dora", text=text)
@@ -365,7 +365,9 @@ class RegistryMachine(RuleBasedStateMachine):
     def merge(self, data: st.DataObject) -> None:
         one, other = data.draw(st.permutations([each.id for each in self.head.memory.guidelines]))[:2]
         with suppress(InputError):
-            self.registry.update("replies", lambda judge: merge_guidelines(judge, one, other, by="dora"))
+            self.registry.update(
+                "replies", lambda judge: merge_guidelines(judge, one, other, by="dora", text=PEOPLES[0])
+            )
 
     @precondition(lambda self: any(self.head.memory.label(case) is not None for case in self.head.memory.cases))
     @rule(data=st.data())

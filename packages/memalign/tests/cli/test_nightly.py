@@ -99,13 +99,14 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     said = memalign("judge", tone, "many.jsonl", "--dry-run", "--rpm", "100")
     assert said.code == 0
     assert said.out.startswith("3,000 rows, 200 of them sampled\nabout 3,000 calls, ")
-    assert "0.5 hours at the given limits" in said.out
+    assert "30 minutes at the given limits" in said.out
     assert "memalign edit tone --price" in said.out
     assert memalign("edit", tone, "--price", "input=1,output=1").code == 0
     live, batch = (
         memalign("judge", tone, "many.jsonl", "--dry-run", "--json", *more).json for more in ((), ("--batch",))
     )
     assert batch["estimate"]["cost"] == pytest.approx(live["estimate"]["cost"] / 2)
+    assert memalign("judge", tone, "many.jsonl", "--rpm", "5").code == 2
     assert not endpoint.requests
     jsonl(tmp_path / "empty.jsonl", [])
     assert memalign("judge", tone, "empty.jsonl", "--dry-run").code == 2

@@ -195,6 +195,28 @@ def test_wrong_use_says_what_to_do(
     assert said in ran.err
 
 
+WRONG_EXPORTS = [
+    ("phoenix tone missing.jsonl", "missing.jsonl: no such file"),
+    ("phoenix tone judged.jsonl --score tone", "--score names a control of Label Studio"),
+    ("langfuse tone judged.jsonl shop", "keys name the project: leave FROM out"),
+    ("argilla tone judged.jsonl records.json", "dataset.records.log in Python"),
+    ("label-studio tone judged.jsonl export.json", "verdicts go to a project: give its number"),
+    ("otlp tone judged.jsonl", "Set OTEL_EXPORTER_OTLP_ENDPOINT"),
+]
+
+
+def test_wrong_use_of_export_says_what_to_do(
+    shop: ToolServer, memalign: Run, tone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    assert memalign("import-feedback", "phoenix", "shop", "--examples", "cases.jsonl").code == 0
+    assert memalign("judge", tone, "cases.jsonl", "-o", "judged.jsonl").code == 0
+    for line, said in WRONG_EXPORTS:
+        ran = memalign("export-verdicts", *line.split())
+        assert ran.code == 2, line
+        assert said in ran.err
+
+
 def test_verdicts_of_another_judge_are_refused(shop: ToolServer, memalign: Run, tone: str) -> None:
     line = {"id": "a1", "judge": "other@0000-000000", "value": True, "content_hash": ""}
     ran = memalign("export-verdicts", "phoenix", tone, jsonl(Path("judged.jsonl"), [line]), "shop")

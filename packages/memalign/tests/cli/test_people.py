@@ -411,7 +411,7 @@ def test_two_guidelines_are_merged_by_hand(memalign: Run, aligned: str) -> None:
     assert "Say sorry, and when it comes." in merged.out
     assert "G1 now: superseded: " in merged.out
     assert "took its place" in merged.out
-    for wrong in (("--retire",), ("--add", "x"), ("--unpin",)):
+    for wrong in ((), ("--text", "x", "--retire"), ("--add", "x"), ("--text", "x", "--unpin")):
         assert memalign("guideline", aligned, "G1", "--merge", last, *wrong).code == 2
-    assert "which guideline?" in memalign("guideline", aligned, "--merge", last).err
-    assert "stands for G1: merge that one" in memalign("guideline", aligned, "G1", "--merge", last).err
+    assert "which guideline?" in memalign("guideline", aligned, "--merge", last, "--text", "x").err
+    assert "stands for G1 already" in memalign("guideline", aligned, "G1", "--merge", last, "--text", "Both.").err

@@ -109,6 +109,8 @@ def test_a_query_gives_rows(tmp_path: Path) -> None:
     assert row.fields == {"id": "a", "outputs": {"text": "Yes."}}
     with pytest.raises(InputError, match=r"DuckDB refuses the query: .*nothing"):
         list(query_rows("select * from nothing"))
+    with pytest.raises(InputError, match=r"rows.parquet is no DuckDB database; .* from '"):
+        list(query_rows("select 1 as id", tmp_path / "rows.parquet"))
     with pytest.raises(InputError, match="gives id twice"):
         list(query_rows("select 1 as id, 2 as id"))
 
@@ -212,6 +214,9 @@ def test_a_changed_example_leaves_its_part(store: Any) -> None:
         row["id"] for name in store.find("/out") for row in pq.read_table(io.BytesIO(store.cat_file(name))).to_pylist()
     ]
     assert sorted(ids) == sorted(row["id"] for row in ROWS)
+    for outputs in ("New.", "Newer."):  # a part of which nothing stays goes
+        one.judge_many([Example(id="c-0", inputs="Where?", outputs=outputs)], out="memory://out/one.parquet")
+    assert len(store.find("/out/one.parquet")) == 1
 
 
 def test_folders_of_others_are_left_alone(store: Any, tmp_path: Path) -> None:

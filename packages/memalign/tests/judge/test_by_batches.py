@@ -18,9 +18,10 @@ from memalign.models.batch_endpoints import AnthropicBatches, OpenAIBatches
 from memalign.testing import ScriptedChatModel
 from tests.support.batch_server import BatchServer
 
-EXAMPLES = [Example(id=f"c-{n}", inputs="Where\u2028is it?", outputs=f"Reply {n}.") for n in range(12)]
+EXAMPLES = [Example(id=f"c-{n}", inputs="Where\u2028is it? \ud83d", outputs=f"Reply {n}.") for n in range(12)]
 PRICES = {"input": 1.0, "output": 1.0}
 NAMES = {"openai": "openai:gpt-test", "anthropic": "anthropic:claude-haiku-4-5"}
+OPENAI = pytest.mark.parametrize("judge", ["openai"], indirect=True)
 
 
 @pytest.fixture
@@ -69,15 +70,19 @@ def test_batches_hold_the_requests_of_live_judging(judge: Judge, server: BatchSe
     assert made[3].usage.calls == 1
 
 
-def test_what_batches_leave_out_is_asked_live(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
+def test_what_batches_leave_out_is_asked_live(
+    judge: Judge, server: BatchServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server.refuses = lambda body: reply(body) == 3
     server.expires = lambda body: reply(body) in {4, 5}
     made = judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
     assert all(each.value is True for each in made)
     assert sorted(map(reply, server.live)) == [0, 3, 4, 5]
     assert made[3].usage.cost == pytest.approx(0.0011)
+    assert "left 3 of 11 unanswered (2 " in caplog.text
 
 
+@OPENAI
 def test_a_misfit_answer_is_corrected_live(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         odd = reply(body) == 7 and "could not be used" not in json.dumps(body)
@@ -104,6 +109,7 @@ def test_faults_of_submission_cost_no_second_batch(
 
 def test_a_cut_file_of_results_is_fetched_again(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
     server.faults[r"(results|content)$"] = ["cut", "cut"]
+    server.faults[r"GET /v1(/messages)?/batches/\w+$"] = [503] * 6  # more than one look has attempts
     made = judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
     assert all(each.value is True for each in made)
     assert list(map(reply, server.live)) == [0]
@@ -168,6 +174,7 @@ def test_a_batch_whose_id_was_lost_is_found(
     assert list(map(reply, server.live)) == [0]
 
 
+@OPENAI
 def test_parts_keep_within_the_limits(
     judge: Judge, server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +186,7 @@ def test_parts_keep_within_the_limits(
     assert [len(batch["requests"]) for batch in server.batches.values()] == [2, 2, 2, 2, 2, 1]
 
 
+@OPENAI
 def test_samples_of_a_row_go_together(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
     several = judge.replace(parameters={**judge.parameters, "samples": 3})
     made = several.judge_many(EXAMPLES[:4], out=tmp_path / "out.jsonl", batch=True)
@@ -187,6 +195,7 @@ def test_samples_of_a_row_go_together(judge: Judge, server: BatchServer, tmp_pat
     assert list(map(reply, server.live)) == [0, 0, 0]
 
 
+@OPENAI
 def test_a_spend_limit_holds_for_batches(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     made = judge.judge_many(EXAMPLES, out=out, batch=True, max_cost=0.0011 + 5.5 * 0.00055)
@@ -203,6 +212,15 @@ def test_a_failed_batch_says_why(server: BatchServer, tmp_path: Path) -> None:
         judge.judge_many(EXAMPLES, out=out, batch=True)
     assert all(each.value is True for each in judge.judge_many(EXAMPLES, out=out, batch=True))
     assert list(map(reply, server.live)) == [0]
+
+
+def test_a_key_that_expires_loses_no_batch(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    server.faults[r"GET /v1(/messages)?/batches/\w+$"] = [401]
+    with pytest.raises(ModelRejected, match="HTTP 401"):
+        judge.judge_many(EXAMPLES, out=out, batch=True)
+    assert all(each.value is True for each in judge.judge_many(EXAMPLES, out=out, batch=True))
+    assert in_batches(server) == list(range(1, 12))
 
 
 def test_a_full_queue_is_waited_for(server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +252,7 @@ def test_who_has_no_batches_is_told(server: BatchServer, tmp_path: Path) -> None
         real.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
 
 
+@OPENAI
 def test_batches_of_another_judge_are_left_alone(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     with killed_at("state"):
@@ -242,3 +261,12 @@ def test_batches_of_another_judge_are_left_alone(judge: Judge, server: BatchServ
     other = judge.replace(instructions="Is it short? {{ outputs }}")
     with pytest.raises(InputError, match="has batches of judge tone@"):
         other.judge_many(EXAMPLES, out=out, batch=True)
+
+
+@OPENAI
+def test_a_server_that_is_down_is_soon_left(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
+    server.faults[r"POST"] = [500] * 100
+    made = judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
+    assert [each.not_judged for each in made] == [False] * 3 + [True] * 9
+    assert "3 rows failed before a batch was submitted" in str(made[5].error)
+    assert not server.batches

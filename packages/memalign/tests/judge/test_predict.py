@@ -179,7 +179,7 @@ def test_rows_without_ids_have_their_contents() -> None:
     assert one.predict_batch(named)["id"].to_list() == ["p", "q", "r"]
 
 
-def test_a_limit_of_cost_leaves_rows_that_say_so() -> None:
+def test_a_spend_limit_leaves_rows_not_judged() -> None:
     out = judge().predict_batch(
         pl.DataFrame({"id": list("abcd"), "outputs": list("wxyz")}), max_cost=1.2, concurrency=1
     )

@@ -181,10 +181,10 @@ class GuidelineChanged(_Shape):
 
 
 class MergeAsked(_Shape):
-    """The guideline to merge with; the words of both, without `text` those of the first, and checks other than theirs."""
+    """The guideline to merge with, words that say what both say, and checks other than theirs."""
 
     other: Annotated[str, Field(pattern=r"^G[1-9][0-9]{0,8}$", examples=["G5"])]
-    text: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
+    text: Annotated[str, Field(min_length=1, max_length=2000)]
     checks: list[CheckGiven] | None = None
 
 

@@ -83,10 +83,10 @@ def changed_page(
         summary=alignment_line(result, speaking(request)) if "rows" in result else "",
         version=number,
         versions=versions,
-        learned=sorted(learned, key=lambda each: guideline_number(each.id)),
+        learned=sorted(learned, key=lambda each: (each.status != "active", guideline_number(each.id))),
         uses=uses,
         unused=Use(),
-        turned=turned,
+        turned=sorted(turned, key=lambda each: each.case_id in hidden),  # what may be read comes first
         hidden=hidden,
         untaught=waiting,
         problem=_problem(found),

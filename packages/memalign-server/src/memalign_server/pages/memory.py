@@ -148,12 +148,12 @@ def merge_guideline_page(
     person: Asking,
     guideline: Annotated[str, Form()],
     other: Annotated[str, Form()],
-    text: Annotated[str, Form()] = "",
+    text: Annotated[str, Form()],
 ) -> Response:
-    """One guideline in the place of two, in these words or in those of the first."""
+    """One guideline in the place of two, in words that say what both say."""
 
     def change(old: Judge) -> Judge:
-        return merge_guidelines(old, guideline, other, by=person.name, text=text.strip() or None)
+        return merge_guidelines(old, guideline, other, by=person.name, text=text)
 
     saved = server.registry.update(judge, change)
     new = saved.judge.memory.guidelines[-1].id

@@ -187,6 +187,8 @@
     setFocus(focused());
     tell();
     for (const element of doc.querySelectorAll("[data-events]")) watch(element);
+    const tab = doc.querySelector("nav a[aria-current]");
+    if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
     for (const zone of doc.querySelectorAll("[data-drop]")) droppable(zone);
     sendAgain();
     window.addEventListener("online", sendAgain);

@@ -12,7 +12,7 @@ from memalign.align.ingest import settle
 from memalign.content import sides_of
 from memalign.errors import InputError, InvalidValue, UnknownKey
 from memalign.judge import Judge
-from memalign.memory.guard import check_fault, guideline_fault, tidy
+from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.precedence import groups, replacing, with_relations
 from memalign.types import Check, Guideline
@@ -117,10 +117,10 @@ def merge_guidelines(
     other: str,
     *,
     by: str,
-    text: str | None = None,
+    text: str,
     checks: Iterable[Check | str] | None = None,
 ) -> Judge:
-    """A judge with a new guideline in the place of these two: in `text`, or in the words of `one`; `by` merged them.
+    """A judge with a new guideline in the place of these two: `text` says what both say, in the words of `by`.
 
     It has the checks of both, unless `checks` has others, and is pinned where one of them was. It is supported by and
     exposed to all that both were: whatever of it is withdrawn takes it along, and what had nothing to do with that
@@ -133,13 +133,16 @@ def merge_guidelines(
     for each in both:
         if each.status == "retired":
             raise InputError(f"{each.id} is retired: take it into use again first, or leave it as it is")
-        if each.superseded_by not in (None, one, other):
-            raise InputError(f"{each.superseded_by} stands for {each.id}: merge that one")
+        if each.superseded_by is not None:
+            raise InputError(f"{each.superseded_by} stands for {each.id} already: merge or edit that one")
+    words = normalised(_checked(text))
+    if same := next((each.id for each in memory.guidelines if normalised(each.text) == words), None):
+        raise InputError(f"{same} has these words already: write what both say, or retire one of the two")
     first, second = both
     asked = {check.question: check for check in (*second.checks, *first.checks)}
     new = Guideline(
         id=f"G{memory.next_guideline}",
-        text=_checked(first.text if text is None else text),
+        text=_checked(text),
         origin=_named(by),
         supported_by=tuple(sorted({*first.supported_by, *second.supported_by})),
         exposed_to=tuple(sorted({*first.exposed_to, *second.exposed_to})),

@@ -63,12 +63,15 @@ class _Shards:
 def shard_guidelines(guidelines: Iterable[Guideline], shard: Shard) -> list[Guideline]:
     """What the shard has written so far, also where a guideline of another shard is shown in its place.
 
-    Without what was revised within the shard, what is retired, and what says the same as a retired one.
+    Without what was revised within the shard, what is retired, and what says the same as a retired one; and without what
+    a person merged with another shard's: its words would pass into this one.
     """
-    known = tuple(guidelines)
+    known, keys = tuple(guidelines), set(shard.keys)
     retired = {guideline.id for guideline in known if guideline.status == "retired"}
     own = [
-        g for g in known if not set(shard.keys).isdisjoint(g.exposed_to) and retired.isdisjoint((g.id, g.superseded_by))
+        g
+        for g in known
+        if g.exposed_to and keys.issuperset(g.exposed_to) and retired.isdisjoint((g.id, g.superseded_by))
     ]
     ids = {guideline.id for guideline in own}
     return [guideline for guideline in own if guideline.superseded_by not in ids]

@@ -168,7 +168,7 @@ def guideline(
     pin: Annotated[bool | None, typer.Option("--pin/--unpin", help="Never leave it out, whatever its age.")] = None,
     retire: Annotated[bool | None, typer.Option("--retire/--restore", help="Take it out of force, or back.")] = None,
     merge: Annotated[
-        str | None, typer.Option(metavar="GID", help="Make one of it and this one, in its words or in --text.")
+        str | None, typer.Option(metavar="GID", help="Make one of the two; --text says what both say.")
     ] = None,
     check: Checks = None,
     answer: Answers = None,
@@ -196,8 +196,8 @@ def guideline(
         return DONE
     if add is not None and (guideline_id is not None or text is not None or retire is not None or merge is not None):
         raise InputError("--add writes a new guideline: give no GID, --text, --retire or --merge with it")
-    if merge is not None and (pin is not None or retire is not None):
-        raise InputError("--merge makes a new guideline: pin or retire that one afterwards")
+    if merge is not None and (text is None or pin is not None or retire is not None):
+        raise InputError("--merge makes a new guideline: --text says what both say; pin or retire it afterwards")
     if add is None and guideline_id is None:
         raise InputError("which guideline? memalign guideline NAME lists them")
     who = by or _user()
@@ -206,7 +206,7 @@ def guideline(
         if guideline_id is None:
             return write_guideline(judge, add or "", by=who, pinned=bool(pin), checks=checks or ())
         if merge is not None:
-            return merge_guidelines(judge, guideline_id, merge, by=who, text=text, checks=checks)
+            return merge_guidelines(judge, guideline_id, merge, by=who, text=text or "", checks=checks)
         return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire, checks=checks)
 
     saved = session.registry().update(name, change, "edit")

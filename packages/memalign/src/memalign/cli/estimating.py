@@ -85,11 +85,15 @@ def give_judging_estimate(
         lines.append("a batch takes up to 24 hours; its tokens count against a limit of their own")
     elif hours is None:
         lines.append(
-            f"{usage.calls / _USUAL / 60:,.1f} hours at {_USUAL:,} calls a minute; --rpm and --tpm say your limits"
+            f"{_time(usage.calls / _USUAL / 60)} at {_USUAL:,} calls a minute; --rpm and --tpm say your limits"
         )
     else:
-        lines.append(f"{hours:,.1f} hours at the given limits")
+        lines.append(f"{_time(hours)} at the given limits")
     data = {"judge": judge.name, "version": version, "dry_run": True, "rows": made.rows, "counted": found.counted}
     data |= {"sampled": len(sample), "estimate": usage, "cached_cost": made.cached_cost, "margin": made.margin}
     session.give(data | {"hours": hours}, *lines)
     return DONE
+
+
+def _time(hours: float) -> str:
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.0f} minutes"

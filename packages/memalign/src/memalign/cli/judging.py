@@ -85,6 +85,8 @@ def judge(
         raise InputError("--json and -o - both write to stdout: give one of them")
     number, chosen = session.judge(name, version)
     given = rows_or_query(examples, query, columns, remembered=chosen.columns)
+    if not dry_run and (rpm or tpm):
+        raise InputError("--rpm and --tpm belong to --dry-run; --concurrency limits a run")
     if dry_run:
         limits: dict[str, Any] = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "batch": batch}
         return give_judging_estimate(session, chosen, number, given, query=query, database=examples, **limits)

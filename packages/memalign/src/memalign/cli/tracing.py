@@ -149,6 +149,8 @@ def export_verdicts(
     from memalign.io import read_judgments
     from memalign.registry import judged_by
 
+    if score is not None and tool != "label-studio":
+        raise InputError("--score names a control of Label Studio: other tools take verdicts under the judge's name")
     found = read_judgments(judged)
     number, judge = judged_by(session.registry(), name, found.judge, version, written=str(judged))
     labels = {ours: theirs for theirs, ours in _pairs(value).items()}

@@ -7,7 +7,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from urllib.parse import quote
 
@@ -64,16 +63,20 @@ class Operation(Generic[P, T]):
     def __get__(self, client: Any, owner: type) -> Any:
         if client is None:
             return self
-        bound: Any = partial(self._sent, client)
-        bound.__doc__, bound.__name__, bound.__signature__ = self.__doc__, self.__name__, self.signature
-        return bound
 
-    def _sent(self, client: Blocking | Awaiting, *given: P.args, **named: P.kwargs) -> Any:
-        return client._ask(self.request_of(*given, **named))  # noqa: SLF001  # clients have it for this
+        def bound(*given: P.args, **named: P.kwargs) -> Any:
+            return client._ask(self.request_of(*given, **named))  # noqa: SLF001  # clients have it for this
+
+        bound.__name__, bound.__doc__ = self.__name__, self.__doc__
+        vars(bound)["__signature__"] = self.signature
+        return bound
 
     def request_of(self, *given: P.args, **named: P.kwargs) -> Request:
         """What a call with these arguments sends. Raises TypeError for others than the operation takes."""
-        told = self.signature.bind(*given, **named).arguments
+        try:
+            told = self.signature.bind(*given, **named).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.__name__}(): {error}") from None
         known = {name: value for name, value in told.items() if value is not None}
         path = re.sub(r"{(\w+)}", lambda name: quote(str(told[name[1]]), safe=""), self._path)
         body = {name: value for name, value in known.items() if name in self._body} if self._body else None

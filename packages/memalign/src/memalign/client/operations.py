@@ -581,8 +581,7 @@ class Operations:
 
     @operation("POST", "/judges/{judge}/guidelines/{guideline}/merge")
     def merge_guidelines(
-        self, judge: str, guideline: str, *, other: str, text: str | None = None,
-        checks: list[CheckGiven] | None = None,
+        self, judge: str, guideline: str, *, other: str, text: str, checks: list[CheckGiven] | None = None,
     ) -> dict[str, Any]:
         """Put a new guideline in the place of two. It goes with any feedback of either, and the other is back as it was."""
 

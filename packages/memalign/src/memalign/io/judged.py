@@ -24,6 +24,7 @@ from memalign.io.file_lock import lock_file
 from memalign.types import Example, Judgment, json_line
 
 __all__ = [
+    "Head",
     "JudgmentFile",
     "JudgmentWriter",
     "Judgments",
@@ -39,7 +40,9 @@ _START = b'{"id":'  # how every line of ours begins; by it a cut line is told fr
 _OTHER = frozenset((".csv", ".tsv", ".xlsx", ".xls", ".parquet"))  # names that promise another format
 
 
-class _Head(msgspec.Struct, frozen=True, kw_only=True):
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose a line is: the example's id, the judge's signature, and the hash of the content that was judged."""
+
     id: str
     judge: str
     content_hash: str = ""
@@ -288,7 +291,7 @@ class Judgments(Sequence[Judgment]):
         file.seek(begin)
         line = file.readline()
         try:
-            if msgspec.json.decode(line, type=_Head).id == self._ids[place]:
+            if msgspec.json.decode(line, type=Head).id == self._ids[place]:
                 return msgspec.json.decode(line, type=Judgment)
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
@@ -303,7 +306,7 @@ def _copy(old: BinaryIO, begin: int, new: BinaryIO) -> int:
 class Line(NamedTuple):
     """One line: what it says, where it begins, its bytes, and whether it ends in a line break and nothing else."""
 
-    head: _Head
+    head: Head
     judgment: Judgment
     begin: int
     size: int
@@ -312,7 +315,7 @@ class Line(NamedTuple):
 
 def line_of(raw: bytes, begin: int = 0) -> Line:
     """A line that begins at `begin`. Raises ValueError for what is none."""
-    head = msgspec.json.decode(raw, type=_Head)
+    head = msgspec.json.decode(raw, type=Head)
     judgment = msgspec.json.decode(raw, type=Judgment)
     return Line(head, judgment, begin, len(raw), raw.endswith(b"\n") and not raw.endswith(b"\r\n"))
 

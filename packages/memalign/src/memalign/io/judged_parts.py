@@ -16,17 +16,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, overload
+from typing import IO, Any, BinaryIO, Self, overload
 
+import msgspec
 from msgspec.structs import replace
 
 from memalign.errors import ConfigurationError, InputError
 from memalign.io.atomic import atomic_write
 from memalign.io.examples import Index
 from memalign.io.file_lock import lock_file
-from memalign.io.judged import JudgmentWriter, Line, judgment_line, line_of
+from memalign.io.judged import Head, JudgmentWriter, judgment_line, line_of
 from memalign.io.locations import Location, is_url, location_of, store_errors
 from memalign.types import Example, Judgment
 
@@ -188,32 +190,31 @@ class PartWriter:
 
     def _take_up(self) -> None:
         for name in self._root.names():
+            heads = list(self._root.heads(name))
             if name == _FAILED:
-                self._failed_before = {line.head.id for line in self._root.lines(name)}
+                self._failed_before = {head.id for head in heads}
                 continue
-            kept: list[bytes] = []
-            part, seen = len(self._parts), 0
-            for line, raw in self._root.raw_lines(name):
-                if line.head.judge != self._judge:
-                    raise InputError(
-                        f"{self._root.name} holds judgments of judge {line.head.judge}, this one is {self._judge}; name "
-                        "another output folder"
-                    )
-                seen += 1
-                if self._take(line, part):
-                    kept.append(raw)
+            if other := next((head.judge for head in heads if head.judge != self._judge), None):
+                raise InputError(
+                    f"{self._root.name} holds judgments of judge {other}, this one is {self._judge}; name another output "
+                    "folder"
+                )
+            part = len(self._parts)
             self._parts.append(name)
-            if len(kept) < seen:
-                self._root.put(name, b"".join(kept)) if kept else self._root.remove(name)
+            kept = [self._take(head, part) for head in heads]
+            if not any(kept):
+                self._root.remove(name)
+            elif not all(kept):
+                self._root.put(name, b"".join(compress(self._root.lines(name), kept)))
 
-    def _take(self, line: Line, part: int) -> bool:
+    def _take(self, head: Head, part: int) -> bool:
         """Whether a line stays: the first of its id, of an example that is as it was."""
-        place = self._index.place(line.head.id)
+        place = self._index.place(head.id)
         if place is None:
-            new = line.head.id not in self._others
-            self._others.add(line.head.id)
+            new = head.id not in self._others
+            self._others.add(head.id)
             return new
-        judged = line.head.content_hash
+        judged = head.content_hash
         if self._part_of[place] >= 0 or (judged and judged != self._index.content_hash(place)):
             return False
         self._part_of[place] = part
@@ -259,7 +260,7 @@ class PartJudgments(Sequence[Judgment]):
         return replace(self._otherwise or Judgment(error=f"{name} was not judged"), id=name)
 
     def _part(self, number: int) -> dict[str, Judgment]:
-        return {line.head.id: line.judgment for line in self._root.lines(self._parts[number])}
+        return {(line := line_of(raw)).head.id: line.judgment for raw in self._root.lines(self._parts[number])}
 
 
 class _Folder:
@@ -305,22 +306,41 @@ class _Folder:
             elif self._place.fs.exists(self._path(name)):
                 self._place.fs.rm_file(self._path(name))
 
-    def lines(self, name: str) -> Iterator[Line]:
-        """What an object holds."""
-        return (line for line, _ in self.raw_lines(name))
+    def heads(self, name: str) -> Iterator[Head]:
+        """Whose the lines of an object are; of Parquet no other column is read."""
+        if self._suffix == ".parquet":
+            for row in self._table(name, ["id", "judge", "content_hash"]):
+                yield Head(**row)
+            return
+        for raw in self.lines(name):
+            try:
+                yield msgspec.json.decode(raw, type=Head)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise InputError(f"{self.name}, {name}, is not of judgments ({error}); name another folder") from None
 
-    def raw_lines(self, name: str) -> Iterator[tuple[Line, bytes]]:
-        """The same, each with its JSON line."""
+    def lines(self, name: str) -> Iterator[bytes]:
+        """The JSON lines of an object."""
+        if self._suffix == ".parquet":
+            yield from (f"{row['judgment']}\n".encode() for row in self._table(name, ["judgment"]))
+        else:
+            with self._opened(name) as file:
+                yield from file
+
+    def _opened(self, name: str) -> IO[bytes]:
         with store_errors(self.name):
             if isinstance(self._place, Path):
-                data = (self._place / f"{name}{self._suffix}").read_bytes()
-            else:
-                data = self._place.fs.cat_file(self._path(name))
-        for raw in _lines(data, self.name) if self._suffix == ".parquet" else data.splitlines(keepends=True):
-            try:
-                yield line_of(raw), raw
-            except ValueError as error:
-                raise InputError(f"{self.name}, {name}, is not of judgments ({error}); name another folder") from None
+                return (self._place / f"{name}{self._suffix}").open("rb")
+            file: IO[bytes] = self._place.fs.open(self._path(name), "rb")
+            return file
+
+    def _table(self, name: str, columns: list[str]) -> list[dict[str, Any]]:
+        pa, pq = _arrow()
+        try:
+            with self._opened(name) as file:
+                rows: list[dict[str, Any]] = pq.read_table(file, columns=columns).to_pylist()
+                return rows
+        except (pa.ArrowException, KeyError) as error:
+            raise InputError(f"{self.name}, {name}, is not of judgments ({error}); name another folder") from None
 
     def _path(self, name: str) -> str:
         assert not isinstance(self._place, Path)  # noqa: S101  # asked of stores alone
@@ -337,7 +357,7 @@ def _journal_of(name: str) -> Path:
 def _parquet(lines: bytes) -> bytes:
     """JSON lines of judgments as a Parquet file."""
     pa, pq = _arrow()
-    rows = [_row(raw) for raw in lines.splitlines(keepends=True)]
+    rows = [_row(raw) for raw in io.BytesIO(lines)]
     kinds = dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), pa.int64())
     kinds |= dict.fromkeys(("probability", "cost"), pa.float64())
     if rows[0]["value"] is not None:
@@ -346,15 +366,6 @@ def _parquet(lines: bytes) -> bytes:
     file = io.BytesIO()
     pq.write_table(pa.table(table), file, compression="zstd")
     return file.getvalue()
-
-
-def _lines(data: bytes, name: str) -> list[bytes]:
-    pa, pq = _arrow()
-    try:
-        table = pq.read_table(io.BytesIO(data), columns=["judgment"])
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{name} holds a Parquet file that is not of judgments ({error})") from None
-    return [f"{text}\n".encode() for text in table["judgment"].to_pylist()]
 
 
 def _row(raw: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from memalign.errors import ConfigurationError, InputError, RowError
+from memalign.io.locations import store_errors
 from memalign.io.parquet import plain_row
 from memalign.io.rows import Row
 
@@ -24,8 +25,12 @@ def query_rows(query: str, database: str | Path | None = None) -> Iterator[Row |
         import duckdb
     except ImportError:
         raise ConfigurationError("a query needs duckdb: pip install duckdb") from None
-    if database is not None and not Path(database).is_file():
-        raise InputError(f"{database}: no such DuckDB file")
+    if database is not None:
+        with store_errors(database), Path(database).open("rb") as file:
+            if file.read(12)[8:] != b"DUCK":
+                raise InputError(
+                    f"{database} is no DuckDB database; a file of rows is named in the query: from '{database}'"
+                )
     try:
         with duckdb.connect(str(database or ":memory:"), read_only=database is not None) as connection:
             found = connection.execute(query)

@@ -8,8 +8,12 @@ place, finds its batches again and pays for none twice. A row that a batch rejec
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from memalign.errors import InputError, ModelError, ModelRejected
+from memalign.errors import InputError, ModelError, ModelUnavailable, RateLimited
 from memalign.io.atomic import atomic_write
 from memalign.io.examples import Index
 from memalign.io.judged import JudgmentWriter
@@ -26,13 +30,18 @@ from memalign.judge.batch import Run
 from memalign.judge.open_model import open_model
 from memalign.models.asking import asked_through
 from memalign.models.batch_calls import BATCH_PRICE, BatchCalls, Caught, CaughtRequest, batched_model, key_of
-from memalign.models.batch_endpoints import BatchEndpoint, BatchFull, Submission, batches_of
-from memalign.types import Example, Judgment, json_line
+from memalign.models.batch_endpoints import BatchEndpoint, BatchFailed, BatchFull, Submission, batches_of
+from memalign.types import Example, Judgment
 
 __all__ = ["judge_by_batches"]
 
+logger = logging.getLogger(__name__)
+
+_OURS = re.compile(r"[0-9a-f]{32}\.(requests|rows|results)\.jsonl")
+_DOWN = 3  # rows that fail one after the other, before any was answered
 _AT_ONCE = 4  # parts that wait for their answers
 _TURN = 100  # rows that are prepared without letting others run
+_PATIENCE = 3_600.0  # seconds in which a provider may say nothing: its batches go on
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds between two looks at whether a batch has ended
 
 
@@ -41,7 +50,7 @@ async def judge_by_batches(run: Run, index: Index, writer: JudgmentWriter | Part
 
     Raises ConfigurationError for a model without batches, a ModelError as live calls do.
     """
-    calls = BatchCalls(key=lambda name: key_of(name, index.content_hash(index.place(name) or 0)))
+    calls = BatchCalls(key=lambda name: key_of(signature, name, index.content_hash(index.place(name) or 0)))
     with asked_through(calls):
         endpoint = batches_of(batched_model(open_model(run.judge)))
     parts = _Parts(writer.batches, signature)
@@ -66,10 +75,10 @@ class _Parts:
                         "what is paid for, or delete the folder"
                     )
                 self.left = found.parts
-            kept = {"state.json", *(path.name for part in self.left for path in self.files(part))}
+            kept = {path.name for part in self.left for path in self.files(part)}
             for path in folder.iterdir():
-                if path.name not in kept:
-                    path.unlink()
+                if _OURS.fullmatch(path.name) and path.name not in kept:
+                    path.unlink()  # of a part that was not whole when a run stopped
         except OSError as error:
             raise InputError(f"{folder} cannot be used: {error.strerror}") from None
         except msgspec.MsgspecError as error:
@@ -87,7 +96,7 @@ class _Parts:
         """The rows of a part."""
         with self.files(part)[1].open("rb") as lines:
             for line in lines:
-                yield msgspec.json.decode(line, type=Example)
+                yield Example(**json.loads(line))
 
     def save(self) -> None:
         """Write down what is submitted, before anything follows from it."""
@@ -131,6 +140,7 @@ class _Batches:
         self._calls, self._endpoint, self._parts = calls, endpoint, parts
         self._total = len(run.source)
         self._asked = False  # whether a row was answered live, so that the endpoint is known to take what we send
+        self._failed = 0
         self._held: tuple[Example, list[CaughtRequest]] | None = None  # a row that did not fit into the last part
 
     async def all(self) -> None:
@@ -180,7 +190,7 @@ class _Batches:
                     break
                 part.betas = caught[0].betas
                 requests.writelines(lines)
-                kept.write(json_line({"id": row.id, **row.content, "meta": row.meta}))
+                kept.write(json.dumps({"id": row.id, **row.content, "meta": row.meta}).encode() + b"\n")
                 part.requests += len(lines)
                 size += new
                 self._reserve(1)
@@ -202,10 +212,15 @@ class _Batches:
             if not self._asked:
                 judgment = await self._run.judged(row, again=again)
                 self._asked = judgment.error is None
+                self._failed += not self._asked
+                if self._failed == _DOWN:
+                    self._run.stopped = (
+                        f"{_DOWN} rows failed before a batch was submitted, the last with {judgment.error}"
+                    )
                 self._keep(judgment)
                 continue
             try:
-                with self._calls.judging(row.id, catching=True):
+                with self._calls.judging(catching=True):
                     judgment = await self._run.judge.ajudge(row)
             except Caught:
                 return row, self._calls.caught
@@ -227,21 +242,26 @@ class _Batches:
 
     async def _first_ended(self) -> Submission:
         """The first part whose batch has ended, in the order of submission; those without a batch are submitted first."""
-        wait = _FIRST_WAIT
+        wait, heard = _FIRST_WAIT, time.monotonic()
         while True:
             done = 0
             for part in self._parts.left:
-                if part.batch is None:
-                    await self._submit(part)
                 try:
+                    if part.batch is None:
+                        await self._submit(part)
                     state = await self._endpoint.state(str(part.batch))
-                except ModelRejected as error:
+                    heard = time.monotonic()
+                except (ModelUnavailable, RateLimited) as error:
+                    if error.denied or time.monotonic() - heard > _PATIENCE:
+                        raise
+                    continue
+                except BatchFailed as error:
                     failed = str(error)
                     part.batch, part.since = None, 0.0
                     self._parts.save()
                     if isinstance(error, BatchFull) and any(each.batch for each in self._parts.left):
                         continue  # there is room again when another one has ended
-                    raise ModelRejected(f"{failed}. The same command submits it again") from error
+                    raise BatchFailed(f"{failed}. The same command submits it again") from error
                 if state.ended:
                     return part
                 done += state.done
@@ -254,9 +274,9 @@ class _Batches:
         """Judge the rows of a part by what its batch brought, and live what it did not bring."""
         results = self._parts.files(part)[2]
         await self._endpoint.download(str(part.batch), results)
-        places = _places(results, self._endpoint)
+        places, reasons = _places(results, self._endpoint)
         rows = list(self._parts.rows(part))
-        keys = {row.id: key_of(row.id, row.content_hash) for row in rows}
+        keys = {row.id: key_of(self._parts.signature, row.id, row.content_hash) for row in rows}
         ours = {key.rpartition("-")[0] for key in places}
         if part.found and not ours & set(keys.values()):
             part.strangers.append(str(part.batch))
@@ -274,6 +294,15 @@ class _Batches:
                 return msgspec.json.encode(body)
 
             self._calls.answers = answer
+            if reasons:
+                said = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common(3))
+                logger.warning(
+                    "batch %s left %d of %d unanswered (%s): asked live",
+                    part.batch,
+                    reasons.total(),
+                    part.requests,
+                    said,
+                )
             with self._calls.judging():
                 answered = [row for row in rows if places.get(f"{keys[row.id]}-0", -1) >= 0]
                 await self._judged(answered, paid=True)
@@ -314,13 +343,15 @@ class _Batches:
             self._run.spending.begin(BATCH_PRICE * rows)
 
 
-def _places(results: Path, endpoint: BatchEndpoint) -> dict[str, int]:
-    """Where the answer to each request begins; -1 where it has none."""
+def _places(results: Path, endpoint: BatchEndpoint) -> tuple[dict[str, int], Counter[str]]:
+    """Where the answer to each request begins, -1 where it has none; and why so many have none."""
     places: dict[str, int] = {}
+    reasons: Counter[str] = Counter()
     at = 0
     with results.open("rb") as lines:
         for line in lines:
-            key, body, _ = endpoint.result(msgspec.json.decode(line))
+            key, body, reason = endpoint.result(msgspec.json.decode(line))
             places[key] = -1 if body is None else at
+            reasons.update(() if body is not None else (reason,))
             at += len(line)
-    return places
+    return places, reasons

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Answers", "PaidCalls"]
+__all__ = ["Answers", "Call", "PaidCalls"]
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Answers(Protocol):
         ...
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """What is asked: by the model's name, the kind of request, and its size in tokens."""
 
     model: str
@@ -117,7 +117,7 @@ class PaidCalls:
 
     # -- the limit -----------------------------------------------------------------------------------------------
 
-    async def pay(self, asked: _Call, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]) -> T:
+    async def pay(self, asked: Call, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]) -> T:
         """What `call` gives, where the limit leaves room for it; calls of a kind cost about as much a unit of size.
 
         The first call of a kind goes alone: until it is answered, nobody knows what the others would cost. Raises
@@ -134,7 +134,7 @@ class PaidCalls:
         return await self._paid(run, asked, call, usage_of)
 
     async def _paid(
-        self, run: SpendRun, asked: _Call, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
+        self, run: SpendRun, asked: Call, call: Callable[[], Awaitable[T]], usage_of: Callable[[T], Usage]
     ) -> T:
         self.check_price()
         if not run.room(asked.size):
@@ -187,7 +187,7 @@ class _Asked:
         if self._calls.rehearsal is not None:
             return self._calls.rehearsal.reply(self._model, request)
         size = estimate_tokens(request.system) + estimate_tokens(request.user)
-        asked = _Call(self.name, request.schema_name, size)
+        asked = Call(self.name, request.schema_name, size)
         reply = await self._calls.pay(asked, lambda: self._model.complete(request), lambda answer: answer.usage)
         self._calls.keep(key, reply)
         self._calls.check_price()
@@ -215,7 +215,7 @@ class _AskedApart(_Asked):
         elif new:
             model = cast("YesNoModel", self._model)
             size = sum(map(estimate_tokens, (system, item, *new)))
-            asked = _Call(self.name, "margins", size)
+            asked = Call(self.name, "margins", size)
             margins, usage = await self._calls.pay(
                 asked, lambda: model.margins(system, item, new, timeout=timeout), lambda answer: answer[1]
             )

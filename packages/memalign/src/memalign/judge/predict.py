@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memalign.judge.judge import Judge
 
-__all__ = ["KEY", "FrameT", "arrow_schema", "predict_batch"]
+__all__ = ["KEY", "AskedRow", "FrameT", "arrow_schema", "asked_rows", "keys_of", "predict_batch"]
 
 FrameT = TypeVar("FrameT", bound=Frame)
 
@@ -36,7 +36,7 @@ _VALUES = {"bool": "Boolean", "int": "Int64", "float": "Float64"}
 _NUMBERS = ("input_tokens", "cached_tokens", "output_tokens")
 
 
-class _Asked(NamedTuple):
+class AskedRow(NamedTuple):
     """A row: its id where it has one, and either what is judged or why it cannot be."""
 
     id: str | None
@@ -63,10 +63,10 @@ async def predict_batch(
     except TypeError as error:
         raise InputError(f"{type(frame).__name__} is no DataFrame that can be read: {error}") from None
     signature = signature_of(judge)
-    earlier = _keys(done, signature)
+    earlier = keys_of(done, signature)
     rows = [
         (place, row)
-        for place, row in enumerate(_rows(judge, table) if len(table) else ())
+        for place, row in enumerate(asked_rows(judge, table))
         if row.example is None or (row.example.id, row.example.content_hash) not in earlier
     ]
     examples = [row.example for _, row in rows if row.example is not None and not row.again]
@@ -94,7 +94,7 @@ def _schema(judge: Judge) -> nw.Schema:
     return nw.Schema({name: kinds.get(name, nw.String)() for name in names})
 
 
-def _keys(done: Frame | Collection[tuple[str, str]], signature: str) -> Collection[tuple[str, str]]:
+def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collection[tuple[str, str]]:
     """The ids and content hashes that this judge has answered."""
     if not is_frame(done):
         assert isinstance(done, Collection)  # noqa: S101  # a frame was found above
@@ -109,8 +109,8 @@ def _keys(done: Frame | Collection[tuple[str, str]], signature: str) -> Collecti
     return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
 
 
-def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Asked]:
-    """What each row asks, in order."""
+def asked_rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[AskedRow]:
+    """What each row asks, in order. Raises InputError for a frame without a column of content."""
     names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
     native = table.to_native()
     if getattr(getattr(native, "index", None), "name", None) is not None:
@@ -123,6 +123,8 @@ def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Asked]:
             f"the frame has no column of content: {', '.join(names[field] for field in CONTENT_FIELDS)}; its columns: "
             f"{', '.join(table.columns)[:300]}; Judge(columns={{'outputs': 'answer'}}) says which column a field is"
         )
+    if not len(table):
+        return
     ids = table[there["id"]].to_list() if "id" in there else [None] * len(table)
     asked = Given.of(table.select(list(there.values())).to_native(), name="the frame", remembered=judge.columns).rows()
     first: dict[str, tuple[int, str]] = {}
@@ -132,28 +134,28 @@ def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Asked]:
             example = found.example
             place, content = first.setdefault(example.id, (position, example.content_hash))
             if content != example.content_hash:
-                found = _Asked(found.id, None, f"its content differs from that of row {place}, which has the same id")
+                found = AskedRow(found.id, None, f"its content differs from that of row {place}, which has the same id")
             else:
                 found = found._replace(again=place < position)
         yield found
 
 
-def _asked(given: object, row: Any) -> _Asked:
+def _asked(given: object, row: Any) -> AskedRow:
     """A row as an example; where it is none, by the id that it was `given`."""
     name = str(given).strip() or None if isinstance(given, str | int) and not isinstance(given, bool) else None
     if isinstance(row, RowError):
-        return _Asked(name, None, row.reason)
+        return AskedRow(name, None, row.reason)
     try:
         example = example_of(split(row.fields))
         if example is None:
-            return _Asked(name, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
+            return AskedRow(name, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
         _ = example.content_hash  # raises InputError for what is no JSON value
     except InputError as error:
-        return _Asked(name, None, str(error))
-    return _Asked(example.id, example)
+        return AskedRow(name, None, str(error))
+    return AskedRow(example.id, example)
 
 
-def _cells(row: _Asked, judgments: Mapping[str, Judgment], signature: str) -> dict[str, Any]:
+def _cells(row: AskedRow, judgments: Mapping[str, Judgment], signature: str) -> dict[str, Any]:
     """The cells of one row by their columns."""
     if row.example is None:
         judgment = Judgment(error=f"InputError: {row.fault}")

@@ -70,9 +70,9 @@ class _Call:
 _call: ContextVar[_Call | None] = ContextVar("memalign_batch_call", default=None)
 
 
-def key_of(example_id: str, content_hash: str) -> str:
-    """What the ids of a row's requests begin with: letters and digits, as both providers demand."""
-    return hashlib.sha256(f"{example_id}\n{content_hash}".encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]
+def key_of(judge: str, example_id: str, content_hash: str) -> str:
+    """What the ids of a row's requests begin with, by a judge's signature: letters and digits, as both providers demand."""
+    return hashlib.sha256(f"{judge}\n{content_hash}\n{example_id}".encode("utf-8", "surrogatepass")).hexdigest()[:_KEY]
 
 
 def at_batch_price(cost: float | None) -> float | None:
@@ -109,12 +109,9 @@ class BatchCalls:
         return model
 
     @contextmanager
-    def judging(self, example_id: str | None = None, *, catching: bool = False) -> Iterator[None]:
-        """In this block calls are numbered anew, those of one row or of all, and caught or answered."""
-        if example_id is None:
-            self._numbers.clear()
-        else:
-            self._numbers.pop(example_id, None)
+    def judging(self, *, catching: bool = False) -> Iterator[None]:
+        """In this block calls are numbered anew, and caught or answered."""
+        self._numbers.clear()
         self.catching = catching
         self.caught = []
         with asked_through(self):

@@ -66,12 +66,17 @@ def test_langfuse_gives_annotations_not_evaluations(serve: Serve) -> None:
     assert isinstance(second, dict)
     assert (first["inputs"], first["outputs"]) == ("My order is late.", {"reply": "It is in transit."})
     assert second["outputs"] == "Any time!", "what was scored, not the whole trace"
-    assert [each.query.get("cursor") for each in server.of("/api/public/v3/scores")] == [None, "bmV4dA"]
+    asked = server.of("/api/public/v3/scores")
+    assert [(each.query["source"], each.query.get("cursor")) for each in asked] == [
+        ("ANNOTATION", None),
+        ("ANNOTATION", "bmV4dA"),
+    ]
 
 
 def test_langsmith_gives_feedback_of_its_app(serve: Serve) -> None:
-    serve(world.langsmith())
+    server = serve(world.langsmith())
     found = read("langsmith", "shop")
+    assert server.of("/api/v1/feedback")[0].query["source"] == "app"
     assert told(found) == [("aaaa0000-0000-4000-8000-000000000001", "Ana", "cold", "Correct but cold.")]
     assert found.programs == {"tone": 1}, "of runs that people said nothing of nothing is fetched"
 

@@ -7,7 +7,6 @@ settings name as human review are people's, of whom Braintrust then does not say
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -76,14 +75,7 @@ class Braintrust:
     @cached_property
     def _project(self) -> str:
         """The id of the project."""
-        try:
-            return str(uuid.UUID(self._place))
-        except ValueError:
-            pass
-        found = self._objects("/v1/project", project_name=self._place)
-        if not found:
-            raise InputError(f"Braintrust has no project {self._place!r} that this key may see")
-        return str(found[0]["id"])
+        return self._api.id_of(self._place, lambda name: self._objects("/v1/project", project_name=name))
 
     @cached_property
     def _human(self) -> dict[str, dict[float, str]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import httpx2
@@ -69,6 +71,15 @@ class JsonApi:
     def send(self, path: str, body: Any, *, method: str = "POST", **query: Any) -> Any:
         """The answer to a POST, or another `method`, of a JSON body."""
         return self._ask(method, path, json=body, params=query)
+
+    def id_of(self, place: str, named: Callable[[str], Any]) -> str:
+        """The id of the project `place`, which is one, or a name that `named` looks up. Raises InputError."""
+        with suppress(ValueError):
+            return str(uuid.UUID(place))
+        found = named(place)
+        if not isinstance(found, list) or not found:
+            raise InputError(f"{self._tool} has no project {place!r} that this key may see")
+        return str(found[0]["id"])
 
     def pages(self, ask: Callable[[str | None], Any], items: str, cursor: Callable[[Any], Any]) -> Iterator[Any]:
         """The `items` of every page: `ask` gets the page after a cursor, None for the first; `cursor` finds the next one."""

@@ -25,6 +25,7 @@ _SCORES, _OBSERVATIONS = "/api/public/v3/scores", "/api/public/v2/observations"
 _WRITTEN = "/api/public/scores"
 _SCORES_A_PAGE = 100
 _FIELDS = "core,basic,io"
+_PEOPLE = "ANNOTATION"
 _LONGEST = 500  # characters of a score that is text
 
 
@@ -46,9 +47,8 @@ class Langfuse:
     def records(self, wanted: Wanted) -> Iterator[Record | RowError]:
         """The traces and observations with scores, then with `every` the traces without one."""
         scored: dict[str, list[Said]] = {}
-        for score in self._pages(
-            _SCORES, limit=_SCORES_A_PAGE, fields="details,subject,annotation", fromTimestamp=wanted.since
-        ):
+        asked = {"source": _PEOPLE, "fields": "details,subject,annotation"}  # evaluators give millions
+        for score in self._pages(_SCORES, limit=_SCORES_A_PAGE, fromTimestamp=wanted.since, **asked):
             if (case := _case(score.get("subject") or {})) is not None and score.get("dataType") != "CORRECTION":
                 scored.setdefault(case, []).append(_said(score))
         for case, said in scored.items():
@@ -133,7 +133,7 @@ def _said(score: dict[str, Any]) -> Said:
     text = score.get("dataType") == "TEXT"
     return Said(
         name="" if text else str(score["name"]),
-        person=score.get("source") == "ANNOTATION",
+        person=score.get("source") == _PEOPLE,
         source=str(score.get("authorUserId") or UNKNOWN_SOURCE),
         value=None if numeric or text else value,
         score=value if numeric else None,

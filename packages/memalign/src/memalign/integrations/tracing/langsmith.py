@@ -21,6 +21,7 @@ from memalign.types import UNKNOWN_SOURCE
 __all__ = ["LangSmith"]
 
 _PAGE = 100
+_PEOPLE = "app"
 _SELECT = [
     "id",
     "name",
@@ -96,20 +97,13 @@ class LangSmith:
     @cached_property
     def _project(self) -> str:
         """The id of the project."""
-        try:
-            return str(uuid.UUID(self._place))
-        except ValueError:
-            pass
-        found = self._api.get("/api/v1/sessions", name=self._place, limit=1)
-        if not isinstance(found, list) or not found:
-            raise InputError(f"LangSmith has no project {self._place!r} that this key may see")
-        return str(found[0]["id"])
+        return self._api.id_of(self._place, lambda name: self._api.get("/api/v1/sessions", name=name, limit=1))
 
     def _feedback(self, wanted: Wanted) -> Iterator[dict[str, Any]]:
         offset = 0
         while True:
             query = {"session": self._project, "limit": _PAGE, "offset": offset, "min_created_at": wanted.since}
-            found = self._api.get("/api/v1/feedback", include_user_names="true", **query)
+            found = self._api.get("/api/v1/feedback", source=_PEOPLE, include_user_names="true", **query)
             if not isinstance(found, list):
                 raise InputError("LangSmith answered without a list of feedback; is it another version?")
             yield from found
@@ -144,7 +138,7 @@ def _said(feedback: dict[str, Any]) -> Said:
     value = feedback.get("value")
     return Said(
         name=str(feedback["key"]) if score is not None or value is not None else "",
-        person=source.get("type") == "app",
+        person=source.get("type") == _PEOPLE,
         source=str(who),
         value=score if isinstance(score, bool) else value,
         score=None if isinstance(score, bool) else score,

@@ -1,0 +1,31 @@
+"""The pages on Spark and Ray: their blocks are run on the real engines, in order, against a server on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.endpoint import Endpoint
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^<!-- test engines -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["spark", "ray"])
+def test_a_pages_blocks_run(engine: str, tmp_path: Path) -> None:
+    pytest.importorskip({"spark": "pyspark"}.get(engine, engine))
+    page = (ROOT / "docs" / "how-to" / f"{engine}.md").read_text("utf-8")
+    code = "\n".join(BLOCK.findall(page))
+    assert code.count("on_") >= 3
+    with Endpoint(answer={"rationale": "It says what to do.", "value": True}) as endpoint:
+        env = {**os.environ, "OPENAI_BASE_URL": endpoint.base_url, "PYTHONPATH": os.pathsep.join(sys.path)}
+        run = [sys.executable, "-c", code]
+        done = subprocess.run(run, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(endpoint.requests) >= 4
