@@ -109,6 +109,7 @@ def test_faults_of_submission_cost_no_second_batch(
 
 def test_a_cut_file_of_results_is_fetched_again(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
     server.faults[r"(results|content)$"] = ["cut", "cut"]
+    server.faults[r"GET /v1(/messages)?/batches/\w+$"] = [503] * 6  # more than one look has attempts
     made = judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
     assert all(each.value is True for each in made)
     assert list(map(reply, server.live)) == [0]
@@ -211,6 +212,15 @@ def test_a_failed_batch_says_why(server: BatchServer, tmp_path: Path) -> None:
         judge.judge_many(EXAMPLES, out=out, batch=True)
     assert all(each.value is True for each in judge.judge_many(EXAMPLES, out=out, batch=True))
     assert list(map(reply, server.live)) == [0]
+
+
+def test_a_key_that_expires_loses_no_batch(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    server.faults[r"GET /v1(/messages)?/batches/\w+$"] = [401]
+    with pytest.raises(ModelRejected, match="HTTP 401"):
+        judge.judge_many(EXAMPLES, out=out, batch=True)
+    assert all(each.value is True for each in judge.judge_many(EXAMPLES, out=out, batch=True))
+    assert in_batches(server) == list(range(1, 12))
 
 
 def test_a_full_queue_is_waited_for(server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

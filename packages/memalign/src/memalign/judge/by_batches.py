@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from memalign.errors import InputError, ModelError, ModelRejected
+from memalign.errors import InputError, ModelError, ModelUnavailable, RateLimited
 from memalign.io.atomic import atomic_write
 from memalign.io.examples import Index
 from memalign.io.judged import JudgmentWriter
@@ -30,7 +30,7 @@ from memalign.judge.batch import Run
 from memalign.judge.open_model import open_model
 from memalign.models.asking import asked_through
 from memalign.models.batch_calls import BATCH_PRICE, BatchCalls, Caught, CaughtRequest, batched_model, key_of
-from memalign.models.batch_endpoints import BatchEndpoint, BatchFull, Submission, batches_of
+from memalign.models.batch_endpoints import BatchEndpoint, BatchFailed, BatchFull, Submission, batches_of
 from memalign.types import Example, Judgment
 
 __all__ = ["judge_by_batches"]
@@ -41,6 +41,7 @@ _OURS = re.compile(r"[0-9a-f]{32}\.(requests|rows|results)\.jsonl")
 _DOWN = 3  # rows that fail one after the other, before any was answered
 _AT_ONCE = 4  # parts that wait for their answers
 _TURN = 100  # rows that are prepared without letting others run
+_PATIENCE = 3_600.0  # seconds in which a provider may say nothing: its batches go on
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds between two looks at whether a batch has ended
 
 
@@ -219,7 +220,7 @@ class _Batches:
                 self._keep(judgment)
                 continue
             try:
-                with self._calls.judging(row.id, catching=True):
+                with self._calls.judging(catching=True):
                     judgment = await self._run.judge.ajudge(row)
             except Caught:
                 return row, self._calls.caught
@@ -241,21 +242,26 @@ class _Batches:
 
     async def _first_ended(self) -> Submission:
         """The first part whose batch has ended, in the order of submission; those without a batch are submitted first."""
-        wait = _FIRST_WAIT
+        wait, heard = _FIRST_WAIT, time.monotonic()
         while True:
             done = 0
             for part in self._parts.left:
-                if part.batch is None:
-                    await self._submit(part)
                 try:
+                    if part.batch is None:
+                        await self._submit(part)
                     state = await self._endpoint.state(str(part.batch))
-                except ModelRejected as error:
+                    heard = time.monotonic()
+                except (ModelUnavailable, RateLimited) as error:
+                    if error.denied or time.monotonic() - heard > _PATIENCE:
+                        raise
+                    continue
+                except BatchFailed as error:
                     failed = str(error)
                     part.batch, part.since = None, 0.0
                     self._parts.save()
                     if isinstance(error, BatchFull) and any(each.batch for each in self._parts.left):
                         continue  # there is room again when another one has ended
-                    raise ModelRejected(f"{failed}. The same command submits it again") from error
+                    raise BatchFailed(f"{failed}. The same command submits it again") from error
                 if state.ended:
                     return part
                 done += state.done

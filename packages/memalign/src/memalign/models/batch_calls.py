@@ -109,12 +109,9 @@ class BatchCalls:
         return model
 
     @contextmanager
-    def judging(self, example_id: str | None = None, *, catching: bool = False) -> Iterator[None]:
-        """In this block calls are numbered anew, those of one row or of all, and caught or answered."""
-        if example_id is None:
-            self._numbers.clear()
-        else:
-            self._numbers.pop(example_id, None)
+    def judging(self, *, catching: bool = False) -> Iterator[None]:
+        """In this block calls are numbered anew, and caught or answered."""
+        self._numbers.clear()
         self.catching = catching
         self.caught = []
         with asked_through(self):

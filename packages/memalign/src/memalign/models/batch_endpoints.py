@@ -20,7 +20,16 @@ from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.provider_errors import failure_of
 from memalign.models.retry import AttemptFailed
 
-__all__ = ["AnthropicBatches", "BatchEndpoint", "BatchFull", "BatchState", "OpenAIBatches", "Submission", "batches_of"]
+__all__ = [
+    "AnthropicBatches",
+    "BatchEndpoint",
+    "BatchFailed",
+    "BatchFull",
+    "BatchState",
+    "OpenAIBatches",
+    "Submission",
+    "batches_of",
+]
 
 T = TypeVar("T")
 
@@ -51,7 +60,11 @@ class BatchState(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
 
 
-class BatchFull(ModelRejected):
+class BatchFailed(ModelRejected):
+    """A batch failed as a whole: none of it was answered, and none is paid."""
+
+
+class BatchFull(BatchFailed):
     """The account may not have more tokens waiting; later it may."""
 
 
@@ -74,7 +87,7 @@ class BatchEndpoint(Protocol):
         ...
 
     async def state(self, batch: str) -> BatchState:
-        """How far a batch is. Raises ModelRejected for one that failed as a whole, BatchFull where it may go through later."""
+        """How far a batch is. Raises BatchFailed, or BatchFull where it may go through later."""
         ...
 
     async def download(self, batch: str, file: Path) -> None:
@@ -176,7 +189,7 @@ class OpenAIBatches(_Batches):
         if found.status == "failed":
             errors = (found.errors.data if found.errors else None) or []
             said = "; ".join(str(each.message) for each in errors) or "no reason given"
-            kind = BatchFull if any("limit" in str(each.code) for each in errors) else ModelRejected
+            kind = BatchFull if any("limit" in str(each.code) for each in errors) else BatchFailed
             raise kind(f"{self._model.name}: batch {batch} failed: {said[:300]}")
         counts = found.request_counts
         files = tuple(each for each in (found.output_file_id, found.error_file_id) if each)
@@ -213,7 +226,10 @@ class OpenAIBatches(_Batches):
 class AnthropicBatches(_Batches):
     """https://platform.claude.com/docs/en/api/creating-message-batches."""
 
-    most_requests, most_bytes = 100_000, 256_000_000
+    most_requests, most_bytes = (
+        100_000,
+        100_000_000,
+    )  # it takes 256 MB, which would all lie in memory while they are sent
 
     def line(self, request: CaughtRequest) -> bytes:
         """A line of OpenAI's file, or a row of Anthropic's list."""
