@@ -27,7 +27,7 @@ __all__ = ["router"]
 
 router = guarded_router(prefix="/judges/{judge}")
 
-_MOST = 200  # rows of the ledger on one page
+_MOST = 100  # rows of the ledger on one page
 _RULES = 40  # guidelines on one page
 
 
