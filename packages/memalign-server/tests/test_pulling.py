@@ -62,6 +62,8 @@ def test_who_signed_in_names_no_tracking_uri(shared: world.Shared) -> None:
     assert 'name="uri"' not in page
     for uri, status in (("http://evil.example", 403), ("file:///etc", 403), ("", 422)):
         assert owner.fill(PULL, "/judges/tone/data", experiment="shop", uri=uri).status_code == status
+    unnamed = shared.browser()
+    assert unnamed.post(PULL, data={"experiment": "shop"}).status_code == 401
     assert owner.get("/api/v1/judges/tone/jobs").json()["items"] == []
     assert "Pull cases" not in shared.signed_in("reviewer").get("/judges/tone/data").text
 

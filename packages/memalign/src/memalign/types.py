@@ -404,5 +404,9 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
         )
 
 
+# Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to read a type.
+_ALL_READ = [msgspec.json.Decoder(each) for each in (Example, Feedback, Guideline, Judgment)]
+
+
 def _short(text: str | None, limit: int = 80) -> str | None:
     return text if text is None or len(text) <= limit else f"{text[: limit - 1]}…"

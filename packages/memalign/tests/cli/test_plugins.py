@@ -59,7 +59,7 @@ def test_a_missing_package_names_its_install_command(memalign: Run, monkeypatch:
         assert "package memalign-bench" in refused.err
         assert "pip install" in refused.err
     assert memalign("bench", "run", "--json").json["error"]["type"] == "ConfigurationError"
-    assert "bench      benchmark (package memalign-bench)" in memalign("--help").out
+    assert "bench benchmark (package memalign-bench)" in " ".join(memalign("--help").out.split())
 
 
 def test_a_plugin_loads_only_when_it_is_named(memalign: Run, extra: Entry) -> None:

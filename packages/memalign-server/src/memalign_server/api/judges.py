@@ -17,8 +17,9 @@ from memalign_server.api import shapes
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
 from memalign_server.people.identity import team_of
 from memalign_server.people.judge_teams import check_addresses, forget_team, keep_team, team_for
+from memalign_server.review.blind import open_diff
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here, Server
+from memalign_server.server import Asking, Blind, Here, Owning, Server
 
 __all__ = ["JudgeName", "Version", "latest", "loaded", "router"]
 
@@ -133,9 +134,13 @@ _One = Annotated[int, Query(ge=1, le=2**31 - 1)]
 
 
 @router.get("/{judge}/diff")
-def diff_versions(judge: JudgeName, server: Here, one: _One, other: _One) -> dict[str, Any]:
+def diff_versions(
+    judge: JudgeName, server: Here, blind: Blind, owner: Owning, one: _One, other: _One
+) -> dict[str, Any]:
     """What changed from version `one` to version `other`: settings, guidelines, feedback."""
-    return dict(server.registry.diff(judge, one, other).to_dict())
+    diff = server.registry.diff(judge, one, other)
+    with server.store.read() as connection:
+        return open_diff(connection, diff, None if owner else blind).to_dict()
 
 
 @router.post("/{judge}/rollback")

@@ -13,8 +13,9 @@ from memalign.types import Check
 from memalign_server.api import shapes
 from memalign_server.api.judges import JudgeName, Version, loaded
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
+from memalign_server.review.blind import hidden_from
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here
+from memalign_server.server import Asking, Blind, Here, Owning
 
 __all__ = ["router"]
 
@@ -114,11 +115,16 @@ def show_ledger(
 def show_lineage(
     judge: JudgeName,
     server: Here,
+    blind: Blind,
+    owner: Owning,
     key: Annotated[str, Query(min_length=1, max_length=2000, description="`t-17@ana`, or `t-17` for all on a case.")],
     version: Version = None,
 ) -> dict[str, Any]:
     """What became of one piece of feedback through all versions: what the judge learned from it."""
-    return {"lineage": [each.to_dict() for each in server.registry.lineage(judge, key, version)]}
+    found = server.registry.lineage(judge, key, version)
+    with server.store.read() as connection:
+        hidden = hidden_from(connection, judge, None if owner else blind, {each.key.id for each in found})
+    return {"lineage": [each.to_dict() for each in found if each.key.id not in hidden or each.key.source == blind]}
 
 
 @router.get("/locks")

@@ -43,7 +43,7 @@ def pull_cases(
     judge: str,
     server: Here,
     person: Asking,
-    experiment: Annotated[str, Form(max_length=500)],
+    experiment: Annotated[str, Form(max_length=500)] = "",
     uri: Annotated[str, Form(max_length=2000)] = "",
     filter: Annotated[str, Form(max_length=2000)] = "",  # noqa: A002  # the field's name
     most: Annotated[int, Form(ge=1, le=MOST)] = 500,

@@ -19,13 +19,13 @@ from memalign_server.people.identity import team_of
 from memalign_server.people.roles import Role
 from memalign_server.problems import Refused
 from memalign_server.review.answers import answers_on
-from memalign_server.review.blind import hidden_from
+from memalign_server.review.blind import hidden_from, open_diff
 from memalign_server.review.cases import cases_of
 from memalign_server.review.evidence import evidence_of, people_agreement
 from memalign_server.review.spending import spent_on, total
 from memalign_server.review.using import cases_of_guideline
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Blind, Here
+from memalign_server.server import Asking, Blind, Here, Owning
 from memalign_server.store.columns import to_json
 from memalign_server.store.review_tables import reviews
 
@@ -134,9 +134,12 @@ def cases_page(
 
 
 @router.get("/history")
-def history_page(request: Request, judge: str, server: Here, a: int, b: int) -> Response:
+def history_page(request: Request, judge: str, server: Here, blind: Blind, owner: Owning, a: int, b: int) -> Response:
     """What changed from one version to another."""
-    return render(request, "diff.html", judge=judge, page="trust", diff=server.registry.diff(judge, a, b), a=a, b=b)
+    diff = server.registry.diff(judge, a, b)
+    with server.store.read() as connection:
+        diff = open_diff(connection, diff, None if owner else blind)
+    return render(request, "diff.html", judge=judge, page="trust", diff=diff, a=a, b=b)
 
 
 @router.post("/rollback")

@@ -33,6 +33,7 @@ __all__ = [
 CaseState = Literal["open", "answered", "skipped", "unclear"]
 """What a case is for one person."""
 
+_REASONS = msgspec.json.Decoder(tuple[Reason, ...])
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
@@ -237,7 +238,7 @@ def queued(row: Row[Any]) -> QueuedCase:
         example=Example.from_dict(from_json(row.example)),
         judgment=judgment_of(row.judgment),
         version=row.version,
-        reasons=tuple(msgspec.convert(from_json(row.reasons), list[Reason])),
+        reasons=_REASONS.decode(row.reasons),
         problem=row.problem,
     )
 

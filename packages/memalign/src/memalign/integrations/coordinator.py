@@ -26,9 +26,11 @@ from msgspec import convert, to_builtins
 from memalign import aio
 from memalign.errors import ConfigurationError, InputError, ModelError, ModelUnavailable, SpendLimitReached
 from memalign.judge import Judge
+from memalign.judge.open_model import open_model
 from memalign.judge.paid_calls import Call, PaidCalls
 from memalign.judge.spend_limit import check_concurrency
 from memalign.models.asking import asked_through
+from memalign.models.base import PricedModel
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -84,10 +86,19 @@ class Coordinator:
         self.place = Place(host, self._server.sockets[0].getsockname()[1], token)
 
     @classmethod
-    def of(cls, limits: Limits, *, host: str) -> Self | None:
-        """One that holds to `limits`; None where none is shared. Raises InputError for what is no limit."""
+    def of(cls, limits: Limits, judge: Judge, *, host: str) -> Self | None:
+        """One that holds to `limits` of a judge's calls; None where none is shared.
+
+        Raises InputError for what is no limit, ConfigurationError for a limit of cost where the price is not known.
+        """
         check_concurrency(limits.get("concurrency"))
         cost, rate = limits.get("max_cost"), limits.get("calls_per_second")
+        model = open_model(judge)
+        if cost is not None and isinstance(model, PricedModel) and model.price_of(Usage(input_tokens=1)) is None:
+            raise ConfigurationError(
+                f"max_cost cannot hold: what a call of {model.name} costs is not known; say it with the judge's parameter "
+                "models, or leave max_cost out"
+            )
         return None if cost is None and rate is None else cls(host=host, max_cost=cost, calls_per_second=rate)
 
     async def _open(self, host: str) -> asyncio.Server:

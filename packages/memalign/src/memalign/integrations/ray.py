@@ -84,7 +84,7 @@ def judge(
     if judge.model is None:  # what the driver's environment names, whatever a worker's would
         judge = judge.replace(model=open_model(judge).name)
     keys = keys_of(done, signature_of(judge))
-    coordinator = Coordinator.of(limits, host=ray.util.get_node_ip_address())
+    coordinator = Coordinator.of(limits, judge, host=ray.util.get_node_ip_address())
     place = None if coordinator is None else coordinator.place
     made = {"judge": judge, "limits": limits, "place": place, "done": keys}
     pool = ActorPoolStrategy(size=workers) if isinstance(workers, int) else ActorPoolStrategy(**_between(*workers))

@@ -55,7 +55,7 @@ def judge(df: DataFrame, judge: Judge, **limits: Unpack[Limits]) -> DataFrame:
     """The verdicts on the rows of a DataFrame, with the columns of `Judge.predict_batch`; a row a row.
 
     It is lazy, as all of Spark is: every action judges again, and `write` keeps the verdicts. Raises InputError for a
-    DataFrame without a column of content, ConfigurationError without a model or its key.
+    DataFrame without a column of content, ConfigurationError without a model, its key, or the price that `max_cost` needs.
     """
     run = _Run(df.sparkSession, judge, limits)
     return run.rows(df).mapInArrow(run.worker.batches, run.schema)
@@ -159,7 +159,7 @@ class _Run:
         fields = ((field.name, _TYPES.get(str(field.type), "string")) for field in arrow_schema(judge))
         self.schema = ", ".join(f"{name}: {kind}" for name, kind in fields)
         host = spark.conf.get("spark.driver.host", "127.0.0.1") or ""
-        self._coordinator = Coordinator.of(limits, host=host)
+        self._coordinator = Coordinator.of(limits, judge, host=host)
         place = None if self._coordinator is None else self._coordinator.place
         self.worker = _Worker(spark.sparkContext.broadcast(judge), limits, place)
 

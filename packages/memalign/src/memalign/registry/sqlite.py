@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["SQLite"]
 
 _WRITE = "memalign_write"
+_TURNS: dict[tuple[int, Path], threading.Lock] = {}
+"""Who may write a file, by process: a child has its own."""
 _ROOM = 8_000_000
 """Bytes that must be free before an align: a version of some thousand cases."""
 
@@ -68,10 +70,18 @@ class SQLite:
     @contextmanager
     def writing(self, locks: Collection[str]) -> Iterator[Connection]:  # noqa: ARG002  # the file has one writer
         """A transaction that is alone in writing."""
-        with self.engine.connect() as connection:
-            connection = connection.execution_options(**{_WRITE: True})  # noqa: PLW2901  # the same connection
-            with connection.begin():
-                yield connection
+        # Threads of one process take turns. SQLite has no queue: whoever looks again at the right moment writes next, and
+        # among many others somebody never does.
+        turn = _TURNS.setdefault((os.getpid(), self.file), threading.Lock())
+        mine = turn.acquire(timeout=self._busy_timeout)  # without it SQLite says that the file is locked
+        try:
+            with self.engine.connect() as connection:
+                connection = connection.execution_options(**{_WRITE: True})  # noqa: PLW2901  # the same connection
+                with connection.begin():
+                    yield connection
+        finally:
+            if mine:
+                turn.release()
 
     def prepare_tables(self, connection: Connection) -> None:
         """Nothing: SQLite's text is Unicode."""

@@ -160,12 +160,20 @@ def test_a_cancelled_call_gives_its_place_back(coordinator: Coordinator) -> None
 @pytest.mark.parametrize("limits", [{"calls_per_second": 0}, {"calls_per_second": "5"}, {"max_cost": -1.0}])
 def test_what_is_no_limit_is_refused(limits: Any) -> None:
     with pytest.raises(InputError):
-        Coordinator.of(limits, host="127.0.0.1")
+        Coordinator.of(limits, Held().value, host="127.0.0.1")
     with pytest.raises(InputError, match="concurrency"):
-        Coordinator.of({"concurrency": 0}, host="127.0.0.1")
-    assert Coordinator.of({"concurrency": 2}, host="127.0.0.1") is None
+        Coordinator.of({"concurrency": 0}, Held().value, host="127.0.0.1")
+    assert Coordinator.of({"concurrency": 2}, Held().value, host="127.0.0.1") is None
 
 
 def test_a_model_that_fails_is_told_as_ever(coordinator: Coordinator) -> None:
     held = Held(answer=lambda _: ModelUnavailable("it is down"))
     assert worker(coordinator, held).predict(rows(1))["error"].to_pylist() == ["ModelUnavailable: it is down"]
+
+
+def test_a_limit_without_a_price_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    judge = Held().value.replace(model="openai:nobody-knows-it")
+    with pytest.raises(ConfigurationError, match="max_cost cannot hold: what a call of openai:nobody-knows-it costs"):
+        Coordinator.of({"max_cost": 1.0}, judge, host="127.0.0.1")
+    assert Coordinator.of({"concurrency": 1}, judge, host="127.0.0.1") is None

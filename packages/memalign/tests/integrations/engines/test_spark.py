@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -67,6 +68,8 @@ def server() -> Iterator[Server]:
 def spark(server: Server) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
     settings = {

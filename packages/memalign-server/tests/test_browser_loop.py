@@ -1,0 +1,111 @@
+"""A new expert's whole way in a real Chromium, and what goes wrong on it: a model that is down, two tabs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from memalign_server.people.accounts import add_owner
+from memalign_server.store import Store
+from test_browser import answered, chromium, no_script_fails, opened, served, until, url
+from test_review import failing
+from tests.cli.conftest import invoke
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["chromium", "no_script_fails", "url"]  # fixtures
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "four plain words here"
+
+
+def sign_in(page: Page, name: str) -> None:
+    page.goto("/sign-in")
+    page.fill("input[name=name]", name)
+    page.fill("input[name=password]", PASSWORD)
+    page.click("main button")
+    page.wait_for_selector("h1:has-text('Judges')")
+
+
+def test_an_invited_experts_first_day(chromium: Browser, url: str, tmp_path: Path) -> None:
+    add_owner(Store(url), "olga", PASSWORD)
+    with served(url) as address:
+        owner, expert = (opened(chromium, address) for _ in range(2))
+        sign_in(owner, "olga")
+        owner.goto("/teams/main")
+        owner.click("button:has-text('Make a link')")
+        expert.goto(owner.inner_text("[role=status] code"))
+        expert.fill("input[name=name]", "ana")
+        expert.fill("input[name=password]", PASSWORD)
+        expert.click("main button")
+        expert.click("button:has-text('Sign out')")
+        sign_in(expert, "ana")
+        expert.goto("/judges/tone/review?case=late")
+        expert.fill("textarea[name=rationale]", "Show sympathy first.")
+        expert.locator("main").focus()
+        answered(expert, "n")
+        for _ in range(4):
+            expert.goto("/judges/tone/review")
+            if "thanks" in expert.inner_text("#case-name"):
+                expert.keyboard.press("u")  # cannot tell
+                until(expert, "!(document.querySelector('#case-name')?.innerText ?? '').includes('thanks')")
+            else:
+                answered(expert, "n")
+        expert.goto("/judges/tone/review")
+        assert "4 answered" in expert.inner_text("#status")
+        assert "every case" in expert.inner_text("main")
+        expert.keyboard.press("t")
+        expert.wait_for_selector("text=/You taught it th/")
+        assert "A reply must show sympathy before facts" in expert.inner_text("main")
+        assert expert.locator(".turn-row .tag.fixed").count() == 4
+        owner.goto("/judges/tone/erase?key=late")
+        owner.click("text=Erase it for good")
+        owner.wait_for_selector("text=It is gone, from every version.")
+        with owner.expect_download() as download:
+            owner.click("text=Download the receipt")
+        receipt = tmp_path / "receipt.json"
+        download.value.save_as(receipt)
+        verified = invoke("verify", str(receipt), "--registry", url)
+        assert verified.code == 0, verified.err
+        expert.goto("/judges/tone/memory")
+        assert "lamp@ana" in expert.inner_text("main")
+        assert "late@ana" not in expert.inner_text("main")
+
+
+def test_a_model_that_is_down_keeps_answers(chromium: Browser, url: str) -> None:
+    with served(url, script=failing) as address:
+        page = opened(chromium, address)
+        page.goto("/judges/tone/review?case=late")
+        page.fill("textarea[name=rationale]", "Show sympathy first.")
+        page.locator("main").focus()
+        answered(page, "n")
+        page.keyboard.press("t")
+        page.wait_for_selector("h1:has-text('What changed')")
+        page.wait_for_selector("text=the model is down")
+        assert "You taught it this" not in page.inner_text("main")
+    with served(url) as address:
+        page = opened(chromium, address)
+        page.goto("/judges/tone/review")
+        assert "1 answered" in page.inner_text("#status")
+        page.keyboard.press("t")
+        page.wait_for_selector("text=/You taught it th/")
+
+
+def test_two_tabs_of_one_browser(chromium: Browser, url: str) -> None:
+    with served(url) as address:
+        first = opened(chromium, address)
+        second = first.context.new_page()
+        for page in (first, second):
+            page.goto("/judges/tone/review?case=late")
+        answered(first, "n")
+        second.keyboard.press("y")
+        second.wait_for_selector("text=You have answered this case in another window: No.")
+        assert "It answers the question." not in second.inner_text("main")
+        answered(second, "y")
+        first.reload()
+        until(first, "document.querySelector('#card.done .mine').innerText.includes('Yes')")
+        assert "1 answered" in first.inner_text("#status")
