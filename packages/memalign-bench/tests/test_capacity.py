@@ -129,6 +129,20 @@ def test_judged_files_and_labels_make_a_cascade(tmp_path: Path) -> None:
         read_pairs(put("empty.jsonl", []).with_name("c.jsonl"), Path(__file__))
 
 
+def test_labels_that_are_no_text_agree(tmp_path: Path) -> None:
+    file = tmp_path / "both.jsonl"
+    file.write_text('{"id": "a", "value": true, "label": true, "p": {"true": 0.9}}\n')
+    assert measure(read_pairs(file, file), threshold=0.5).agreement == 1.0
+
+
+@pytest.mark.parametrize("line", ['{"id": ["a"], "value": 1}', '{"id": "a", "value": 1, "label": 1, "p": {"1": null}}'])
+def test_odd_lines_of_a_cascade_are_named(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "odd.jsonl"
+    file.write_text(line + "\n")
+    with pytest.raises(InputError, match="no id that is text|a: no probabilities"):
+        read_pairs(file, file)
+
+
 def test_the_page_has_the_cascade_on_record() -> None:
     cases = read_pairs(RESULTS / "verdict/direct-bare_ukp_convincing.jsonl", UKP)
     page = (RESULTS.parents[2] / "docs/explanation/scale.md").read_text("utf-8")

@@ -229,3 +229,54 @@ def test_folders_of_others_are_left_alone(store: Any, tmp_path: Path) -> None:
         one.judge_many(EXAMPLES, out="memory://own")
     with PartWriter("memory://new", judge="a", journal=tmp_path), pytest.raises(InputError, match="by another run"):
         PartWriter("memory://new", judge="a", journal=tmp_path)
+
+
+def test_an_unwritable_output_costs_nothing(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, model = judge()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match=r"out\.parquet cannot be written: Not a directory"):
+        made.judge_many(EXAMPLES, out=tmp_path / "file" / "out.parquet")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(InputError, match=r"cannot be written \(.*XDG_CACHE_HOME names another"):
+        made.judge_many(EXAMPLES, out=tmp_path / "out.parquet")
+    assert not model.requests
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of file sizes plays the full disk")
+def test_a_full_disk_keeps_whole_lines(tmp_path: Path) -> None:
+    import resource
+
+    out, limit = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def written(number: int) -> None:
+        with PartWriter(f"{out}/", judge="j", examples=EXAMPLES, journal=tmp_path / "journal") as writer:
+            for example in EXAMPLES[:number]:
+                if example.id not in writer:
+                    writer.write(example.id, Judgment(value=True, rationale="x" * 300))
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (900, limit[1]))
+    try:
+        with pytest.raises(InputError, match=r"what is there is kept, and the same command goes on"):
+            written(5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    written(5)
+    lines = [json.loads(line) for path in out.iterdir() for line in path.read_bytes().splitlines()]
+    assert sorted(line["id"] for line in lines) == [f"c-{n}" for n in range(5)]
+    assert len(list(out.iterdir())) == 2, "the lines before the stop were not written again"
+
+
+def test_a_part_not_put_says_where(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    made, _ = judge()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "pipe_file", refused)
+        with pytest.raises(
+            InputError, match=r"Permission denied; the judgments are kept in .*jsonl, and the same command"
+        ):
+            made.judge_many(EXAMPLES, out="memory://out/judged")
+    again, model = judge()
+    again.judge_many(EXAMPLES, out="memory://out/judged")
+    assert not model.requests

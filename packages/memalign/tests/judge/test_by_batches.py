@@ -148,6 +148,19 @@ def test_a_killed_run_finds_its_batches(judge: Judge, server: BatchServer, tmp_p
     assert not (tmp_path / "out.jsonl.batch").exists()
 
 
+@OPENAI
+@pytest.mark.parametrize("rest", [None, b'{"id":"c-1","inp'])
+def test_damaged_rows_of_a_part_are_named(
+    judge: Judge, server: BatchServer, tmp_path: Path, rest: bytes | None
+) -> None:
+    with killed_at("state"):
+        judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
+    (rows,) = (tmp_path / "out.jsonl.batch").glob("*.rows.jsonl")
+    rows.unlink() if rest is None else rows.write_bytes(rest)
+    with pytest.raises(InputError, match=r"rows\.jsonl is damaged .* delete .*out\.jsonl\.batch to submit anew"):
+        judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
+
+
 def test_a_batch_whose_id_was_lost_is_found(
     judge: Judge, server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

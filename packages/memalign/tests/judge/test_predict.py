@@ -200,6 +200,31 @@ def test_a_frame_without_content_is_refused_at_once() -> None:
         judge().predict_batch(pl.DataFrame({"outputs": ["x"]}), done=pl.DataFrame({"id": ["a"]}))
 
 
+ODD_FRAMES = [
+    (pd.DataFrame([["a", "b", "c"]], columns=["id", "outputs", "outputs"]), "the frame has outputs twice"),
+    (pd.DataFrame({"id": ["a"], "outputs": ["x"]}, index=pd.Index([1], name="id")), "the frame has id twice"),
+    (pd.DataFrame([["a", "b"]]), "its columns: 0, 1;"),
+]
+
+
+@pytest.mark.parametrize(("frame", "said"), ODD_FRAMES)
+def test_odd_column_names_are_told(frame: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        judge().predict_batch(frame)
+
+
+@pytest.mark.parametrize("done", [None, ["a"]])
+def test_done_without_pairs_is_refused(done: Any) -> None:
+    with pytest.raises(InputError, match="pairs of an id and a content hash"):
+        judge().predict_batch(pl.DataFrame({"id": ["a"], "outputs": ["x"]}), done=done)
+
+
+def test_an_index_of_levels_is_kept() -> None:
+    index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["day", "row"])
+    out = judge().predict_batch(pd.DataFrame({"outputs": ["x", "y"]}, index=index))
+    assert list(out.index) == [("a", 1), ("b", 2)]
+
+
 def test_no_model_stops_before_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "MEMALIGN_MODEL"):
         monkeypatch.delenv(key, raising=False)

@@ -59,13 +59,17 @@ def read_pairs(cheap: Path, strong: Path, labelled: Path | None = None) -> list[
         found, (label, group) = first.get(row["id"]), truth.get(row["id"], (row.get("label"), row.get("group")))
         if found is None or label is None or row.get("value") is None or found.get("value") is None:
             continue
-        value, chances = _text(found["value"]), found.get("p") or found.get("probabilities") or {}
-        if value not in chances:
+        value, chances = _text(found["value"]), found.get("p") or found.get("probabilities")
+        if not isinstance(chances, dict) or not isinstance(chances.get(value), int | float):
             raise InputError(
                 f"{cheap}, {row['id']}: no probabilities; judge with --param verdict=direct where they are told"
             )
         case = Case(
-            group=group or row["id"], label=label, cheap=value, probability=chances[value], strong=_text(row["value"])
+            group=group or row["id"],
+            label=_text(label),
+            cheap=value,
+            probability=chances[value],
+            strong=_text(row["value"]),
         )
         cases.append(case)
     if not cases:
@@ -128,6 +132,6 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise InputError(f"{path} is not of JSON lines: {error}") from None
-    if not all(isinstance(row, dict) and "id" in row for row in found):
-        raise InputError(f"{path} is not of verdicts: a line has no id")
+    if not all(isinstance(row, dict) and isinstance(row.get("id"), str) for row in found):
+        raise InputError(f"{path} is not of verdicts: a line has no id that is text")
     return found

@@ -15,6 +15,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from itertools import compress
 from pathlib import Path
@@ -70,8 +71,13 @@ class PartWriter:
         self._failures: dict[str, bytes] = {}
         self._parts: list[str] = []
         self._journal = journal or _journal_of(self._root.name)
-        self._journal.mkdir(parents=True, exist_ok=True)
-        lock = lock_file(self._journal / ".lock")
+        try:
+            self._journal.mkdir(parents=True, exist_ok=True)
+            lock = lock_file(self._journal / ".lock")
+        except OSError as error:
+            raise InputError(
+                f"{self._journal} cannot be written ({error.strerror}); XDG_CACHE_HOME names another cache folder"
+            ) from None
         if lock is None:
             raise InputError(f"{out} is being written by another run; wait for it, or name another output folder")
         self._lock = lock
@@ -80,6 +86,7 @@ class PartWriter:
         self._file: BinaryIO | None = None
         self._lines, self._since, self._run = 0, 0.0, uuid.uuid4().hex[:8]
         try:
+            self._root.make()
             for left in sorted(self._journal.glob("*.jsonl")):
                 self._put(left)
             self._take_up()
@@ -121,7 +128,7 @@ class PartWriter:
             self._file.write(line)
             self._file.flush()
         except OSError as error:
-            raise InputError(f"{self._journal} cannot be written: {error.strerror}; what is there is kept") from None
+            raise self._unwritten(error) from None
         if place is None:
             self._others.add(example_id)
         else:
@@ -171,21 +178,35 @@ class PartWriter:
     def _release(self) -> None:
         self._thread.shutdown()
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # of a disk that is full: the line that it cut is judged again
+                self._file.close()
         self._lock.close()
 
     def _end_part(self) -> None:
         if self._file is None:
             return
-        self._file.close()
-        self._uploads.append(self._thread.submit(self._put, Path(self._file.name)))
-        self._file, self._lines = None, 0
+        ended, self._file, self._lines = self._file, None, 0
+        try:
+            ended.close()
+        except OSError as error:
+            raise self._unwritten(error) from None
+        self._uploads.append(self._thread.submit(self._put, Path(ended.name)))
+
+    def _unwritten(self, error: OSError) -> InputError:
+        return InputError(
+            f"{self._journal} cannot be written: {error.strerror}; what is there is kept, and the same command goes on"
+        )
 
     def _put(self, journal: Path) -> None:
         """Put one part, and only then let go of its lines. A last line that a crash cut off was never kept."""
         lines = journal.read_bytes()
         if whole := lines[: lines.rfind(b"\n") + 1]:
-            self._root.put(journal.stem, whole)
+            try:
+                self._root.put(journal.stem, whole)
+            except InputError as error:
+                raise InputError(
+                    f"{error}; the judgments are kept in {journal}, and the same command puts them"
+                ) from None
         journal.unlink()
 
     def _take_up(self) -> None:
@@ -272,6 +293,14 @@ class _Folder:
         self._suffix = ".parquet" if self._place.suffix.lower() == ".parquet" else ".jsonl"
         if isinstance(self._place, Path) and self._place.is_file():
             raise InputError(f"{out} is a file, and judgments are put into a folder of parts: name another")
+
+    def make(self) -> None:
+        """Make a local folder, so that one that cannot be written is found before anything is paid for."""
+        if isinstance(self._place, Path):
+            try:
+                self._place.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InputError(f"{self.name} cannot be written: {error.strerror}") from None
 
     def names(self) -> list[str]:
         """The names of what is there, without the suffix. Raises InputError for a folder that is not ours."""

@@ -94,9 +94,15 @@ class _Parts:
 
     def rows(self, part: Submission) -> Iterator[Example]:
         """The rows of a part."""
-        with self.files(part)[1].open("rb") as lines:
-            for line in lines:
-                yield Example(**json.loads(line))
+        file = self.files(part)[1]
+        try:
+            with file.open("rb") as lines:
+                for line in lines:
+                    yield Example(**json.loads(line))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{file} is damaged ({error}): put it back to get what is paid for, or delete {self.folder} to submit anew"
+            ) from None
 
     def save(self) -> None:
         """Write down what is submitted, before anything follows from it."""

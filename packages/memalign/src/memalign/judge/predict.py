@@ -7,6 +7,7 @@ may be lost and done again, and what is done is never paid for twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from memalign.errors import InputError, RowError
 from memalign.io.examples import example_of
 from memalign.io.fields import split
-from memalign.io.frames import is_frame
+from memalign.io.frames import column_names, is_frame
 from memalign.io.given import Frame, Given
 from memalign.judge.batch import judge_many, signature_of
 from memalign.judge.spend_limit import SpendLimit
@@ -58,6 +59,11 @@ async def predict_batch(
 
     if not is_frame(frame):
         raise InputError(f"predict_batch takes a DataFrame or a table, not {type(frame).__name__}; see judge_many")
+    names = column_names(frame) or []
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(
+            f"the frame has {', '.join(twice)} twice; every column, and the index, needs a name of its own"
+        )
     try:
         table: nw.DataFrame[Any] = nw.from_native(frame, eager_only=True)
     except TypeError as error:
@@ -97,7 +103,8 @@ def _schema(judge: Judge) -> nw.Schema:
 def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collection[tuple[str, str]]:
     """The ids and content hashes that this judge has answered."""
     if not is_frame(done):
-        assert isinstance(done, Collection)  # noqa: S101  # a frame was found above
+        if not isinstance(done, Collection) or any(not isinstance(key, tuple) for key in islice(done, 1)):
+            raise InputError("done is a frame that predict_batch gave, or pairs of an id and a content hash")
         return done if isinstance(done, set | frozenset) else set(done)
     import narwhals as nw
 
@@ -121,7 +128,7 @@ def asked_rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[AskedRow]:
     if not there.keys() & set(CONTENT_FIELDS):
         raise InputError(
             f"the frame has no column of content: {', '.join(names[field] for field in CONTENT_FIELDS)}; its columns: "
-            f"{', '.join(table.columns)[:300]}; Judge(columns={{'outputs': 'answer'}}) says which column a field is"
+            f"{', '.join(map(str, table.columns))[:300]}; Judge(columns={{'outputs': 'answer'}}) says which column a field is"
         )
     if not len(table):
         return
@@ -192,5 +199,6 @@ def _like(table: nw.DataFrame[Any], columns: dict[str, list[Any]], schema: nw.Sc
         return nw.from_dict(columns, schema, backend=library).to_native()
     # Types of pandas' own that have missing values: a boolean of numpy would read None as False.
     made = nw.from_dict(columns, backend=library).to_native().astype(schema.to_pandas("numpy_nullable"))
-    made.index = table.to_native().index[places].rename(None)
+    index = table.to_native().index[places]
+    made.index = index.set_names([None] * index.nlevels)
     return made
