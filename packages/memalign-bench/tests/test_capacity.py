@@ -139,7 +139,7 @@ def test_labels_that_are_no_text_agree(tmp_path: Path) -> None:
 def test_odd_lines_of_a_cascade_are_named(tmp_path: Path, line: str) -> None:
     file = tmp_path / "odd.jsonl"
     file.write_text(line + "\n")
-    with pytest.raises(InputError, match="no id that is text|a: no probabilities"):
+    with pytest.raises(InputError, match=r"no id that is text|a: no probabilities"):
         read_pairs(file, file)
 
 

@@ -8,7 +8,6 @@ on the same machine puts what a killed one left there. Another machine judges th
 from __future__ import annotations
 
 import hashlib
-import io
 import time
 import uuid
 from array import array
@@ -25,11 +24,12 @@ from typing import IO, Any, BinaryIO, Self, overload
 import msgspec
 from msgspec.structs import replace
 
-from memalign.errors import ConfigurationError, InputError
+from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.io.examples import Index
 from memalign.io.file_lock import lock_file
 from memalign.io.judged import Head, JudgmentWriter, judgment_line, line_of
+from memalign.io.judgment_parquet import arrow, parquet_of
 from memalign.io.locations import Location, is_url, location_of, store_errors
 from memalign.types import Example, Judgment
 
@@ -318,7 +318,7 @@ class _Folder:
 
     def put(self, name: str, lines: bytes) -> None:
         """Write JSON lines as an object, in the place of one of that name."""
-        data = _parquet(lines) if self._suffix == ".parquet" else lines
+        data = parquet_of(lines) if self._suffix == ".parquet" else lines
         with store_errors(self.name):
             if isinstance(self._place, Path):
                 self._place.mkdir(parents=True, exist_ok=True)
@@ -363,7 +363,7 @@ class _Folder:
             return file
 
     def _table(self, name: str, columns: list[str]) -> list[dict[str, Any]]:
-        pa, pq = _arrow()
+        pa, pq = arrow()
         try:
             with self._opened(name) as file:
                 rows: list[dict[str, Any]] = pq.read_table(file, columns=columns).to_pylist()
@@ -381,45 +381,3 @@ def _journal_of(name: str) -> Path:
 
     where = name if is_url(name) else str(Path(name).resolve())
     return user_cache_path("memalign") / "judged" / hashlib.sha256(where.encode()).hexdigest()[:16]
-
-
-def _parquet(lines: bytes) -> bytes:
-    """JSON lines of judgments as a Parquet file."""
-    pa, pq = _arrow()
-    rows = [_row(raw) for raw in io.BytesIO(lines)]
-    kinds = dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), pa.int64())
-    kinds |= dict.fromkeys(("probability", "cost"), pa.float64())
-    if rows[0]["value"] is not None:
-        kinds["value"] = None  # as the judge's values are
-    table = {name: pa.array([row[name] for row in rows], kinds.get(name, pa.string())) for name in rows[0]}
-    file = io.BytesIO()
-    pq.write_table(pa.table(table), file, compression="zstd")
-    return file.getvalue()
-
-
-def _row(raw: bytes) -> dict[str, Any]:
-    head, judgment = (line := line_of(raw)).head, line.judgment
-    usage = judgment.usage
-    return {
-        "id": head.id,
-        "value": judgment.value,
-        "probability": judgment.confidence,
-        "rationale": judgment.rationale,
-        "error": judgment.error,
-        "input_tokens": usage.input_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "output_tokens": usage.output_tokens,
-        "cost": usage.cost,
-        "judge": head.judge,
-        "content_hash": head.content_hash,
-        "judgment": raw.decode().rstrip("\n"),
-    }
-
-
-def _arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]
-        import pyarrow.parquet as pq  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        raise ConfigurationError("Parquet parts need pyarrow: pip install pyarrow") from None
-    return pa, pq
