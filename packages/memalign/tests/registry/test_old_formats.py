@@ -107,7 +107,9 @@ def today(old: Any) -> Any:
 
 
 def differences(old: Any, new: Any, where: str = "") -> list[str]:
-    """Where an answer is not the old one; fields may have been added."""
+    """Where an answer is not the old one; fields may have been added, and places that an erasure cannot reach."""
+    if where.endswith(".unreachable"):
+        return [f"{where}: {each!r} is missing" for each in old if each not in new]
     if isinstance(old, dict) and isinstance(new, dict):
         missing = [f"{where}.{name} is missing" for name in old.keys() - new.keys()]
         parts = [(old[name], new[name], f"{where}.{name}") for name in old if name in new]
