@@ -77,3 +77,12 @@ def test_secrets_are_read_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert invoke("serve", "--add-owner", "ana").code == 0
     both = invoke("serve", "--add-owner", "ben")  # the command before this one set it
     assert (both.code, "both set" in both.err) == (2, True)
+
+
+@pytest.mark.parametrize("held", ["", "\n", "a\0b"])
+def test_an_empty_secret_file_is_refused(held: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "key"))
+    (tmp_path / "key").write_text(held)
+    refused = invoke("serve", "--openid-client", "x")
+    assert (refused.code, "holds no secret" in refused.err) == (2, True)

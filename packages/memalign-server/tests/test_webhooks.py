@@ -363,3 +363,15 @@ def test_serve_reads_the_proxy_from_the_environment(
 def test_a_proxy_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="--webhook-proxy none"):
         Settings(webhook_proxy="socks5://p.example:1080")
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://bücher:9/x", "http://127.0.0.1:9/a\x01"])
+def test_a_url_nobody_can_send_is_refused(url: str) -> None:
+    with pytest.raises(InputError):
+        check_url(url, private=True)
+
+
+@pytest.mark.parametrize("url", ["http://bücher:9/x", "http://127.0.0.1:9/a\x01"])
+async def test_an_unsendable_url_stops_no_others(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, bücher="127.0.0.1")
+    assert (await sent(tmp_path, url, Post(private=True))).tries == 1

@@ -26,7 +26,7 @@ SECRETS = (
 def read_secret_files() -> None:
     """Set each of the variables whose file is named, to what the file holds without its last line end.
 
-    Raises ConfigurationError for one that is given both ways, and for a file that cannot be read.
+    Raises ConfigurationError for one that is given both ways, and for a file that is empty or cannot be read.
     """
     for name in SECRETS:
         path = os.environ.get(f"{name}_FILE")
@@ -35,6 +35,9 @@ def read_secret_files() -> None:
         if os.environ.get(name):
             raise ConfigurationError(f"{name} and {name}_FILE are both set; take one away")
         try:
-            os.environ[name] = Path(path).read_text("utf-8").rstrip("\r\n")
+            secret = Path(path).read_text("utf-8").rstrip("\r\n")
         except (OSError, UnicodeError) as error:
             raise ConfigurationError(f"{name}_FILE names {path}, which cannot be read: {error}") from None
+        if not secret.strip() or "\0" in secret:
+            raise ConfigurationError(f"{name}_FILE names {path}, which holds no secret: it is empty or has a null byte")
+        os.environ[name] = secret

@@ -33,7 +33,12 @@ class UnknownHost(InputError):
 
 def check_url(url: str, *, private: bool, proxied: bool = False) -> None:
     """Raise InputError for a URL that no webhook may have. Its name is looked up again at every delivery."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InputError(f"{url[:200]!r} is no URL: {error}") from None
+    if not url.isascii() or not url.isprintable():
+        raise InputError(f"a webhook's URL is in plain ASCII, a name as xn--…, a path with %…; not {url[:200]!r}")
     if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.password:
         raise InputError(f"a webhook's URL looks like https://example.org/hook, without a password; not {url[:200]!r}")
     if parts.scheme == "http" and not private:
@@ -72,7 +77,7 @@ async def _deliver(store: Store, due: Due, post: Post) -> None:
     try:
         answer = await _sent(due, post)
         said, delivered = f"{answer.status_code} {answer.reason_phrase}", answer.is_success
-    except (httpx2.HTTPError, InputError, OSError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, InputError, OSError, ValueError) as error:
         said, delivered = f"{type(error).__name__}: {error}", False
     await asyncio.to_thread(settle, store, due, said, delivered=delivered)
 
