@@ -161,6 +161,14 @@ def test_damaged_rows_of_a_part_are_named(
         judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
 
 
+def test_a_batch_that_is_gone_says_so(judge: Judge, server: BatchServer, tmp_path: Path) -> None:
+    with killed_at("state"):
+        judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
+    server.faults[r"GET /v1(/messages)?/batches/\w+$"] = [404]
+    with pytest.raises(ModelRejected, match=r"404.* only a key of its project finds it"):
+        judge.judge_many(EXAMPLES, out=tmp_path / "out.jsonl", batch=True)
+
+
 def test_a_batch_whose_id_was_lost_is_found(
     judge: Judge, server: BatchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

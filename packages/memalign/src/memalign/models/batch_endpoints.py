@@ -104,12 +104,19 @@ def batches_of(model: ProviderChatModel) -> BatchEndpoint:
     return OpenAIBatches(model) if model.provider == "openai" else AnthropicBatches(model)
 
 
+_NO_ENDPOINT = "Without --batch it is asked live: not every server has a batch endpoint."
+_GONE = (
+    "The batch was submitted: only a key of its project finds it. Where the provider has deleted it, delete the folder "
+    "OUT.batch beside the judgments to submit anew."
+)
+
+
 class _Batches:
     def __init__(self, model: ProviderChatModel) -> None:
         self._model = model
         self._headers: dict[str, str] = dict(model.extra.get("extra_headers", {}))
 
-    async def _asked(self, call: Callable[[Any], Awaitable[T]]) -> T:
+    async def _asked(self, call: Callable[[Any], Awaitable[T]], *, absent: str = _NO_ENDPOINT) -> T:
         """What `call` gives of the provider's client, tried as often as a live call."""
         client = await self._model.client()
 
@@ -120,7 +127,7 @@ class _Batches:
                 if (failed := failure_of(error, self._model.subject)) is None:
                     raise
                 if getattr(error, "status_code", None) == 404:
-                    failed.advice = "Without --batch it is asked live: not every server has a batch endpoint."
+                    failed.advice = absent
                 raise failed from error
 
         return await self._model.retry.run(attempt, subject=f"{self._model.subject}, batches")
@@ -185,7 +192,9 @@ class OpenAIBatches(_Batches):
 
     async def state(self, batch: str) -> BatchState:
         """How far it is."""
-        found = await self._asked(lambda client: client.batches.retrieve(batch, extra_headers=self._headers))
+        found = await self._asked(
+            lambda client: client.batches.retrieve(batch, extra_headers=self._headers), absent=_GONE
+        )
         if found.status == "failed":
             errors = (found.errors.data if found.errors else None) or []
             said = "; ".join(str(each.message) for each in errors) or "no reason given"
@@ -212,7 +221,7 @@ class OpenAIBatches(_Batches):
                     async with opened as response:
                         await _lines_into(out, response.iter_bytes(), wanted)
 
-        await self._asked(once)
+        await self._asked(once, absent=_GONE)
 
     def result(self, line: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str]:
         """What one line says."""
@@ -259,7 +268,9 @@ class AnthropicBatches(_Batches):
 
     async def state(self, batch: str) -> BatchState:
         """How far it is."""
-        found = await self._asked(lambda client: client.messages.batches.retrieve(batch, extra_headers=self._headers))
+        found = await self._asked(
+            lambda client: client.messages.batches.retrieve(batch, extra_headers=self._headers), absent=_GONE
+        )
         counts = found.request_counts
         done = counts.succeeded + counts.errored + counts.canceled + counts.expired
         return BatchState(ended=found.processing_status == "ended", done=done)
@@ -275,7 +286,7 @@ class AnthropicBatches(_Batches):
                 async with opened as response:
                     await _lines_into(out, response.iter_bytes(), wanted)
 
-        await self._asked(once)
+        await self._asked(once, absent=_GONE)
 
     def result(self, line: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None, str]:
         """What one line says."""
