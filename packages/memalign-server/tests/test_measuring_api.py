@@ -72,6 +72,17 @@ def test_versions_are_compared_on_one_scorecard(taught: world.Browser) -> None:
     assert card["cases"][0] == {"id": "late", "values": {"tone": True, "tone@1": True}, "errors": {}}
 
 
+def test_a_scorecard_tells_others_no_hidden_verdict(shared: world.Shared) -> None:
+    owner, reviewer = shared.by_token("owner"), shared.by_token("reviewer")
+    shared.server.registry.create(world.judge("second"))
+    queued = owner.post("/api/v1/judges/second/review/cases", json={"cases": CASES[:1]})
+    ended(owner, queued.json())
+    card = done(owner, "scorecard", examples=CASES, judges=["second"])
+    assert len(card["cases"]) == len(CASES)
+    (job,) = [each for each in reviewer.get(f"{JUDGE}/jobs").json()["items"] if each["kind"] == "scorecard"]
+    assert [each["id"] for each in job["result"]["cases"]] == [each["id"] for each in CASES[1:]]
+
+
 def test_another_model_is_replayed_and_adopted(taught: world.Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     with Endpoint(answer={"rationale": "Cold.", "value": False}) as strict:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from memalign_server.review.turning import Turn, readable_first
 from server_support import reviewing, world
 from server_support.reviewing import CASES
 from test_api import items
@@ -196,6 +197,14 @@ def test_what_changed_is_accepted_or_objected_to(tmp_path: Any) -> None:
         assert client.put(f"{place}/nothing", json={"decision": "accepted"}).status_code == 422
         spoke = list(items(client, f"{REVIEW}/cases", guideline="G1"))
         assert {each["id"] for each in spoke} <= {each["id"] for each in CASES}
+
+
+def test_a_hidden_turns_place_tells_nothing() -> None:
+    effects: tuple[Any, ...] = ("broken", "turned", "fixed", "fixed")
+    found = [
+        Turn(case_id=name, before=True, after=False, label=None, effect=effects[n]) for n, name in enumerate("dcba")
+    ]
+    assert [each.case_id for each in readable_first(found, {"d", "a"})] == ["c", "b", "a", "d"]
 
 
 def test_guidelines_like_a_text_are_named(queued: world.Browser) -> None:

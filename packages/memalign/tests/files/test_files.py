@@ -300,6 +300,7 @@ def test_an_empty_file_says_so(write, name, text):
         ("f.jsonl", lines(GOOD).encode("utf-16"), "UTF-16"),
         ("f.xlsx", "PK", "no readable XLSX file"),
         ("f.ods", "PK", "unknown kind of file '.ods'; use .jsonl"),
+        ("feedback", "{}", "there is no such folder, and a file's name ends in its kind: .jsonl"),
     ],
 )
 def test_an_unreadable_file_says_why(write, name, text, message):

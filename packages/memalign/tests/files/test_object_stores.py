@@ -186,6 +186,14 @@ def test_what_a_killed_run_left_is_put(store: Any, tmp_path: Path) -> None:
     assert not list(journal.glob("*.jsonl"))
 
 
+def test_a_damaged_journal_is_named_by_line(store: Any, tmp_path: Path) -> None:
+    (tmp_path / "part-1.jsonl").write_bytes(b'{"id":"c-0","judge":"tone@1","value":true}\n{"id":"c-1","jud\n')
+    for out in ("memory://out/judged.parquet", "memory://out/judged.jsonl"):
+        with pytest.raises(InputError, match=r"part-1.jsonl, line 2, is damaged .*remove that line"):
+            PartWriter(out, judge="tone@1", examples=EXAMPLES, journal=tmp_path)
+    assert not store.find("/out")
+
+
 def test_a_part_that_cannot_be_put_is_kept(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, journal = "memory://out/judged.jsonl", tmp_path / "journal"
 

@@ -13,7 +13,7 @@ from memalign_server.api.paging import Cursor, Limit, Page, after, cut
 from memalign_server.api.review import CaseId
 from memalign_server.problems import Problem
 from memalign_server.review.blind import hidden_from
-from memalign_server.review.turning import Turn, decide, turns_of_version, versions_with_turns
+from memalign_server.review.turning import Turn, decide, readable_first, turns_of_version, versions_with_turns
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Blind, Here
 
@@ -94,7 +94,7 @@ def list_changes(judge: JudgeName, server: Here, limit: Limit = 50, cursor: Curs
 
 @router.get("/{version}")
 def show_change(judge: JudgeName, version: Number, server: Here, blind: Blind) -> ChangeShown:
-    """One version: what it was taught, and which verdicts it turned, broken ones first."""
+    """One version: what it was taught, and which verdicts it turned: broken ones first, hidden ones last."""
     parent = next((each.parent for each in server.registry.history(judge) if each.number == version), None)
     guidelines = server.registry.load(judge, version).memory.guidelines
     before = () if parent is None else server.registry.load(judge, parent).memory.guidelines
@@ -105,7 +105,7 @@ def show_change(judge: JudgeName, version: Number, server: Here, blind: Blind) -
     return ChangeShown(
         version=version,
         guidelines=[each for each in guidelines if each.id not in known],
-        turned=[_turn(each, hidden=each.case_id in hidden) for each in turned],
+        turned=[_turn(each, hidden=each.case_id in hidden) for each in readable_first(turned, hidden)],
     )
 
 

@@ -13,7 +13,7 @@ from memalign_server.pages.summaries import alignment_line
 from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.teaching import untaught_count
-from memalign_server.review.turning import Decision, decide, turns_of_version, versions_with_turns
+from memalign_server.review.turning import Decision, decide, readable_first, turns_of_version, versions_with_turns
 from memalign_server.review.using import Use, uses_of
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Blind, Here
@@ -86,7 +86,7 @@ def changed_page(
         learned=sorted(learned, key=lambda each: (each.status != "active", guideline_number(each.id))),
         uses=uses,
         unused=Use(),
-        turned=sorted(turned, key=lambda each: each.case_id in hidden),  # what may be read comes first
+        turned=readable_first(turned, hidden),
         hidden=hidden,
         untaught=waiting,
         problem=_problem(found),

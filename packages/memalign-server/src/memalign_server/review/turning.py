@@ -14,7 +14,16 @@ from memalign_server.problems import Refused
 from memalign_server.store.columns import from_json, now, to_json
 from memalign_server.store.review_tables import turns
 
-__all__ = ["Decision", "Turn", "decide", "keep_turns", "turn_of", "turns_of_version", "versions_with_turns"]
+__all__ = [
+    "Decision",
+    "Turn",
+    "decide",
+    "keep_turns",
+    "readable_first",
+    "turn_of",
+    "turns_of_version",
+    "versions_with_turns",
+]
 
 Effect = Literal["fixed", "broken", "moved", "turned"]
 Decision = Literal["accepted", "objected"]
@@ -99,6 +108,11 @@ def turns_of_version(connection: Connection, judge: str, version: int, *, limit:
         for row in connection.execute(query.order_by(turns.c.case_id).limit(limit))
     ]
     return sorted(found, key=lambda each: ("broken", "turned", "moved", "fixed").index(each.effect))
+
+
+def readable_first(found: Sequence[Turn], hidden: Collection[str]) -> list[Turn]:
+    """The turns with the hidden cases last, by their ids: their place must not tell their effect."""
+    return sorted(found, key=lambda each: (each.case_id in hidden, each.case_id if each.case_id in hidden else ""))
 
 
 def versions_with_turns(connection: Connection, judge: str) -> list[int]:

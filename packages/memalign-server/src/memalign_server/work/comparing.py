@@ -31,7 +31,10 @@ async def scorecard(work: Work) -> dict[str, Any]:
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
     )
-    await work.spent("judging", card.usage, None)
+    for total in card.totals:
+        name = judges[total.judge].name
+        number = None if name == total.judge else int(total.judge.rpartition("@")[2])
+        await work.spent("judging", total.usage, number, name)
     plain: dict[str, Any] = as_json(card.to_dict() | {"usage": card.usage, "cases": [row.to_dict() for row in card]})
     return plain
 

@@ -53,13 +53,16 @@ class Work:
         mark_seen(self.store, judge or self.judge, self.asked_by, [each.content_hash for each in examples])
         return examples
 
-    async def spent(self, what: Literal["judging", "learning"], usage: Usage, version: int | None) -> None:
-        """Note what models were paid for; without a version for the newest one."""
+    async def spent(
+        self, what: Literal["judging", "learning"], usage: Usage, version: int | None, judge: str | None = None
+    ) -> None:
+        """Note what models were paid for; without a version for the newest one, without a judge for the job's own."""
+        name = judge or self.judge
 
         def note() -> None:
-            number = version or self.registry.history(self.judge)[-1].number
+            number = version or self.registry.history(name)[-1].number
             with self.store.write() as connection:
-                spend(connection, self.judge, number, what, [usage])
+                spend(connection, name, number, what, [usage])
 
         await asyncio.to_thread(note)
 

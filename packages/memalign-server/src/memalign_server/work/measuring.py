@@ -46,6 +46,7 @@ async def gate(work: Work) -> dict[str, Any]:
         not_worse_than=work.arguments.get("not_worse_than"),
         progress=work.progress,
     )
+    await work.spent("judging", found.asked, work.arguments.get("version"))
     return {"outcome": found.outcome, "gate": as_json(found.to_dict())}
 
 

@@ -88,6 +88,7 @@ class PartWriter:
         try:
             self._root.make()
             for left in sorted(self._journal.glob("*.jsonl")):
+                _check(left)
                 self._put(left)
             self._take_up()
         except BaseException:
@@ -374,6 +375,19 @@ class _Folder:
     def _path(self, name: str) -> str:
         assert not isinstance(self._place, Path)  # noqa: S101  # asked of stores alone
         return f"{self._place.path.rstrip('/')}/{name}{self._suffix}"
+
+
+def _check(journal: Path) -> None:
+    """Raise InputError for lines that are not of judgments: no part may hold them. The last one may be cut."""
+    for number, raw in enumerate(journal.read_bytes().splitlines(keepends=True), 1):
+        try:
+            if raw.endswith(b"\n"):
+                line_of(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"{journal}, line {number}, is damaged ({error}): remove that line, and its case is judged again; the other "
+                "lines are paid for"
+            ) from None
 
 
 def _journal_of(name: str) -> Path:

@@ -85,6 +85,8 @@ def _found(path: Location, columns: Columns) -> Iterator[Row | RowError]:
         found = sheet_rows(path, columns)
     elif suffix in (".parquet", ".pq"):
         found = _parquet(path, columns)
+    elif not suffix:
+        raise InputError(f"{path}: there is no such folder, and a file's name ends in its kind: {FORMATS}")
     else:
         raise InputError(f"{path}: unknown kind of file {path.suffix!r}; use {FORMATS}")
     return found
