@@ -670,7 +670,7 @@ class Operations:
 
     @operation("GET", "/judges/{judge}/changes/{version}")
     def show_change(self, judge: str, version: int) -> ChangeShown:
-        """One version: what it was taught, and which verdicts it turned, broken ones first."""
+        """One version: what it was taught, and which verdicts it turned: broken ones first, hidden ones last."""
 
     @operation("PUT", "/judges/{judge}/changes/{version}/cases/{case}")
     def decide_change(
