@@ -43,7 +43,7 @@ PYTHON = BIN / f"python{EXE}"
 STAMP = VENV / "memalign-installed.txt"
 LOCKS = {kind: ROOT / "requirements" / f"{kind}.txt" for kind in ("runtime", "server", "dev")}
 ENGINES = ROOT / "requirements" / "engines.txt"  # what the extras spark and ray need beside the others
-PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-bench", "memalign-server")]
+PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
 MODELS = ("qwen2.5-coder-0.5b", "qwen2.5-coder-1.5b")
 OLDEST = (3, 11)
 

@@ -18,16 +18,14 @@ from typing import Any
 
 import pytest
 
-from memalign_bench.config import Config, load_config
-from memalign_bench.data.folder import load_folder
 from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-WRITTEN = [  # results are the benchmark's own: their style is theirs
+WRITTEN = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
-    *(page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] != "results"),
+    *sorted(DOCS.rglob("*.md")),
 ]
 BLOCK = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^( *)```([\w.-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -179,7 +177,7 @@ def test_the_code_on_the_page_runs(page: Path, reader: Any) -> None:
 
 def test_the_first_page_commands_run_as_written(reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = [command for command in commands((ROOT / "README.md").read_text("utf-8")) if command[1] != "bench"]
+    asked = list(commands((ROOT / "README.md").read_text("utf-8")))
     assert len(asked) > 8
     for command in asked:
         assert command[0] == "memalign"
@@ -238,8 +236,6 @@ def test_every_command_on_the_page_exists(page: Path) -> None:
         while rest and rest[0] in getattr(command, "commands", {}):
             command, path, rest = command.commands[rest[0]], [*path, rest[0]], rest[1:]
         shown = " ".join(given)
-        if path == ["memalign"] and rest[:1] == ["bench"]:
-            continue  # a command of another package, which may not be installed here
         if path == ["memalign"] and rest[:1] == ["serve"]:
             command, path, rest = command.get_command(None, "serve"), [*path, "serve"], rest[1:]
         assert not hasattr(command, "commands") or not [part for part in rest if not part.startswith("-")], shown
@@ -323,23 +319,6 @@ def test_only_marked_blocks_are_run(tmp_path: Path) -> None:
 def test_a_sentence_counts_without_code_tables_and_links() -> None:
     text = "# A heading\n\nOne `two three` [four five](x.md). Six.\n\n| a | b |\n|---|---|\n\n[a](b.md) · [c](d.md)\n\n```sh\nx\n```\n"
     assert [[words(each) for each in sentences(said)] for said in prose(text)] == [[4, 1]]
-
-
-def test_the_benchmark_files_on_the_page_are_valid(tmp_path: Path) -> None:
-    page = (DOCS / "how-to/benchmark.md").read_text("utf-8")
-    tasks, run, rules = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (tmp_path / "run.toml").write_text(run, "utf-8")
-    config = load_config(tmp_path / "run.toml")
-    shown = {name for name in Config.__struct_fields__ if re.search(rf"^\[?{name}\b", run, re.MULTILINE)}
-    assert shown == set(Config.__struct_fields__) - {"folder"}, "every setting is on the page"
-    (folder := tmp_path / str(config.data)).mkdir()
-    (folder / "tasks.toml").write_text(tasks, "utf-8")
-    row = {"id": "1", "source": "ana", "inputs": "Where is it?", "outputs": "Here.", "value": "send"}
-    (folder / "replies.jsonl").write_text(json.dumps(row), "utf-8")
-    (task,) = load_folder(folder, config.tasks)
-    assert (task.name, task.category, task.licence) == ("replies", "tone", "CC-BY-4.0")
-    (tmp_path / "rules.toml").write_text(rules, "utf-8")
-    assert load_config(tmp_path / "rules.toml").data == "house-rules"
 
 
 def test_the_public_surface_runs_as_it_is_promised(reader: Any) -> None:

@@ -19,7 +19,7 @@ BIN = "Scripts" if os.name == "nt" else "bin"
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The wheel of each package by the package's name."""
     out = tmp_path_factory.mktemp("wheels")
-    folders = [str(ROOT / "packages" / name) for name in ("memalign", "memalign-bench", "memalign-server")]
+    folders = [str(ROOT / "packages" / name) for name in ("memalign", "memalign-server")]
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(out), *folders]
     subprocess.run(build, check=True, capture_output=True)
     return {file.name.partition("-")[0].replace("_", "-"): file for file in out.glob("*.whl")}
@@ -52,7 +52,7 @@ def run(environment: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_wheels_hold_code_and_its_data_only(wheels: dict[str, Path]) -> None:
-    assert set(wheels) == {"memalign", "memalign-bench", "memalign-server"}
+    assert set(wheels) == {"memalign", "memalign-server"}
     for name, wheel in wheels.items():
         own = name.replace("-", "_")
         files = zipfile.ZipFile(wheel).namelist()
@@ -70,22 +70,13 @@ def test_the_library_works_alone_and_names_missing_packages(wheels: dict[str, Pa
     made = run(environment, "create", "tone", *words)
     assert made.returncode == 0, made.stderr
     assert run(environment, "show", "tone").returncode == 0
-    missing = run(environment, "bench", "report", "run.toml")
+    missing = run(environment, "serve")
     assert missing.returncode == 2
-    assert "memalign-bench" in missing.stderr
-
-
-def test_the_benchmark_adds_its_command(wheels: dict[str, Path], environment: Path) -> None:
-    install(wheels["memalign"], environment)
-    install(wheels["memalign-bench"], environment)
-    shown = run(environment, "bench", "--help")
-    assert shown.returncode == 0
-    assert "report" in shown.stdout
+    assert "memalign-server" in missing.stderr
 
 
 def test_the_server_adds_its_command(wheels: dict[str, Path], environment: Path) -> None:
     install(wheels["memalign"], environment)
-    assert "memalign-server" in run(environment, "serve").stderr
     install(wheels["memalign-server"], environment)
     shown = run(environment, "serve", "--help")
     assert shown.returncode == 0

@@ -52,14 +52,14 @@ def extra(monkeypatch: pytest.MonkeyPatch) -> Entry:
 
 def test_a_missing_package_names_its_install_command(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch)
-    for arguments in (("bench",), ("bench", "run", "run.toml", "--dry-run"), ("bench", "--help")):
+    for arguments in (("serve",), ("serve", "--port", "8080"), ("serve", "--help")):
         refused = memalign(*arguments)
         assert refused.code == 2
         assert refused.out == ""
-        assert "package memalign-bench" in refused.err
+        assert "package memalign-server" in refused.err
         assert "pip install" in refused.err
-    assert memalign("bench", "run", "--json").json["error"]["type"] == "ConfigurationError"
-    assert "bench benchmark (package memalign-bench)" in " ".join(memalign("--help").out.split())
+    assert memalign("serve", "--port", "8080", "--json").json["error"]["type"] == "ConfigurationError"
+    assert "serve page and HTTP API for experts (package memalign-server)" in " ".join(memalign("--help").out.split())
 
 
 def test_a_plugin_loads_only_when_it_is_named(memalign: Run, extra: Entry) -> None:
@@ -76,12 +76,12 @@ def test_the_overview_shows_the_commands_of_plugins(memalign: Run, extra: Entry)
 
 
 def test_a_broken_plugin_breaks_no_other_command(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(monkeypatch, Entry(app=ImportError("no module named matplotlib"), name="bench"))
+    installed(monkeypatch, Entry(app=ImportError("no module named starlette"), name="serve"))
     assert memalign("list").code == 0
     assert "cannot be loaded" in memalign("--help").out
-    refused = memalign("bench", "run")
+    refused = memalign("serve")
     assert refused.code == 2
-    assert "no module named matplotlib" in refused.err
+    assert "no module named starlette" in refused.err
 
 
 def test_the_reference_needs_no_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,5 +89,5 @@ def test_the_reference_needs_no_other_packages(monkeypatch: pytest.MonkeyPatch) 
 
     installed(monkeypatch)
     root: Any = get_command(commands.app)
-    named = {name: root.get_command(None, name).get_short_help_str() for name in root.list_commands(None)}
-    assert named["bench"] == "benchmark (package memalign-bench)"
+    named = {name: root.get_command(None, name).get_short_help_str(89) for name in root.list_commands(None)}
+    assert named["serve"] == "page and HTTP API for experts (package memalign-server)"

@@ -91,7 +91,6 @@ _VERBOSE = frozenset(  # commands that ask models, and may be told the raw answe
 )
 _NAME_WIDTH, _SUMMARY_WIDTH = 15, 89  # of the overview: all groups line up
 _NOT_INSTALLED = {
-    "bench": ("benchmark (package memalign-bench)", "memalign-bench"),
     "serve": ("page and HTTP API for experts (package memalign-server)", "memalign-server"),
 }
 """Commands of this repository's other packages: what the help says, and the package to install."""

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not COMPETITOR.exists(),
-        reason="the competitors' environment is not there (packages/memalign-bench/benchmarks/competitors)",
+        reason="there is no .competitors: a venv with mlflow, dspy and litellm, without memalign",
     ),
     pytest.mark.skipif(sys.platform == "win32", reason="the competitors' environment is looked for where POSIX has it"),
 ]

@@ -1,1 +1,0 @@
-"""`memalign bench`: does a judge learn, how fast, at what cost, against everyone. Needs the extra `bench`."""

@@ -1,1 +1,0 @@
-"""Attacks in what is judged, and how often they turn a verdict."""

@@ -1,1 +1,0 @@
-"""Planning many verdicts: what they cost, how long they take, and what a cascade of two judges saves."""

@@ -1,1 +1,0 @@
-"""Loaders: a folder of tasks, and the published data sets."""
