@@ -98,7 +98,6 @@ def test_a_sample_stands_for_all_rows() -> None:
     assert abs(part.usage.input_tokens / whole.usage.input_tokens - 1) <= part.margin + 1e-9 < 0.2
     assert whole.usage.cost == pytest.approx((whole.usage.input_tokens + whole.usage.output_tokens) / 1e3)
     assert whole.cached_cost is None, "its prefix is too short for a cache"
-    assert whole.batched().usage.cost == pytest.approx((whole.usage.cost or 0) / 2)
 
 
 def test_a_long_prefix_costs_less() -> None:

@@ -58,7 +58,6 @@ def give_judging_estimate(
     max_cost: float | None = None,
     rpm: float | None = None,
     tpm: float | None = None,
-    batch: bool = False,
 ) -> int:
     """Print what judging the rows would take, from a sample of them, and return the exit code."""
     from memalign.io import Examples
@@ -68,11 +67,10 @@ def give_judging_estimate(
     found = sample_rows(given, _SAMPLE, query=query, database=database)
     sample = list(Examples.of(found.rows, name=given.name))
     made = estimate_judging(judge, sample, rows=max(found.total, len(sample)))
-    made = made.batched() if batch else made
     usage, hours = made.usage, hours_at(made.usage, calls=rpm, tokens=tpm)
     lines = [
         f"{'' if found.counted else 'about '}{made.rows:,} rows, {len(sample):,} of them sampled",
-        f"about {usage_text(usage)}{' at the price of a batch' if batch else ''}; tokens in within {made.margin:.0%}",
+        f"about {usage_text(usage)}; tokens in within {made.margin:.0%}",
         "an estimate: no model was asked, and answers were taken to be of usual length",
     ]
     if made.cached_cost is not None:
@@ -81,9 +79,7 @@ def give_judging_estimate(
         lines.append(f"what the model costs is not known: memalign edit {judge.name} --price input=N,output=N says it")
     elif max_cost is not None and usage.cost > max_cost:
         lines.append(f"--max-cost {max_cost:g} would stop it on the way")
-    if batch:
-        lines.append("a batch takes up to 24 hours; its tokens count against a limit of their own")
-    elif hours is None:
+    if hours is None:
         lines.append(
             f"{_time(usage.calls / _USUAL / 60)} at {_USUAL:,} calls a minute; --rpm and --tpm say your limits"
         )

@@ -50,10 +50,6 @@ JudgedOut = Annotated[
     ),
 ]
 
-Batch = Annotated[
-    bool, typer.Option("--batch", help="By the batch endpoint of OpenAI or Anthropic: half the price, within a day.")
-]
-
 
 def judge(
     session: Session,
@@ -66,7 +62,6 @@ def judge(
     version: Version = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
-    batch: Batch = False,
     dry_run: DryRun = False,
     rpm: CallsAMinute = None,
     tpm: TokensAMinute = None,
@@ -88,7 +83,7 @@ def judge(
     if not dry_run and (rpm or tpm):
         raise InputError("--rpm and --tpm belong to --dry-run; --concurrency limits a run")
     if dry_run:
-        limits: dict[str, Any] = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost, "batch": batch}
+        limits: dict[str, Any] = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost}
         return give_judging_estimate(session, chosen, number, given, query=query, database=examples, **limits)
     source = ExampleSource.of(given)
     run = RunProgress()
@@ -123,7 +118,6 @@ def judge(
                 progress=update,
                 max_cost=max_cost,
                 on_judgment=note,
-                batch=batch,
             )
         finally:
             if printed is not None:

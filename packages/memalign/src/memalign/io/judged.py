@@ -127,11 +127,6 @@ class JudgmentWriter:
             raise InputError(f"{path} cannot be written: {error.strerror}") from None
         self._end = self._path.stat().st_size
 
-    @property
-    def batches(self) -> Path:
-        """The folder for what is submitted to a batch endpoint."""
-        return self._path.with_name(f"{self._path.name}.batch")
-
     def __contains__(self, example_id: object) -> bool:
         if not isinstance(example_id, str):
             return False

@@ -95,11 +95,6 @@ class PartWriter:
             self._release()
             raise
 
-    @property
-    def batches(self) -> Path:
-        """The local folder for what is submitted to a batch endpoint."""
-        return self._journal / "batch"
-
     def __contains__(self, example_id: object) -> bool:
         if not isinstance(example_id, str):
             return False

@@ -56,7 +56,6 @@ async def judge_many(
     progress: Progress | None = None,
     max_cost: float | SpendLimit | None = None,
     on_judgment: OnJudgment | None = None,
-    batch: bool = False,
 ) -> Sequence[Judgment]:
     """See `Judge.ajudge_many`; a SpendLimit may have been that of earlier runs too."""
     check_concurrency(concurrency)
@@ -78,10 +77,6 @@ async def judge_many(
         progress=progress,
         on_judgment=on_judgment,
     )
-    if batch and out is None:
-        raise InputError(
-            "a batch takes up to a day, and is taken up again from its judgments: name an output (-o, out)"
-        )
     if out is None:
         judgments: list[Judgment | None] = [None] * len(source)
         await run.all(lambda place, _, judgment: judgments.__setitem__(place, judgment))
@@ -90,12 +85,7 @@ async def judge_many(
             for judgment, name in zip(judgments, source.index.ids(), strict=True)
         ]
     with judgment_writer(out, judge=signature_of(judge), examples=source.index) as writer:
-        if batch:
-            from memalign.judge.by_batches import judge_by_batches  # it needs what is defined here
-
-            await judge_by_batches(run, source.index, writer, signature=signature_of(judge))
-        else:
-            await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
+        await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
     return writer.judgments(otherwise=run.not_judged())
 
 
@@ -185,9 +175,9 @@ class Run:
     def _price_known(self) -> bool:
         return self.spending is None or self.spending.price_known
 
-    def may_go_on(self, size: float = 1.0) -> bool:
-        """Whether another item may be asked about, of so many times the usual cost."""
-        if self.spending is not None and not self.spending.room(size):
+    def may_go_on(self) -> bool:
+        """Whether another item may be asked about."""
+        if self.spending is not None and not self.spending.room():
             self.stopped = self.stopped or f"one more would pass the limit of ${self.spending.limit.most:g}"
         return not self.stopped
 

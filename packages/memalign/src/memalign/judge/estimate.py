@@ -15,7 +15,6 @@ from memalign.judge.paid_calls import PaidCalls
 from memalign.judge.rehearsal import Rehearsal
 from memalign.models.asking import asked_through
 from memalign.models.base import PricedModel
-from memalign.models.batch_calls import BATCH_PRICE
 from memalign.types import Example, Usage
 
 __all__ = ["JudgingEstimate", "estimate_judging", "hours_at"]
@@ -34,15 +33,6 @@ class JudgingEstimate(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     cached_cost: float | None
     margin: float
-
-    def batched(self) -> JudgingEstimate:
-        """The same at the price of a batch endpoint."""
-        costs = {name: None if cost is None else cost * BATCH_PRICE for name, cost in self._costs()}
-        usage = msgspec.structs.replace(self.usage, cost=costs["usage"])
-        return msgspec.structs.replace(self, usage=usage, cached_cost=costs["cached"])
-
-    def _costs(self) -> Sequence[tuple[str, float | None]]:
-        return ("usage", self.usage.cost), ("cached", self.cached_cost)
 
 
 def estimate_judging(judge: Judge, examples: Sequence[Example], *, rows: int) -> JudgingEstimate:

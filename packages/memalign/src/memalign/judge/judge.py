@@ -288,7 +288,6 @@ class Judge:
         progress: Progress | None = None,
         max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
-        batch: bool = False,
     ) -> Sequence[Judgment]:
         """Judge many items; see `ajudge_many`."""
         judged = self.ajudge_many(
@@ -298,7 +297,6 @@ class Judge:
             progress=progress,
             max_cost=max_cost,
             on_judgment=on_judgment,
-            batch=batch,
         )
         return aio.run(judged)
 
@@ -311,7 +309,6 @@ class Judge:
         progress: Progress | None = None,
         max_cost: float | SpendLimit | None = None,
         on_judgment: OnJudgment | None = None,
-        batch: bool = False,
     ) -> Sequence[Judgment]:
         """Judge many items, at most `concurrency` at a time; the judgments come back in the order of the items.
 
@@ -326,9 +323,6 @@ class Judge:
         where the model's price is not known. `on_judgment` is called with the id and the judgment of each item that was
         judged in this run, `progress` with "judge", how many are done and how many there are. In a notebook a bar is shown
         where no `progress` is given.
-
-        `batch` asks through the batch endpoint of OpenAI or Anthropic, at half the price, within a day; it needs an `out`,
-        beside which it keeps what it submitted, so that the same call goes on after a stop.
         """
         return await judge_many(
             self,
@@ -338,7 +332,6 @@ class Judge:
             progress=progress or notebook_progress(),
             max_cost=max_cost,
             on_judgment=on_judgment,
-            batch=batch,
         )
 
     def predict_batch(

@@ -21,7 +21,6 @@ import msgspec
 from memalign.errors import AccessDenied, InvalidOutput, ModelError, ModelRefused
 from memalign.models.answers import find_object, fitted
 from memalign.models.base import ChatReply, ChatRequest, Limits
-from memalign.models.batch_calls import at_batch_price
 from memalign.models.capabilities import Capabilities, Mode, learn, learn_of_logprobs, learn_of_system, refuses_mode
 from memalign.models.concurrency import ConcurrencyLimiter
 from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
@@ -409,7 +408,7 @@ def _usage(response: ModelResponse, target: Target, prices: Prices | None = None
     )
     counts = bool(used.input_tokens or used.output_tokens)
     cost = prices.cost(counted) if prices is not None and counts else _cost(response, target)
-    return msgspec.structs.replace(counted, cost=at_batch_price(cost))
+    return msgspec.structs.replace(counted, cost=cost)
 
 
 def _cost(response: ModelResponse, target: Target) -> float | None:
