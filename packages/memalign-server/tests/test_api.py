@@ -186,7 +186,6 @@ OPERATIONS = {
     "edit": "edit_judge",
     "delete": "delete_judge",
     "judge": "judge_many",
-    "scorecard": "score_cases",
     "explain": "explain_judgment",
     "evaluate": "evaluate_judge",
     "report": "report_judge",

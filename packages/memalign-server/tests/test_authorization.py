@@ -122,10 +122,3 @@ def test_no_job_sends_keys_elsewhere(site: world.Shared) -> None:
     for refused in (align, replay):
         assert refused.status_code == 422, refused.text
         assert "keys would go there" in refused.json()["detail"]
-
-
-def test_a_scorecard_takes_no_judge_of_others(site: world.Shared) -> None:
-    asked = {"examples": [{"id": "a", "inputs": "Hm?", "outputs": "No."}], "judges": ["other"]}
-    assert site.by_token("reviewer").post("/api/v1/judges/tone/scorecard", json=asked).status_code == 404
-    asked["judges"] = ["other@1"]
-    assert site.by_token("reviewer").post("/api/v1/judges/tone/scorecard", json=asked).status_code == 404

@@ -66,23 +66,6 @@ def test_a_reviewed_case_is_explained_after_the_answer(shared: world.Shared) -> 
     assert reviewer.post(f"{JUDGE}/explain", json={"case": "none"}).status_code == 404
 
 
-def test_versions_are_compared_on_one_scorecard(taught: world.Browser) -> None:
-    card = done(taught, "scorecard", examples=CASES, judges=["tone@1"])
-    assert [each["judge"] for each in card["judges"]] == ["tone", "tone@1"]
-    assert card["cases"][0] == {"id": "late", "values": {"tone": True, "tone@1": True}, "errors": {}}
-
-
-def test_a_scorecard_tells_others_no_hidden_verdict(shared: world.Shared) -> None:
-    owner, reviewer = shared.by_token("owner"), shared.by_token("reviewer")
-    shared.server.registry.create(world.judge("second"))
-    queued = owner.post("/api/v1/judges/second/review/cases", json={"cases": CASES[:1]})
-    ended(owner, queued.json())
-    card = done(owner, "scorecard", examples=CASES, judges=["second"])
-    assert len(card["cases"]) == len(CASES)
-    (job,) = [each for each in reviewer.get(f"{JUDGE}/jobs").json()["items"] if each["kind"] == "scorecard"]
-    assert [each["id"] for each in job["result"]["cases"]] == [each["id"] for each in CASES[1:]]
-
-
 def test_another_model_is_replayed_and_adopted(taught: world.Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     with Endpoint(answer={"rationale": "Cold.", "value": False}) as strict:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
     from memalign.integrations.dataframes import to_frame
     from memalign.judge import Judge
-    from memalign.judge.scorecard import Scorecard, score
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
     from memalign.registry import Receipt, Registry
@@ -67,14 +66,12 @@ __all__ = [
     "NextCases",
     "Receipt",
     "Registry",
-    "Scorecard",
     "Usage",
     "ValueType",
     "compare",
     "evaluate",
     "gate",
     "next_cases",
-    "score",
     "to_frame",
 ]
 
@@ -95,7 +92,6 @@ _HOME = {
     ),
     "integrations.dataframes": ("to_frame",),
     "judge": ("Judge",),
-    "judge.scorecard": ("Scorecard", "score"),
     "memory": ("Memory",),
     "models": ("ChatModel", "EmbeddingModel"),
     "types": ("Check", "Example", "Feedback", "FeedbackKey", "Finding", "Guideline", "Judgment", "Usage"),

@@ -91,12 +91,6 @@ def test_a_bundle_may_go_to_stdout(memalign: Run, aligned: str, tmp_path: Path) 
     assert memalign("export", aligned, "-o", "-", "--json").code == 2
 
 
-def test_a_scorecard_is_no_stream(memalign: Run, tone: str, held_out: Path) -> None:
-    wrong = memalign("scorecard", held_out, tone, "-o", "-")
-    assert wrong.code == 2
-    assert not Path("-").exists()
-
-
 @pytest.mark.parametrize("registry", ["typo.db", "sqlite:///typo.db"])
 def test_a_mistyped_registry_leaves_no_file_behind(memalign: Run, tone: str, registry: str) -> None:
     wrong = memalign("show", tone, "--registry", registry)

@@ -10,11 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from memalign_server.api import shapes
 from memalign_server.api.beginning import Beginning
 from memalign_server.api.judges import JudgeName
-from memalign_server.people.identity import team_of
-from memalign_server.people.roles import Role
 from memalign_server.problems import Problem
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Here
 
 __all__ = ["router"]
 
@@ -22,17 +19,6 @@ router: APIRouter = guarded_router(prefix="/judges/{judge}", tags=["measuring"])
 
 _Version = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _Concurrency = Annotated[int, Field(ge=1, le=256)]
-
-
-class ScorecardAsked(BaseModel):
-    """Cases to be judged by several judges: this one and `judges`, by name; `tone@2` is version 2 of tone."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    examples: shapes.Rows
-    judges: Annotated[list[Annotated[str, Field(min_length=1, max_length=120)]], Field(max_length=50)] = []
-    concurrency: _Concurrency | None = None
-    max_cost: Annotated[float, Field(gt=0)] | None = None
 
 
 class ReplayAsked(BaseModel):
@@ -71,19 +57,6 @@ class DriftAsked(BaseModel):
     false_alarms: Annotated[float, Field(gt=0, lt=1)] = 0.05
     n: Annotated[int, Field(ge=0, le=1000)] = 5
     version: _Version | None = None
-
-
-@router.post("/scorecard", status_code=202)
-def score_cases(
-    judge: JudgeName, given: ScorecardAsked, begin: Beginning, server: Here, person: Asking
-) -> shapes.JobShown:
-    """Judge the same cases by several judges; the result has totals of each, and every verdict."""
-    for name in given.judges:
-        with server.store.read() as connection:
-            teams = {team_of(connection, each) for each in (name, name.rpartition("@")[0]) if each}
-        if not all(person.may(Role.REVIEWER, team) for team in teams):
-            raise Problem(404, f"no judge {name!r} of your teams")
-    return begin("scorecard", judge, given.model_dump())
 
 
 @router.post("/replay", status_code=202)

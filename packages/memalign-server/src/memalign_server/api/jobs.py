@@ -43,14 +43,8 @@ def _told(server: Server, job: Job, blind: str | None, *, owner: bool) -> dict[s
         return found
     ids = ids_in(found["result"])
     with server.store.read() as connection:
-        hidden = frozenset().union(*(hidden_from(connection, name, blind, ids) for name in _judges(job)))
+        hidden = hidden_from(connection, job.judge, blind, ids)
     return {**found, "result": without_hidden(found["result"], hidden)} if hidden else found
-
-
-def _judges(job: Job) -> set[str]:
-    """The judges whose verdicts a job's result tells: of a scorecard also the others, such as `tone` or `tone@2`."""
-    names = {each["judge"] for each in job.result["judges"]} if job.kind == "scorecard" else set[str]()
-    return {job.judge, *names, *(name.rpartition("@")[0] for name in names)}
 
 
 @router.get("")

@@ -33,7 +33,6 @@ _ACTS: Final = {
         "gate_judge",
         "report_judge",
         "next_cases",
-        "score_cases",
         "replay_judge",
         "detect_drift",
     ),

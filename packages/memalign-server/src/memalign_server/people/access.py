@@ -70,7 +70,6 @@ _API: Final[dict[str, Public | Role]] = {
     "gate_judge": _REVIEWER,
     "report_judge": _REVIEWER,
     "next_cases": _REVIEWER,
-    "score_cases": _REVIEWER,
     "replay_judge": _OWNER,
     "detect_drift": _REVIEWER,
     "explain_judgment": _REVIEWER,

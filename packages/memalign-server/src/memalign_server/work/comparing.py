@@ -8,35 +8,13 @@ from typing import TYPE_CHECKING, Any
 from memalign.errors import ModelError
 from memalign.evaluation import adrift, areplay
 from memalign.io import JudgmentFile
-from memalign.judge.scorecard import ascore
-from memalign.registry import aadopt_model, load_named
+from memalign.registry import aadopt_model
 from memalign.types import Judgment, as_json
 
 if TYPE_CHECKING:
     from memalign_server.work.kinds import Work
 
-__all__ = ["drift", "replay", "run_of", "scorecard"]
-
-
-async def scorecard(work: Work) -> dict[str, Any]:
-    """`examples` judged by the judges of `judges`, such as `tone` and `tone@2`."""
-    names = list(dict.fromkeys((work.judge, *work.arguments["judges"])))
-    judges = {name: await asyncio.to_thread(load_named, work.registry, name) for name in names}
-    for judge in judges.values():
-        await asyncio.to_thread(work.tells, work.arguments["examples"], judge.columns, judge.name)
-    card = await ascore(
-        judges,
-        work.arguments["examples"],
-        concurrency=work.arguments.get("concurrency"),
-        max_cost=work.arguments.get("max_cost"),
-        progress=work.progress,
-    )
-    for total in card.totals:
-        name = judges[total.judge].name
-        number = None if name == total.judge else int(total.judge.rpartition("@")[2])
-        await work.spent("judging", total.usage, number, name)
-    plain: dict[str, Any] = as_json(card.to_dict() | {"usage": card.usage, "cases": [row.to_dict() for row in card]})
-    return plain
+__all__ = ["drift", "replay", "run_of"]
 
 
 async def replay(work: Work) -> dict[str, Any]:

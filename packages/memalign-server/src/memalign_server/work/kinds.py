@@ -207,7 +207,6 @@ KINDS: Mapping[str, Kind] = {
     "gate": measuring.gate,
     "report": measuring.report,
     "next": measuring.next_to_label,
-    "scorecard": comparing.scorecard,
     "replay": comparing.replay,
     "drift": comparing.drift,
 }

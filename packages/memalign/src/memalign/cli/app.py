@@ -48,7 +48,6 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     },
     "Judging": {
         "judge": (judging.judge, "memalign judge tone answers.jsonl -o judged.jsonl"),
-        "scorecard": (judging.scorecard, "memalign scorecard answers.jsonl tone safety -o scores"),
         "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
         "report": (reporting.report, "memalign report tone held_out.jsonl -o report.html"),
@@ -85,7 +84,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
 }
 _VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
     (
-        *("judge", "scorecard", "evaluate", "report", "replay", "gate"),
+        *("judge", "evaluate", "report", "replay", "gate"),
         *("align", "overwrite", "unalign", "erase", "import-feedback"),
     )
 )

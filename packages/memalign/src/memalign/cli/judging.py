@@ -1,9 +1,8 @@
-"""Judging a file of examples, by one judge or by several."""
+"""Judging a file of examples."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,6 @@ from memalign.cli.common import (
     DONE,
     FAILURES,
     Concurrency,
-    Examples,
     MaxCost,
     Name,
     Session,
@@ -23,18 +21,16 @@ from memalign.cli.common import (
 )
 from memalign.cli.estimating import CallsAMinute, DryRun, TokensAMinute, give_judging_estimate
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
-from memalign.cli.output import cost_text, label_text, shorten, table, usage_text
-from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, rows_given, rows_or_query
+from memalign.cli.output import label_text, shorten, table, usage_text
+from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, rows_or_query
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
-    from memalign.judge.scorecard import Scorecard, Totals
     from memalign.types import Judgment
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
 _CHECKED = 5_000  # rows after which checking them says that it goes on
 _SHOWN = 40  # judgments on a screen
-_CASES = 50  # of a scorecard on a screen
 
 Out = Annotated[
     Path | None,
@@ -158,50 +154,6 @@ def judge(
     return FAILURES if run.failed or left else DONE
 
 
-def scorecard(
-    session: Session,
-    examples: Examples,
-    names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="The judges' names; tone@2 is version 2 of tone.")
-    ],
-    *,
-    out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", metavar="FOLDER", help="Write all judgments there; an existing folder is resumed."),
-    ] = None,
-    concurrency: Concurrency = None,
-    max_cost: MaxCost = None,
-) -> int:
-    """Judge the same examples by several judges.
-
-    A judge that fails on an example is named and does not stop the rest (exit 1). With -o, FOLDER gets the judgments in
-    judges/NAME.jsonl and one line per example in scorecard.jsonl. The same command resumes a stopped run.
-    """
-    from memalign.judge.scorecard import score
-    from memalign.registry import load_named
-
-    if str(out) == "-":
-        raise InputError("a scorecard is kept in a folder, not on stdout: name one, or give --json")
-    registry = session.registry()
-    judges = {name: load_named(registry, name) for name in names}
-    if len(judges) < len(names):
-        raise InputError("a judge is named twice; tone and tone@2 are two versions of one")
-    started = time.perf_counter()
-    given = rows_given(examples)
-    with interruptible(lambda: kept_in(out, "FOLDER")), session.progress() as progress:
-        card = score(judges, given, out=out, concurrency=concurrency, progress=progress, max_cost=max_cost)
-    data: dict[str, Any] = card.to_dict() | {"usage": card.usage}
-    parts: list[Any] = []
-    if out is None:
-        data["cases"] = [row.to_dict() for row in card]
-        parts = [_case_table(card)] if len(card) <= _CASES else []
-    else:
-        data["out"] = str(out)
-    line = f"{len(card):,} examples, {usage_text(card.usage, time.perf_counter() - started)}"
-    session.give(data, *parts, _judge_table(card), line if out is None else f"{line}; in {out}")
-    return _say_failures(session, card)
-
-
 def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     rows = [
         (
@@ -224,51 +176,3 @@ def _not_judged(judgments: Iterable[Judgment]) -> list[str]:
 
 def _fields(judgment: Judgment) -> dict[str, Any]:
     return {name: getattr(judgment, name) for name in judgment.__struct_fields__}
-
-
-# -- a scorecard -------------------------------------------------------------------------------------------------------
-
-
-def _case_table(card: Scorecard) -> Any:
-    def cell(judgment: Judgment) -> str:
-        if judgment.error is not None:
-            return "" if judgment.not_judged else "error"
-        return label_text(judgment.value)
-
-    rows = [(row.id, *(cell(judgment) for judgment in row.judgments.values())) for row in card]
-    return table(("id", *card.judges), rows)
-
-
-def _judge_table(card: Scorecard) -> Any:
-    columns = ("judge", "judged", "failed", "not judged", "verdicts", "cost")
-    rows = [
-        (each.judge, each.judged, each.failed or "", each.not_judged or "", _verdicts(each), cost_text(each.usage))
-        for each in card.totals
-    ]
-    return table(columns, rows)
-
-
-def _verdicts(totals: Totals) -> str:
-    shares = ", ".join(f"{label} {share:.0%}" for label, share in list(totals.shares.items())[:8])
-    mean = "" if totals.mean is None else f"mean {totals.mean:.2f}"
-    abstained = f"{totals.abstained} abstained" if totals.abstained else ""
-    return "; ".join(filter(None, (mean, shares, abstained)))
-
-
-def _say_failures(session: Session, card: Scorecard) -> int:
-    """Name what failed, one line for each judge and reason."""
-    from memalign.cli.progress import FailureReasons
-
-    found: defaultdict[str, FailureReasons] = defaultdict(FailureReasons)
-    left: list[str] = []
-    for row in card:
-        left += _not_judged(row.judgments.values())
-        for name, judgment in row.judgments.items():
-            if judgment.error is not None and not judgment.not_judged:
-                found[name].add(row.id, judgment.error.replace(f"{row.id}: ", ""))
-    for name, reasons in found.items():
-        for line in reasons.lines():
-            session.say(line.replace("failed: ", f"failed: {name} on ", 1))
-    if left:
-        session.say(f"{len(left)} not judged: {left[0]}")
-    return FAILURES if found or left else DONE

@@ -524,13 +524,6 @@ class Operations:
     ) -> JobShown:
         """Name the cases that experts should label next, and why."""
 
-    @operation("POST", "/judges/{judge}/scorecard")
-    def score_cases(
-        self, judge: str, *, examples: list[dict[str, Any]], judges: list[str] | None = None,
-        concurrency: int | None = None, max_cost: float | None = None,
-    ) -> JobShown:
-        """Judge the same cases by several judges; the result has totals of each, and every verdict."""
-
     @operation("POST", "/judges/{judge}/replay")
     def replay_judge(
         self, judge: str, *, model: str, cases: list[dict[str, Any]] | None = None, version: int | None = None,

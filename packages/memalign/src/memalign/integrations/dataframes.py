@@ -13,7 +13,6 @@ from memalign.align import AlignResult
 from memalign.errors import ConfigurationError, InputError
 from memalign.evaluation import Evaluation, NextCases
 from memalign.io import JudgmentFile
-from memalign.judge.scorecard import ScorecardRow
 from memalign.memory import LedgerEntry
 from memalign.types import FeedbackKey, Usage, as_json
 
@@ -28,7 +27,7 @@ def to_frame(
     """A DataFrame (an Arrow table with `pyarrow`) of records: their fields are its columns, in their order.
 
     Records are judgments (`judge_many`, `read_judgments`), a ledger (`judge.memory.ledger()`, `registry.ledger`), the cases
-    of an Evaluation, the rows of an AlignResult, a Scorecard (a column a judge), next cases, Feedback, Examples,
+    of an Evaluation, the rows of an AlignResult, next cases, Feedback, Examples,
     guidelines, or mappings. Usage is a column a figure, `seconds` the sum over phases; a key of feedback is its written
     form beside its `id` and `source`; objects, and lists of them, are JSON text.
 
@@ -76,10 +75,6 @@ def _records(given: Any) -> Iterable[object]:
 
 def _fields(record: object) -> Iterator[tuple[str, Any]]:
     match record:
-        case ScorecardRow():
-            yield "id", record.id
-            yield from record.values.items()
-            return
         case LedgerEntry():
             yield "id", record.key.id
             yield "source", record.key.source

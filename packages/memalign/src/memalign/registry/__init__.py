@@ -4,7 +4,7 @@ from memalign.registry.adopting import aadopt_model
 from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.certificate import Verification
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
-from memalign.registry.judged_by import judged_by, load_named
+from memalign.registry.judged_by import judged_by
 from memalign.registry.lineage import Lineage, Step
 from memalign.registry.receipt import Receipt, RedactedVersion, Signature
 from memalign.registry.registry import Registry, Saved
@@ -30,6 +30,5 @@ __all__ = [
     "aadopt_model",
     "judged_by",
     "load_bundle",
-    "load_named",
     "write_bundle",
 ]

@@ -1,4 +1,4 @@
-"""Which version of a judge a text or a judgment names."""
+"""Which version of a judge gave a judgment."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from memalign.judge import Judge, signature_of
 if TYPE_CHECKING:
     from memalign.registry.registry import Registry
 
-__all__ = ["judged_by", "load_named"]
-
-
-def load_named(registry: Registry, text: str) -> Judge:
-    """The newest version of the judge `tone`, or for `tone@2` its version 2, unless a judge has that very name."""
-    base, at, number = text.rpartition("@")
-    if at and number.isdecimal() and len(number) < 10 and text not in {info.name for info in registry.list()}:
-        return registry.load(base, int(number))
-    return registry.load(text)
+__all__ = ["judged_by"]
 
 
 def judged_by(

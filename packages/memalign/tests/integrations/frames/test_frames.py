@@ -96,7 +96,6 @@ def test_every_kind_of_frame_reads_the_same(kind: Any) -> None:
     assert [each.id for each in aligned.judge_many(given)] == ["t-1", "t-2", "t-3"]
     assert ma.evaluate(judge(), given).n == 2
     assert review_feedback(given, None).rows == 3
-    assert len(ma.score({"warmth": judge()}, given)) == 3
     assert ma.next_cases(judge(), given, n=1).ranked == 3
 
 
@@ -162,7 +161,6 @@ def test_columns_of_other_names_are_told_once() -> None:
     assert (case.example.inputs, case.example.outputs) == ("Late?", "No.")
     assert result.judge.judge_many(frame)[0].value is True
     assert ma.evaluate(result.judge, frame).n == 1
-    assert len(ma.score({"before": judge(), "after": result.judge}, frame)) == 1
     with pytest.raises(InputError, match="no column 'reply', from which outputs was to be read"):
         judge().align(frame, optimizer=ma.MemAlign(columns={"outputs": "reply"}))
     assert judge().replace(columns=columns).fingerprint == judge().fingerprint
@@ -205,7 +203,6 @@ def test_results_become_a_frame_of_any_library(library: Any) -> None:
         result.judge.memory.ledger(),
         ma.evaluate(judge(), ROWS),
         result,
-        ma.score({"warmth": judge()}, ROWS),
         ma.next_cases(judge(), ROWS, n=2),
         check_feedback(ROWS).rows,
         result.judge.memory.guidelines,
@@ -223,7 +220,6 @@ def test_a_ledger_and_evaluation_name_their_subject() -> None:
     assert list(ledger["key"]) == ["t-1@ana", "t-2@ana", "t-3@ben"]
     cases = ma.to_frame(ma.evaluate(judge(), ROWS))
     assert [list(cases[name]) for name in ("id", "label", "correct")] == [["t-1", "t-2"], [False, True], [False, True]]
-    assert list(ma.to_frame(ma.score({"a": judge(), "b": judge()}, ROWS)).columns) == ["id", "a", "b"]
 
 
 def test_judgments_go_in_frames_and_stand_beside_rows() -> None:
