@@ -1,4 +1,4 @@
-"""The pages keep their promises: their code runs, their commands exist, their links lead somewhere, their sentences are short.
+"""The pages keep their promises: their code runs, their commands exist, their links lead somewhere, their sentences end.
 
 Every ```python block that follows the comment `<!-- test -->` is run as it stands. The blocks of a page run in order in
 one namespace, in a copy of examples/support, where every model name of an OpenAI-compatible provider leads to a server
@@ -32,7 +32,9 @@ FENCE = re.compile(r"^( *)```([\w.-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.D
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
 PAGES = [page for page in WRITTEN if BLOCK.search(page.read_text("utf-8"))]
 
-LONGEST_SENTENCE = 25  # words
+LONGEST_SENTENCE = (
+    40  # words; what is longer has lost its reader, and what is short everywhere has lost its connectives
+)
 LONGEST_README = 150  # lines
 LONGEST_RESULTS = 120  # lines
 
@@ -259,7 +261,7 @@ def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
-def test_sentences_are_short(page: Path) -> None:
+def test_no_sentence_runs_on(page: Path) -> None:
     long = [
         each for said in prose(page.read_text("utf-8")) for each in sentences(said) if words(each) > LONGEST_SENTENCE
     ]

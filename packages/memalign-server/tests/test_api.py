@@ -209,7 +209,7 @@ OPERATIONS = {
     "export": "export_judge",
     "import": "import_judge",
 }
-OF_THE_MACHINE = {"demo", "bench", "serve", "models", "registry", "import-feedback", "export-verdicts"}
+OF_THE_MACHINE = {"demo", "serve", "models", "registry"}
 """Commands that set a machine up, try something out on it, or exchange with other tools by its keys."""
 
 

@@ -22,7 +22,6 @@ PUBLIC = {
     *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "overwrite", "unalign", "erase"),
     *("guideline", "lock", "ledger", "history", "diff", "rollback", "export", "import", "evaluate"),
     *("explain", "next", "review", "gate", "report", "replay", "drift", "verify"),
-    *("import-feedback", "export-verdicts"),
 }
 
 

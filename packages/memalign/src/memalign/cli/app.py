@@ -28,7 +28,6 @@ from memalign.cli import (
     replaying_models,
     reporting,
     reviewing,
-    tracing,
     watching,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
@@ -65,10 +64,6 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "lock": (aligning.lock, "memalign lock tone t-17"),
         "ledger": (history.ledger, "memalign ledger tone --state pending"),
     },
-    "Other tools": {
-        "import-feedback": (tracing.import_feedback, "memalign import-feedback phoenix shop -o feedback.jsonl"),
-        "export-verdicts": (tracing.export_verdicts, "memalign export-verdicts phoenix tone judged.jsonl shop"),
-    },
     "Forgetting": {
         "unalign": (forgetting.unalign, "memalign unalign tone t-17@ana"),
         "erase": (forgetting.erase, "memalign erase tone t-17 --dry-run"),
@@ -85,7 +80,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
 _VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
     (
         *("judge", "evaluate", "report", "replay", "gate"),
-        *("align", "overwrite", "unalign", "erase", "import-feedback"),
+        *("align", "overwrite", "unalign", "erase"),
     )
 )
 _NAME_WIDTH, _SUMMARY_WIDTH = 15, 89  # of the overview: all groups line up

@@ -53,10 +53,16 @@ def rows_given(
     source: str | None = None,
     once: bool = False,
 ) -> Given:
-    """The rows of a file, or for `-` the JSON lines of stdin, which are kept unless they are read `once`."""
+    """The rows of a file, its traces where it is one of OpenTelemetry's, or for `-` the JSON lines of stdin.
+
+    The lines of stdin are kept unless they are read `once`.
+    """
+    from memalign.integrations.otlp import holds_spans, trace_rows
     from memalign.io import Given
 
     named = columns_of(columns)
+    if holds_spans(file):
+        return Given.of(trace_rows(file), name=file, columns=named, remembered=remembered, source=source)
     if file != "-":
         return Given.of(file, columns=named, remembered=remembered, source=source)
     given = Given.of_lines(sys.stdin.buffer, name="stdin", columns=named, remembered=remembered, source=source)

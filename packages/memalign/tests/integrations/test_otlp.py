@@ -1,0 +1,146 @@
+"""OpenTelemetry's spans out of files: a row a trace, wherever a file of examples is given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memalign.content import span_tree
+from memalign.errors import InputError, RowError
+from memalign.integrations.otlp import holds_spans, trace_rows
+from memalign.io.rows import Row
+from tests.support.spans import Step, otlp
+
+TRACE = "5b8efff798038103d269b633813fc60c"
+STEPS = [
+    Step(parent=None, name="support", kind="AGENT", inputs="My order is late.", outputs={"reply": "It is in transit."}),
+    Step(parent=0, name="look up", kind="TOOL", start=1, inputs={"order": 7}, outputs="in transit"),
+]
+MESSAGES = [
+    {"role": "system", "parts": [{"type": "text", "content": "Be warm."}]},
+    {"role": "user", "parts": [{"type": "text", "content": "My order is late."}]},
+]
+ANSWER = [{"role": "assistant", "parts": [{"type": "text", "content": "It is in transit."}], "finish_reason": "stop"}]
+
+
+def case(path: Path) -> dict[str, Any]:
+    """The fields of the only trace in a file."""
+    (row,) = trace_rows(path)
+    assert isinstance(row, Row)
+    return dict(row.fields)
+
+
+def written(path: Path, *documents: Any) -> Path:
+    path.write_text("".join(f"{json.dumps(document)}\n" for document in documents), "utf-8")
+    return path
+
+
+def genai(trace: str, **attributes: Any) -> dict[str, Any]:
+    """A span of the convention for generative AI, as an exporter writes it."""
+    span = {
+        "traceId": trace,
+        "spanId": "eee19b7ec3c1b174",
+        "name": "chat m",
+        "attributes": [
+            {"key": name, "value": {"stringValue": json.dumps(value)}}
+            for name, value in {"gen_ai.operation.name": "chat", **attributes}.items()
+        ],
+    }
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+def test_one_document_is_one_case(tmp_path: Path) -> None:
+    fields = case(written(tmp_path / "spans.json", otlp(STEPS)))
+    assert (fields["id"], fields["inputs"], fields["outputs"]) == (
+        TRACE,
+        "My order is late.",
+        {"reply": "It is in transit."},
+    )
+    assert fields["meta"]["spans"] == 2
+
+
+def test_a_trace_may_lie_on_many_lines(tmp_path: Path) -> None:
+    lines = [{"resourceSpans": [resource]} for resource in otlp(STEPS)["resourceSpans"]]
+    tree = span_tree(case(written(tmp_path / "spans.jsonl", *lines))["trace"])
+    assert tree is not None
+    assert [span.name for span in tree.spans] == ["support", "look up"]
+
+
+def test_messages_of_texts_are_turns(tmp_path: Path) -> None:
+    attributes = {"gen_ai.input.messages": MESSAGES, "gen_ai.output.messages": ANSWER}
+    fields = case(written(tmp_path / "spans.json", genai(TRACE, **attributes)))
+    assert fields["outputs"] == "It is in transit."
+    assert fields["inputs"] == [
+        {"role": "system", "content": "Be warm."},
+        {"role": "user", "content": "My order is late."},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [
+        ("gen_ai.prompt.{}.{}", "gen_ai.completion.{}.{}"),
+        ("llm.input_messages.{}.message.{}", "llm.output_messages.{}.message.{}"),
+    ],
+    ids=["openllmetry", "openinference"],
+)
+def test_messages_under_numbered_names_are_turns(tmp_path: Path, inputs: str, outputs: str) -> None:
+    attributes = {inputs.format(0, "role"): "system", inputs.format(0, "content"): "Be warm."}
+    attributes |= {inputs.format(10, "role"): "user", inputs.format(10, "content"): "Late again."}
+    attributes |= {outputs.format(0, "role"): "assistant", outputs.format(0, "content"): "Sorry to hear it."}
+    document = genai(TRACE)
+    document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"] = [
+        {"key": name, "value": {"stringValue": value}} for name, value in attributes.items()
+    ]
+    fields = case(written(tmp_path / "spans.json", document))
+    assert fields["outputs"] == "Sorry to hear it."
+    assert fields["inputs"] == [
+        {"role": "system", "content": "Be warm."},
+        {"role": "user", "content": "Late again."},
+    ]
+
+
+def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
+    document = otlp(STEPS)
+    event = {"name": "gen_ai.evaluation.result", "attributes": [{"key": "score", "value": {"doubleValue": 1.0}}]}
+    document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["events"] = [event, {"name": "retry"}]
+    tree = span_tree(case(written(tmp_path / "spans.json", document))["trace"])
+    assert tree is not None
+    assert [event["name"] for event in tree.spans[0].events] == ["retry"]
+
+
+def test_a_cut_line_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "spans.jsonl", otlp(STEPS), otlp(STEPS))
+    path.write_text(path.read_text("utf-8")[:-40], "utf-8")
+    error, row = trace_rows(path)
+    assert isinstance(error, RowError)
+    assert error.line == 2
+    assert "broken JSON" in error.reason
+    assert isinstance(row, Row)
+
+
+def test_what_holds_no_span_is_named(tmp_path: Path) -> None:
+    (error,) = trace_rows(written(tmp_path / "empty.json", {"resourceSpans": []}))
+    assert isinstance(error, RowError)
+    assert "no spans" in error.reason
+    with pytest.raises(InputError, match="no such file"):
+        trace_rows(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"resourceSpans": []}', True),
+        ('\ufeff\n{\n  "resourceSpans": [', True),
+        ('[{"resource_spans": []}]', True),
+        ('{"id": "t-1", "trace": {"resourceSpans": []}}', False),
+        ('[{"id": "t-1", "outputs": "resourceSpans"}]', False),
+        ("", False),
+    ],
+)
+def test_a_file_of_spans_shows_in_its_beginning(tmp_path: Path, text: str, expected: bool) -> None:
+    (tmp_path / "file.json").write_text(text, "utf-8")
+    assert holds_spans(tmp_path / "file.json") is expected
