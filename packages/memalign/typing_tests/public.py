@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, assert_type
 from annotated_types import Ge, Le
 
 import memalign as ma
-from memalign.client.operations import JobShown, JudgeShown, ReviewCase
 from memalign.errors import InvalidRows, RowError
 from memalign.models import ChatModel, EmbeddingModel, resolve, resolve_embedding
 from memalign.testing import HashEmbedding, ScriptedChatModel
@@ -99,22 +98,3 @@ try:
 except InvalidRows as error:
     rows: Sequence[RowError] = error.rows
     assert_type(rows[0].line, int)
-
-
-# A server: the same operations, called or awaited.
-with ma.Client() as client:
-    assert_type(client.show_judge("helpful", version=2), JudgeShown)
-    assert_type(client.wait(client.align_judge("helpful")), JobShown)
-    assert_type(client.next_review_cases("helpful"), list[ReviewCase])
-    assert_type(client.revoke_token("t"), None)
-    for event in client.events(client.show_job("helpful", "j")):
-        assert_type(event, JobShown)
-
-
-async def awaited(client: ma.AsyncClient) -> None:
-    assert_type(await client.show_judge("helpful", version=2), JudgeShown)
-    assert_type(await client.wait(await client.align_judge("helpful")), JobShown)
-    assert_type(await client.next_review_cases("helpful"), list[ReviewCase])
-    async for event in client.events(await client.show_job("helpful", "j")):
-        assert_type(event, JobShown)
-    await client.show_judge("helpful", versoin=2)  # type: ignore[call-arg]  # a wrong name is seen

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
-    from memalign.client import AsyncClient, Client
     from memalign.errors import MemalignError
     from memalign.evaluation import (
         Comparison,
@@ -44,10 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlignResult",
-    "AsyncClient",
     "ChatModel",
     "Check",
-    "Client",
     "Comparison",
     "EmbeddingModel",
     "Evaluation",
@@ -77,7 +74,6 @@ __all__ = [
 
 _HOME = {
     "align": ("AlignResult", "MemAlign"),
-    "client": ("AsyncClient", "Client"),
     "errors": ("MemalignError",),
     "evaluation": (
         "Comparison",
