@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -93,3 +97,102 @@ def test_columns_may_change_places_and_hold_commas() -> None:
 )
 def test_a_case_reads_as_a_person_would(name: str, value: object, read: str) -> None:
     assert as_read(name, value) == read
+
+
+# -- sheets whose own words about their size are wrong ------------------------------------------------------------------
+
+_TYPES = """<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">
+<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>
+<Override PartName="/xl/workbook.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml"/>
+<Override PartName="/xl/worksheets/sheet1.xml" ContentType="application/vnd.openxmlformats-officedocument.spreadsheetml.worksheet+xml"/>
+</Types>"""
+_RELATION = """<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1"
+Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/{kind}" Target="{target}"/></Relationships>"""
+_MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_BOOK = f"""<workbook xmlns="{_MAIN}" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets>
+<sheet name="Sheet1" sheetId="1" r:id="rId1"/></sheets></workbook>"""
+
+
+def xlsx(path: Path, rows: dict[int, dict[str, str]], dimension: str = "") -> Path:
+    """A workbook of texts written by hand: by row number, and by the letters of the column."""
+    written = "".join(
+        f'<row r="{number}">'
+        + "".join(
+            f'<c r="{letters}{number}" t="inlineStr"><is><t>{text}</t></is></c>' for letters, text in cells.items()
+        )
+        + "</row>"
+        for number, cells in rows.items()
+    )
+    size = f'<dimension ref="{dimension}"/>' if dimension else ""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("[Content_Types].xml", _TYPES)
+        file.writestr("_rels/.rels", _RELATION.format(kind="officeDocument", target="xl/workbook.xml"))
+        file.writestr("xl/workbook.xml", _BOOK)
+        file.writestr("xl/_rels/workbook.xml.rels", _RELATION.format(kind="worksheet", target="worksheets/sheet1.xml"))
+        sheet = f'<worksheet xmlns="{_MAIN}">{size}<sheetData>{written}</sheetData></worksheet>'
+        file.writestr("xl/worksheets/sheet1.xml", sheet)
+    return path
+
+
+HEADER = {"A": "id", "B": "outputs", "C": "value"}
+FIRST = {"A": "t-1", "B": "Hello.", "C": "0.5"}
+
+
+def refusal_within_a_second(path: Path) -> str:
+    """What `memalign check` says of a file that it may not read for long."""
+    command = [sys.executable, "-c", _CHECK, str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.fail("twenty seconds were not enough for a file of two kilobytes")
+    assert done.returncode == 2, done.stderr
+    seconds, _, message = done.stdout.partition(" ")
+    assert float(seconds) < 1
+    return message
+
+
+_CHECK = """
+import sys, time
+import openpyxl
+from memalign.errors import InputError
+from memalign.io import read_feedback
+begin = time.process_time()
+try:
+    read_feedback(sys.argv[1])
+except InputError as error:
+    print(time.process_time() - begin, error)
+    sys.exit(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "dimension", "message"),
+    [
+        ({1: HEADER, 2: FIRST, 1_048_576: {"XFD": "far"}}, "A1:XFD1048576", "row 1,000,001"),
+        ({1: HEADER, 2: FIRST, 1_048_576: {"XFD": "far"}}, "", "row 1,000,001"),
+        ({1: HEADER, 2: FIRST, 99_999_999_999: {"A": "far"}}, "", "row 1,000,001"),
+        ({1: HEADER, 2: FIRST, 3: {"XFD": "far"}}, "A1:XFD3", "row 3 .*column XFD"),
+        ({1: HEADER, 2: FIRST, 3: {"AAAAA": "far"}}, "", "no readable XLSX"),
+    ],
+)
+def test_a_small_sheet_with_a_far_cell_is_refused_at_once(
+    tmp_path: Path, rows: dict[int, dict[str, str]], dimension: str, message: str
+) -> None:
+    path = xlsx(tmp_path / "far.xlsx", rows, dimension)
+    assert path.stat().st_size < 2048
+    assert re.search(message, refusal_within_a_second(path))
+
+
+def test_a_sheet_that_unpacks_to_too_much_is_refused_at_once(tmp_path: Path) -> None:
+    path = xlsx(tmp_path / "bomb.xlsx", {1: HEADER, 2: FIRST})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file, file.open("xl/sharedStrings.xml", "w") as part:
+        for _ in range(210):
+            part.write(b" " * 1_000_000)
+    assert "unpacks to 210 MB" in refusal_within_a_second(path)
+
+
+@pytest.mark.parametrize("dimension", ["A1", "A1:A1", "B2:B2", "A1:B1", "A1:XFD1048576"])
+def test_a_sheet_that_misstates_its_size_loses_nothing(tmp_path: Path, dimension: str) -> None:
+    path = xlsx(tmp_path / "f.xlsx", {1: HEADER, 2: FIRST, 4: FIRST | {"A": "t-2"}}, dimension)
+    rows = read_feedback(path, value_type=FLOAT).rows
+    assert [(row.id, row.outputs, row.value) for row in rows] == [("t-1", "Hello.", 0.5), ("t-2", "Hello.", 0.5)]
