@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
+from xml.etree.ElementTree import ParseError
 
 from memalign.errors import InputError, RowError
 from memalign.io.atomic import atomic_write
@@ -25,28 +28,41 @@ __all__ = ["sheet_rows", "write_sheet"]
 
 _LONGEST_CELL = 32_000  # characters; a cell holds 32,767
 
+# A file of two kilobytes can claim a cell in the last column of the last row, and every row before it is then made of
+# 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte.
+_LARGEST = 200_000_000  # bytes when unpacked: a hundred thousand cases of two thousand characters
+_MOST_ROWS = 1_000_000  # a sheet has 1,048,576; the last of them are where a stray cell is
+_MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
+
 
 def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
-    """The rows of the worksheet `review`, else of the first, under its first row that is not empty; a line is the sheet's own row number.
+    """The rows of the worksheet `review`, else of the first, under its first row that is not empty.
 
-    A formula is the value that was saved with it. Raises InputError for what is no XLSX file, and without a column id.
+    A row's line is the sheet's own row number, and a formula is the value that was saved with it. How large the sheet
+    says it is counts for nothing: every cell is read.
+
+    Args:
+        path: The XLSX file.
+        columns: Which column each field is read from.
+
+    Raises:
+        InputError: It is no XLSX file, has no column id, or is larger than the bounds above.
     """
     from openpyxl import load_workbook
     from openpyxl.utils import get_column_letter
-    from openpyxl.utils.exceptions import InvalidFileException
 
     try:
-        with path.open("rb") as file:
-            try:
-                book = load_workbook(file, read_only=True, data_only=True)
-            except (zipfile.BadZipFile, InvalidFileException, KeyError, ValueError, OSError) as error:
-                raise InputError(f"{path} is no readable XLSX file ({error}); save it anew as .xlsx") from None
+        with path.open("rb") as file, _readable(path):
+            _check_unpacked(path, file)
+            book = load_workbook(file, read_only=True, data_only=True)
             if not book.worksheets:
                 raise InputError(f"{path} has no worksheet")
-            sheet = next((each for each in book.worksheets if each.title == REVIEW), book.worksheets[0])
+            sheet = next((sheet for sheet in book.worksheets if sheet.title == REVIEW), book.worksheets[0])
+            sheet.reset_dimensions()
             header: list[str] | None = None
             letters: dict[str, str] = {}
             for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
+                _check_place(path, number, len(cells))
                 texts = ["" if cell is None else str(cell) for cell in cells]
                 if not any(text.strip() for text in texts):
                     continue
@@ -61,6 +77,51 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """In this block whatever openpyxl stumbles over becomes an InputError."""
+    from openpyxl.utils.exceptions import InvalidFileException
+
+    broken = (zipfile.BadZipFile, zlib.error, ParseError, InvalidFileException, LookupError, TypeError, ValueError)
+    try:
+        yield
+    except InputError:
+        raise
+    except broken as error:
+        raise InputError(f"{path} is no readable XLSX file ({error}); save it again as .xlsx") from None
+    except OSError as error:
+        if error.errno is not None:  # of the file itself
+            raise
+        raise InputError(f"{path} is no readable XLSX file ({error}); save it again as .xlsx") from None
+
+
+def _check_unpacked(path: Path, file: BinaryIO) -> None:
+    """Raise InputError for a file that unpacks to more than is read; no part unpacks to more than its entry says."""
+    with zipfile.ZipFile(file) as parts:
+        size = sum(part.file_size for part in parts.infolist())
+    if size > _LARGEST:
+        raise InputError(
+            f"{path} unpacks to {size // 1_000_000:,} MB, and at most {_LARGEST // 1_000_000} are read; save it as .csv, "
+            "or split it"
+        )
+    file.seek(0)
+
+
+def _check_place(path: Path, number: int, width: int) -> None:
+    from openpyxl.utils import get_column_letter
+
+    if number > _MOST_ROWS:
+        raise InputError(
+            f"{path} goes on to row {number:,}, and at most {_MOST_ROWS:,} are read; delete the stray cells below the "
+            "table, save it as .csv, or split it"
+        )
+    if width > _MOST_COLUMNS:
+        raise InputError(
+            f"{path}: row {number} has a cell in column {get_column_letter(width)}, and at most {_MOST_COLUMNS:,} columns "
+            "are read; delete the stray cells beside the table, or save it as .csv"
+        )
 
 
 def _row(
