@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from server_support import world
 from test_jobs import FEEDBACK, ended
@@ -153,73 +152,6 @@ def test_a_judge_travels_as_a_bundle(taught: world.Browser) -> None:
     assert made.json() == {"judge": "copy", "version": 1, "parent": 1}
     assert taught.post(f"{API}/import", json={"bundle": bundle}).status_code == 409
     assert taught.post(f"{API}/import", json={"bundle": {"no": "bundle"}, "name": "x"}).status_code == 422
-
-
-@pytest.mark.parametrize(
-    ("path", "more", "field"),
-    [
-        ("evaluate", {}, "evaluation"),
-        ("gate", {"minimum": {"exact_match": 0.5}}, "outcome"),
-        ("report", {}, "html"),
-    ],
-)
-def test_a_judge_is_measured(taught: world.Browser, path: str, more: dict[str, Any], field: str) -> None:
-    cases = [
-        {"id": f"h-{n}", "inputs": "Hello?", "outputs": f"Hi {n}!", "value": n % 3 > 0, "source": "ben"}
-        for n in range(6)
-    ]
-    done = ended(taught, taught.post(f"{API}/tone/{path}", json={"labelled": cases, **more}).json())
-    assert done["state"] == "done", done["problem"]
-    assert done["result"][field]
-
-
-def test_the_next_cases_are_named_with_reasons(taught: world.Browser) -> None:
-    cases = [{"id": f"n-{n}", "inputs": "Where?", "outputs": f"There {n}."} for n in range(4)]
-    done = ended(taught, taught.post(f"{API}/tone/next", json={"cases": cases, "n": 2}).json())
-    assert len(done["result"]["cases"]) == 2
-
-
-OPERATIONS = {
-    "create": "create_judge",
-    "list": "list_judges",
-    "show": "show_judge",
-    "edit": "edit_judge",
-    "delete": "delete_judge",
-    "judge": "judge_many",
-    "explain": "explain_judgment",
-    "evaluate": "evaluate_judge",
-    "report": "report_judge",
-    "replay": "replay_judge",
-    "drift": "detect_drift",
-    "gate": "gate_judge",
-    "next": "next_cases",
-    "review": "answer_case",
-    "check": "check_feedback",
-    "align": "align_judge",
-    "overwrite": "overwrite_feedback",
-    "guideline": "edit_guideline",
-    "lock": "lock_case",
-    "ledger": "show_ledger",
-    "unalign": "unalign_judge",
-    "erase": "erase",
-    "verify": "verify_receipt",
-    "history": "list_versions",
-    "diff": "diff_versions",
-    "rollback": "rollback_judge",
-    "export": "export_judge",
-    "import": "import_judge",
-}
-OF_THE_MACHINE = {"demo", "serve", "models", "registry"}
-"""Commands that set a machine up, try something out on it, or exchange with other tools by its keys."""
-
-
-def test_the_api_does_what_commands_do(local: world.Browser) -> None:
-    from memalign.cli.app import app as commands
-
-    described = local.get("/api/v1/openapi.json").json()["paths"].values()
-    there = {each["operationId"] for methods in described for each in methods.values()}
-    assert set(get_command(commands).commands) - OF_THE_MACHINE == set(OPERATIONS)  # type: ignore[attr-defined]  # a group
-    assert set(OPERATIONS.values()) <= there
 
 
 # -- lists by pieces -----------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from memalign.evaluation import review_feedback
 from server_support import world
 from server_support.reviewing import CASES
 from test_jobs import FEEDBACK, ended
-from tests.support.endpoint import Endpoint
 
 JUDGE = "/api/v1/judges/tone"
 
@@ -66,32 +65,6 @@ def test_a_reviewed_case_is_explained_after_the_answer(shared: world.Shared) -> 
     assert reviewer.post(f"{JUDGE}/explain", json={"case": "none"}).status_code == 404
 
 
-def test_another_model_is_replayed_and_adopted(taught: world.Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "test")
-    with Endpoint(answer={"rationale": "Cold.", "value": False}) as strict:
-        model = f"openai:strict@{strict.base_url}"
-        found = done(taught, "replay", model=model, cases=[{**CASES[0], "value": False}])
-        assert found["adopted"] is None
-        assert found["replay"]["turned"] == [{"id": "late", "before": True, "after": False, "label": False}]
-        adopted = done(taught, "replay", model=model, adopt=True)["adopted"]
-    shown = taught.get(JUDGE).json()
-    assert (shown["model"], shown["version"]) == (model, adopted)
-    assert taught.post(f"{JUDGE}/replay", json={"model": model, "adopt": True, "version": 1}).status_code == 422
-
-
-def test_two_runs_are_compared_for_drift(local: world.Browser) -> None:
-    def run(first: int) -> Any:
-        cases = [{"id": f"c-{n}", "inputs": "Hm?", "outputs": f"Reply {n}."} for n in range(first, first + 20)]
-        return done(local, "judgments", examples=cases)
-
-    one, two = run(0), run(20)
-    found = done(local, "drift", first=one, second=two)["drift"]
-    assert (found["alarm"], found["n"]) == (False, [20, 20])
-    few = {**two, "judgments": two["judgments"][:3]}
-    job = local.post(f"{JUDGE}/drift", json={"first": one, "second": few}).json()
-    assert "the second run has 3 verdicts" in ended(local, job)["problem"]
-
-
 def test_a_receipt_is_verified(taught: world.Browser) -> None:
     receipt = done(taught, "erase", keys=["t-1"])
     told = taught.post(f"{JUDGE}/verify", json={"receipt": receipt}).json()
@@ -100,13 +73,3 @@ def test_a_receipt_is_verified(taught: world.Browser) -> None:
     assert taught.post(f"{JUDGE}/verify", json={"receipt": forged}).json()["genuine"] is False
     for none in ({}, {"judge": "tone"}, {**receipt, "signature": None}, {**receipt, "judge": "other"}):
         assert taught.post(f"{JUDGE}/verify", json={"receipt": none}).status_code == 422
-
-
-def test_others_reports_name_no_open_case(shared: world.Shared) -> None:
-    owner, reviewer = shared.by_token("owner"), shared.by_token("reviewer")
-    done(owner, "review/cases", cases=CASES)
-    done(owner, "report", labelled=[{**each, "value": False} for each in CASES])
-    (job,) = (each for each in reviewer.get(f"{JUDGE}/jobs").json()["items"] if each["kind"] == "report")
-    assert "html" not in job["result"]
-    assert "It answers the question." not in str(job)
-    assert "It answers the question." in shared.by_token("viewer").get(f"{JUDGE}/jobs/{job['id']}").text

@@ -42,7 +42,6 @@ WRITES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
     "overwrite": (("overwrite", "tone", "changed.jsonl"), memory),
     "judge": (("judge", "tone", "many.jsonl", "-o", "out.jsonl"), lines),
     "evaluate": (("evaluate", "tone", "many.jsonl", "-o", "out.jsonl"), lines),
-    "replay": (("replay", "tone", "many.jsonl", "--model", "openai:other", "--adopt"), memory),
 }
 
 

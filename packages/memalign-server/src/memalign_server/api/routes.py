@@ -8,13 +8,11 @@ from fastapi import APIRouter, Request
 
 from memalign_server.api import (
     changes,
-    comparing,
     explaining,
     jobs,
     judges,
     judging,
     learning,
-    measuring,
     memory,
     people,
     review,
@@ -41,8 +39,6 @@ ROUTERS: list[APIRouter] = [
     judges.router,
     judging.router,
     learning.router,
-    measuring.router,
-    comparing.router,
     explaining.router,
     memory.router,
     review.router,

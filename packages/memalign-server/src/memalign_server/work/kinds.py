@@ -21,7 +21,6 @@ from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
 from memalign_server.store.erasing import ERASING
-from memalign_server.work import comparing, measuring
 
 if TYPE_CHECKING:
     from memalign.integrations.mlflow.experiments import ExperimentCases
@@ -203,11 +202,5 @@ KINDS: Mapping[str, Kind] = {
     "teach": teach,
     "queue": queue,
     "pull": pull,
-    "evaluate": measuring.evaluate,
-    "gate": measuring.gate,
-    "report": measuring.report,
-    "next": measuring.next_to_label,
-    "replay": comparing.replay,
-    "drift": comparing.drift,
 }
 """Every kind by its name."""

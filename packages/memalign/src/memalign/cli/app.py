@@ -25,10 +25,8 @@ from memalign.cli import (
     labelling,
     measuring,
     registries,
-    replaying_models,
     reporting,
     reviewing,
-    watching,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
 from memalign.cli.output import Output, print_json
@@ -50,8 +48,6 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
         "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
         "report": (reporting.report, "memalign report tone held_out.jsonl -o report.html"),
-        "replay": (replaying_models.replay, "memalign replay tone held_out.jsonl --model openai:gpt-4.1"),
-        "drift": (watching.drift, "memalign drift tone monday.jsonl tuesday.jsonl"),
         "gate": (gating.gate, "memalign gate tone held_out.jsonl --min-kappa 0.6 --not-worse-than 5"),
     },
     "Learning": {
@@ -79,7 +75,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
 }
 _VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
     (
-        *("judge", "evaluate", "report", "replay", "gate"),
+        *("judge", "evaluate", "report", "gate"),
         *("align", "overwrite", "unalign", "erase"),
     )
 )

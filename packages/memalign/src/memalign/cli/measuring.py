@@ -124,6 +124,9 @@ def evaluate(
         str | None,
         typer.Option(metavar="N|zero-shot", help="Compare with another version, or with the judge without memory."),
     ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="M", help="Ask another model than the judge's, with its memory.")
+    ] = None,
     columns: ColumnMap = None,
     out: Out = None,
     concurrency: Concurrency = None,
@@ -143,6 +146,7 @@ def evaluate(
     limit = None if max_cost is None else SpendLimit(max_cost)  # of both judges together
     number, chosen = session.judge(name, version)
     other = None if against is None else other_judge(session, chosen, against)
+    chosen = chosen if model is None else chosen.replace(model=model)
     given = rows_given(labelled, columns, remembered=chosen.columns)
     if dry_run:
         estimate = estimate_evaluation(chosen, given, out=out)

@@ -3,7 +3,6 @@
 from memalign.evaluation.agreement import aevaluate, evaluate
 from memalign.evaluation.bias_review import Remark
 from memalign.evaluation.comparison import Comparison, compare
-from memalign.evaluation.drifting import Drift, Signal, adrift, drift
 from memalign.evaluation.estimate import aestimate_evaluation, estimate_evaluation
 from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, same_value
 from memalign.evaluation.evidence import MissingEvidence
@@ -11,18 +10,15 @@ from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackRevie
 from memalign.evaluation.gate_criteria import Criterion, GateResult, agate, gate
 from memalign.evaluation.gate_report import junit_xml, markdown
 from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
-from memalign.evaluation.replaying import ChangedCheck, Replay, TurnedCase, areplay, replay
 from memalign.evaluation.report_data import areport, report
 from memalign.evaluation.report_page import as_html, as_markdown
 from memalign.evaluation.report_parts import Report
 
 __all__ = [
-    "ChangedCheck",
     "Comparison",
     "ConflictingLabels",
     "Criterion",
     "Disagreement",
-    "Drift",
     "Evaluation",
     "FeedbackReview",
     "GateResult",
@@ -30,29 +26,22 @@ __all__ = [
     "NextCase",
     "NextCases",
     "Remark",
-    "Replay",
     "Report",
     "ScoredCase",
-    "Signal",
-    "TurnedCase",
-    "adrift",
     "aestimate_evaluation",
     "aevaluate",
     "agate",
     "anext_cases",
-    "areplay",
     "areport",
     "as_html",
     "as_markdown",
     "compare",
-    "drift",
     "estimate_evaluation",
     "evaluate",
     "gate",
     "junit_xml",
     "markdown",
     "next_cases",
-    "replay",
     "report",
     "review_feedback",
     "same_value",

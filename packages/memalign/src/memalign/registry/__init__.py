@@ -1,6 +1,5 @@
 """The registry: judges and their versions, with history, bundles and erasing."""
 
-from memalign.registry.adopting import aadopt_model
 from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.certificate import Verification
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
@@ -27,7 +26,6 @@ __all__ = [
     "Step",
     "Verification",
     "VersionInfo",
-    "aadopt_model",
     "judged_by",
     "load_bundle",
     "write_bundle",
