@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,59 +177,6 @@ def test_a_list_that_grows_repeats_nothing(local: world.Browser) -> None:
 @pytest.mark.parametrize("cursor", ["x", "!!!", "e30", "WzFd", "W10"])
 def test_a_cursor_of_nobody_is_refused(local: world.Browser, cursor: str) -> None:
     assert local.get(f"{API}/tone/versions", params={"cursor": cursor}).status_code == 400
-
-
-# -- requests sent twice -------------------------------------------------------------------------------------------
-
-
-def test_a_request_sent_twice_is_done_once(local: world.Browser) -> None:
-    key = {"idempotency-key": "one"}
-    asked = {"text": "A reply names a day."}
-    first, again = (local.post(f"{API}/tone/guidelines", json=asked, headers=key) for _ in range(2))
-    assert (first.status_code, first.json()) == (again.status_code, again.json())
-    assert again.headers["idempotent-replayed"] == "true"
-    assert len(list(items(local, f"{API}/tone/guidelines"))) == 1
-
-
-def test_a_key_is_for_one_request(local: world.Browser) -> None:
-    key = {"idempotency-key": "one"}
-    local.post(f"{API}/tone/guidelines", json={"text": "A reply names a day."}, headers=key)
-    assert local.post(f"{API}/tone/guidelines", json={"text": "Another."}, headers=key).status_code == 422
-    assert (
-        local.post(f"{API}/tone/guidelines", json={"text": "A."}, headers={"idempotency-key": "x" * 201}).status_code
-        == 400
-    )
-
-
-def test_a_failed_request_may_be_sent_again(local: world.Browser) -> None:
-    key = {"idempotency-key": "one"}
-    assert local.post(f"{API}/gone/align", json={"feedback": FEEDBACK}, headers=key).status_code == 404
-    assert local.post(f"{API}/gone/align", json={"feedback": FEEDBACK}, headers=key).status_code == 404
-
-
-def test_two_copies_at_once_are_one(local: world.Browser) -> None:
-    statuses: list[int] = []
-
-    def send() -> None:
-        answer = local.post(f"{API}/tone/align", json={"feedback": FEEDBACK}, headers={"idempotency-key": "one"})
-        statuses.append(answer.status_code)
-
-    threads = [threading.Thread(target=send) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(statuses) <= {202, 409}
-    assert len(local.get(f"{API}/tone/jobs").json()["items"]) == 1
-
-
-def test_a_key_of_somebody_else_is_another_key(shared: world.Shared) -> None:
-    key = {"idempotency-key": "one"}
-    names = [
-        shared.by_token(name).post("/api/v1/judges/tone/guidelines", json={"text": "A reply names a day."}, headers=key)
-        for name in ("owner", "reviewer")
-    ]
-    assert [each.json()["origin"] for each in names] == ["owner", "reviewer"]
 
 
 # -- applications: verdicts that are kept, and thumbs ----------------------------------------------------------------

@@ -77,10 +77,7 @@ def test_an_older_revision_changes_nothing(queued: world.Browser) -> None:
 
 
 def test_an_answer_sent_twice_is_kept_once(queued: world.Browser) -> None:
-    key = {"idempotency-key": "one"}
-    first, again = (
-        queued.put(f"{REVIEW}/cases/late/answer", json={"value": False}, headers=key).json() for _ in range(2)
-    )
+    first, again = (say(queued, "late", form="one").json() for _ in range(2))
     assert first == again
     assert queued.get(f"{REVIEW}/cases/late").json()["mine"]["revision"] == 1
 

@@ -23,7 +23,6 @@ from memalign_server.routing import check_access
 from memalign_server.server import Server
 from memalign_server.settings import Settings
 from memalign_server.store import Store
-from memalign_server.work.delivering import Post
 from memalign_server.work.jobs import Jobs
 from memalign_server.work.worker import Worker
 
@@ -43,8 +42,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
     @asynccontextmanager
     async def working(_app: FastAPI) -> AsyncIterator[None]:
-        post = Post(private=settings.private_webhooks, proxy=settings.webhook_proxy)
-        worker = Worker(jobs, registry, at_once=settings.jobs_at_once, post=post)
+        worker = Worker(jobs, registry, at_once=settings.jobs_at_once)
         worker.start()
         try:
             yield

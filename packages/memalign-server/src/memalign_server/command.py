@@ -48,17 +48,6 @@ def serve(
         str | None,
         typer.Option(metavar="URI", envvar="MLFLOW_TRACKING_URI", help="The MLflow that cases are pulled from."),
     ] = None,
-    private_webhooks: Annotated[
-        bool, typer.Option("--private-webhooks", help="Let webhooks go to addresses of private networks.")
-    ] = False,
-    webhook_proxy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar=["MEMALIGN_WEBHOOK_PROXY", "HTTPS_PROXY", "https_proxy"],
-            help="The HTTP proxy that webhooks leave by; none for none.",
-        ),
-    ] = None,
 ) -> int:
     """Start the page where experts teach judges, and the HTTP API under it. Ctrl-C stops it.
 
@@ -74,20 +63,11 @@ def serve(
         title=title,
         public_url=public_url,
         openid=_provider(openid_issuer, openid_client),
-        private_webhooks=private_webhooks,
-        webhook_proxy=_proxy(webhook_proxy),
         mlflow=mlflow,
     )
     if add_owner is not None:
         return _add_owner(settings, add_owner)
     return _run(settings)
-
-
-def _proxy(given: str | None) -> str | None:
-    """As programs read HTTPS_PROXY: without a scheme it is an HTTP proxy."""
-    if not given or given == "none":
-        return None
-    return given if "://" in given else f"http://{given}"
 
 
 def _provider(issuer: str | None, client: str | None) -> OpenIdProvider | None:

@@ -29,8 +29,6 @@ from memalign_server.people.roles import Person, Role
 from memalign_server.people.sessions import COOKIE
 from memalign_server.problems import Problem
 from memalign_server.server import Server
-from memalign_server.work.idempotency import HEADER as IDEMPOTENCY
-from memalign_server.work.idempotency import Kept, Once
 
 __all__ = ["NEEDS", "GuardedRoute", "address_of", "check_access", "guarded_router", "set_cookie"]
 
@@ -64,7 +62,7 @@ class GuardedRoute(APIRoute):
                 visitor = new_visitor()
             cookies = {**request.cookies, **({VISITOR: visitor} if visitor else {})}
             request.state.csrf = token_of(server.store.secret, cookies)
-            answer = await _once(server, request, person, handle)
+            answer = await handle(request)
             if visitor and answer.headers.get("content-type", "").startswith("text/html"):
                 set_cookie(request, answer, VISITOR, visitor)
             if request.method not in SAFE and person is not None and self.name not in UNLOGGED:
@@ -142,42 +140,6 @@ async def _check_forgery(server: Server, request: Request, person: Person | None
         field = (await request.form()).get(FIELD)
         given = field if isinstance(field, str) else None
     check_token(server.store.secret, request.cookies, given)
-
-
-async def _once(
-    server: Server,
-    request: Request,
-    person: Person | None,
-    handle: Callable[[Request], Coroutine[Any, Any, Response]],
-) -> Response:
-    """The answer; to a request with an idempotency key that was answered before, that answer."""
-    key = request.headers.get(IDEMPOTENCY)
-    if key is None or person is None or request.method in SAFE:
-        return await handle(request)
-    once = Once(
-        server.store,
-        who=person.user or person.name,
-        key=key,
-        method=request.method,
-        path=f"{request.url.path}?{request.url.query}",
-        body=await request.body(),
-    )
-    kept = await run_in_threadpool(once.begin)
-    if kept is not None:
-        return Response(kept.body, kept.status, {**kept.headers, "idempotent-replayed": "true"})
-    request.state.idempotency = once.id
-    try:
-        answer = await handle(request)
-    except BaseException:
-        await run_in_threadpool(once.give_up)
-        raise
-    body = bytes(answer.body).decode("utf-8") if hasattr(answer, "body") and answer.status_code < 500 else None
-    if body is None:
-        await run_in_threadpool(once.give_up)
-        return answer
-    headers = {name: answer.headers[name] for name in ("content-type", "location") if name in answer.headers}
-    await run_in_threadpool(once.keep, Kept(status=answer.status_code, headers=headers, body=body))
-    return answer
 
 
 def _noted(server: Server, request: Request, person: Person, action: str) -> None:

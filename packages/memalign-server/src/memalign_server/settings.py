@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from memalign.errors import ConfigurationError
 
@@ -30,8 +29,7 @@ class Settings:
 
     `registry` is the URL of the database of judges, people and jobs. `public_url` is how browsers reach the server,
     where that is not `host` and `port`: behind a proxy, for example. `mlflow` is the tracking URI that cases are pulled
-    from. `private_webhooks` allows webhooks to addresses of private networks. `webhook_proxy` is the HTTP proxy that
-    webhooks leave by. `jobs_at_once` limits long work.
+    from. `jobs_at_once` limits long work.
     """
 
     registry: str = "sqlite:///memalign.db"
@@ -40,8 +38,6 @@ class Settings:
     title: str = "memalign"
     public_url: str | None = None
     openid: OpenIdProvider | None = None
-    private_webhooks: bool = False
-    webhook_proxy: str | None = field(default=None, repr=False)
     mlflow: str | None = None
     jobs_at_once: int = 2
 
@@ -51,13 +47,6 @@ class Settings:
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
             raise ConfigurationError(
                 f"the public URL {self.public_url!r} must start with https:// or http://, such as https://judges.example.org"
-            )
-
-        proxy = urlsplit(self.webhook_proxy or "http://none")
-        if proxy.scheme not in ("http", "https") or not proxy.hostname:
-            raise ConfigurationError(
-                f"webhooks leave by an HTTP proxy such as http://proxy.example.org:3128, not by one of {proxy.scheme}://; "
-                "--webhook-proxy none lets them go directly"
             )
 
     @property

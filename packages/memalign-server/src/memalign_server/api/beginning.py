@@ -27,14 +27,13 @@ class Begin:
     person: Person
 
     def __call__(self, kind: str, judge: str, arguments: Mapping[str, Any]) -> shapes.JobShown:
-        """The job. The same idempotency key gives the same job.
+        """The job.
 
         Raises JudgeNotFound, and Problem for a model that the server's keys may not go to, before anything is queued.
         """
         latest(self.server, judge)
         check_models(self.server.settings, (arguments.get("model"), arguments.get("reflection_model")))
-        known = getattr(self.request.state, "idempotency", None)
-        job = self.server.jobs.start(kind, judge, arguments, asked_by=self.person.name, id=known)
+        job = self.server.jobs.start(kind, judge, arguments, asked_by=self.person.name)
         self.answer.headers["location"] = f"{self.request.url.path.rpartition('/')[0]}/jobs/{job.id}"
         return shapes.JobShown(**job.to_dict())
 

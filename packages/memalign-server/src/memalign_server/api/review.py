@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
@@ -53,6 +53,7 @@ class AnswerGiven(BaseModel):
     """What you say of a case: all of it, for it replaces what you said before.
 
     An answered one has a `value`, or words. `revision` is that of the answer that you saw: 0 for the first one.
+    What comes twice with one `form`, a random text of yours, is kept once.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -61,6 +62,7 @@ class AnswerGiven(BaseModel):
     value: bool | int | float | str | None = None
     rationale: Annotated[str, Field(max_length=LONGEST)] = ""
     revision: Revision = 0
+    form: Annotated[str, Field(min_length=1, max_length=64)] | None = None
 
 
 class AnswerShown(BaseModel):
@@ -229,9 +231,7 @@ def show_review_case(judge: JudgeName, case: CaseId, server: Here, person: Askin
 
 
 @router.put("/cases/{case}/answer")
-def answer_case(
-    request: Request, judge: JudgeName, case: CaseId, given: AnswerGiven, server: Here, person: Asking
-) -> ReviewCase:
+def answer_case(judge: JudgeName, case: CaseId, given: AnswerGiven, server: Here, person: Asking) -> ReviewCase:
     """Answer a case, skip it, or say that you cannot tell; the case then shows what the judge said.
 
     An answer over another `revision` than the one that stands changes nothing: 409, with what stands as `mine`.
@@ -242,7 +242,7 @@ def answer_case(
         value=given.value,
         rationale=given.rationale,
         revision=given.revision,
-        form=getattr(request.state, "idempotency", None) or new_id(),
+        form=given.form or new_id(),
     )
     with server.store.write() as connection:
         _queued(connection, found, case)

@@ -16,7 +16,6 @@ from memalign_server.api import (
     memory,
     people,
     review,
-    webhooks,
 )
 from memalign_server.routing import guarded_router
 
@@ -45,6 +44,5 @@ ROUTERS: list[APIRouter] = [
     changes.router,
     jobs.router,
     people.router,
-    webhooks.router,
 ]
 """In the order of the description."""

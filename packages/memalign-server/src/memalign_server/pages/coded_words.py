@@ -44,8 +44,6 @@ _ACTS: Final = {
     "invited somebody": ("invite_page", "invite_to_team"),
     "withdrew an invitation": ("withdraw_invitation", "withdraw_page"),
     "changed somebody's role": ("member_page", "set_member", "remove_member"),
-    "added a webhook": ("add_webhook",),
-    "removed a webhook": ("remove_webhook",),
 }
 
 WORDS: Final[Mapping[str, Mapping[str, str]]] = {

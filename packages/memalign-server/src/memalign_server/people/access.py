@@ -105,10 +105,6 @@ _API: Final[dict[str, Public | Role]] = {
     "invite_to_team": _OWNER,
     "withdraw_invitation": _OWNER,
     "show_audit": _OWNER,
-    "list_webhooks": _OWNER,
-    "add_webhook": _OWNER,
-    "remove_webhook": _OWNER,
-    "list_deliveries": _OWNER,
 }
 
 _PAGES: Final[dict[str, Public | Role]] = {

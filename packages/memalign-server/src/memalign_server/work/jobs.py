@@ -12,7 +12,6 @@ from sqlalchemy import Row, insert, select, update
 from memalign_server.store import Store
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.work_tables import jobs as table
-from memalign_server.work.webhooks import tell
 
 __all__ = ["ENDED", "STALE", "Job", "Jobs"]
 
@@ -149,13 +148,11 @@ class Jobs:
             return bool(connection.execute(select(table.c.stop).where(table.c.id == job)).scalar())
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None) -> None:
-        """A job has ended; what it was given is kept no longer, and webhooks will tell of it."""
+        """A job has ended; what it was given is kept no longer."""
         values = {"state": state, "ended_at": now(), "arguments": None, "problem": problem}
         with self.store.write() as connection:
-            row = connection.execute(select(table.c.kind, table.c.judge).where(table.c.id == job)).one()
             told = None if result is None else to_json(result)
             connection.execute(update(table).where(table.c.id == job).values(**values, result=told))
-            tell(connection, kind=row.kind, state=state, judge=row.judge, job=job)
 
     def give_back(self, job: str) -> None:
         """A job that its worker stops because the server does: another one begins it again."""

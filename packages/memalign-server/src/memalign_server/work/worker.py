@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from memalign.errors import MemalignError, RegistryError
 from memalign.registry import Registry
-from memalign_server.work.delivering import Post, deliver_due
 from memalign_server.work.jobs import Job, Jobs
 from memalign_server.work.kinds import KINDS, Kind, Work
 
@@ -44,10 +43,8 @@ class Worker:
         *,
         at_once: int,
         kinds: Mapping[str, Kind] = KINDS,
-        post: Post | None = None,
     ) -> None:
         self._jobs, self._registry, self._at_once, self._kinds = jobs, registry, at_once, kinds
-        self._post = post or Post()
         self.name = f"{socket.gethostname()[:30]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
@@ -79,7 +76,6 @@ class Worker:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         running: set[asyncio.Task[None]] = set()
-        delivering = asyncio.create_task(self._deliver())
         looked = 0.0
         while not self._stopping:
             if time.monotonic() - looked > _LOST:
@@ -95,18 +91,9 @@ class Worker:
                 await asyncio.wait_for(self._wake.wait(), _LOOK)
             except TimeoutError:
                 continue
-        for task in (*running, delivering):
+        for task in running:
             task.cancel()
-        await asyncio.gather(*running, delivering, return_exceptions=True)
-
-    async def _deliver(self) -> None:
-        """Tell webhooks what there is to tell, as long as the server runs."""
-        while True:
-            try:
-                await deliver_due(self._jobs.store, self._post)
-            except RegistryError as error:
-                _log.warning("%s", error)
-            await asyncio.sleep(_LOOK)
+        await asyncio.gather(*running, return_exceptions=True)
 
     async def _do(self, job: Job) -> None:
         told = ["", 0, 0]
