@@ -1,4 +1,4 @@
-"""People, jobs and requests sent twice with the server's tables in PostgreSQL: the same statements, in another database."""
+"""People and jobs with the server's tables in PostgreSQL: the same statements, in another database."""
 
 from __future__ import annotations
 
@@ -66,7 +66,6 @@ def local_there() -> Iterator[world.Browser]:
         test_sessions.test_nobody_takes_a_name_that_looks_the_same,
         test_sessions.test_a_changed_role_counts_at_once,
         test_sessions.test_what_is_changed_is_in_the_audit_log,
-        test_api.test_a_key_of_somebody_else_is_another_key,
     ],
     ids=named,
 )
@@ -79,8 +78,6 @@ def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_
     [
         test_jobs.test_an_align_is_a_job_with_a_result,
         test_jobs.test_events_tell_progress_and_the_end,
-        test_api.test_two_copies_at_once_are_one,
-        test_api.test_a_request_sent_twice_is_done_once,
         test_api.test_a_thumb_down_becomes_feedback_that_is_learned,
         test_api.test_lists_come_by_pieces_in_order,
     ],
