@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from memalign import Registry
+from memalign import Judge, Registry
+from memalign.errors import MemalignError
 from memalign.judge.open_model import open_model, open_reflection_model
+from memalign.registry.bundle import bundle_of, load_bundle
+from memalign.types import canonical_json
 from tests.cli.conftest import INSTRUCTIONS, Run, answer
 from tests.support.endpoint import Endpoint, bad_request
 
@@ -29,13 +34,26 @@ def strong() -> Iterator[Endpoint]:
 
 @pytest.fixture
 def tone(memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("OWN_KEY", SECRETS[0])
-    monkeypatch.setenv("STRONG_KEY", SECRETS[1])
-    own_server = ("--model", "openai:qwen2.5:7b", "--base-url", own.base_url, "--header", "X-Api-Key: $OWN_KEY")
+    monkeypatch.setenv("MEMALIGN_HEADER_OWN", SECRETS[0])
+    monkeypatch.setenv("MEMALIGN_HEADER_STRONG", SECRETS[1])
+    monkeypatch.setenv("MEMALIGN_HEADER_SERVERS", f"{own.base_url}, {strong.base_url}")
+    own_server = (
+        "--model",
+        "openai:qwen2.5:7b",
+        "--base-url",
+        own.base_url,
+        "--header",
+        "X-Api-Key: $MEMALIGN_HEADER_OWN",
+    )
     paid = ("--price", "input=0.1,output=0.2")
     distiller = (
         *("--reflection-model", f"openai:big@{strong.base_url}"),
-        *("--reflection-header", "Authorization: Bearer $STRONG_KEY", "--reflection-header", "X-Team: support"),
+        *(
+            "--reflection-header",
+            "Authorization: Bearer $MEMALIGN_HEADER_STRONG",
+            "--reflection-header",
+            "X-Team: support",
+        ),
         *("--reflection-price", "input=10,output=40,cached=1"),
     )
     made = memalign(
@@ -79,7 +97,7 @@ def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, 
     learned(memalign, feedback)
     assert memalign("export", tone, "-o", tmp_path / "tone.json").code == 0
     shown = memalign("show", tone)
-    assert "header X-Api-Key: $OWN_KEY" in shown.out
+    assert "header X-Api-Key: $MEMALIGN_HEADER_OWN" in shown.out
     assert "input $0.1, output $0.2 a million tokens" in shown.out
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     for secret in SECRETS:
@@ -141,7 +159,7 @@ def test_edit_changes_one_thing_and_keeps_the_others(memalign: Run, tone: str, o
     parameters = memalign("show", tone, "--json").json["parameters"]
     assert parameters["temperature"] == 0
     assert parameters["models"][f"openai:qwen2.5:7b@{own.base_url}"] == {
-        "headers": {"X-Api-Key": "$OWN_KEY"},
+        "headers": {"X-Api-Key": "$MEMALIGN_HEADER_OWN"},
         "prices": {"input": 1, "output": 2},
     }
     assert parameters["models"][f"openai:big@{strong.base_url}"]["prices"]["cached"] == 1
@@ -151,7 +169,10 @@ def test_edit_changes_one_thing_and_keeps_the_others(memalign: Run, tone: str, o
     ("flags", "said"),
     [
         (("--header", "Authorization: Bearer abc123secret"), "a secret would be stored"),
-        (("--header", "Authorization: Bearer $NOT_SET"), "needs the environment variable NOT_SET, which is not set"),
+        (
+            ("--header", "Authorization: Bearer $MEMALIGN_HEADER_UNSET"),
+            "needs the environment variable MEMALIGN_HEADER_UNSET, which is not set",
+        ),
         (("--header", "nonsense"), "write it as 'NAME: VALUE'"),
         (("--price", "0.4"), "dollars for a million tokens"),
         (("--price", "input=cheap,output=1"), "dollars for a million tokens"),
@@ -189,4 +210,57 @@ def test_an_own_servers_wrong_key_names_the_remedy(
     assert made.code == 0, made.err
     refused = memalign("judge", "bare", held_out)
     assert refused.code == 2
-    assert "memalign edit NAME --header 'Authorization: Bearer $VARIABLE' sends one." in refused.err
+    assert "memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY' sends one." in refused.err
+
+
+# -- what a judge of somebody else's sends ------------------------------------------------------------------------------
+
+CANARY = "canary-value-9f3e"
+
+
+def write_bundle_that_names(path: Path, server: Endpoint, variable: str) -> None:
+    """A bundle, its checksum right, whose model is at `server` and whose header names `variable`."""
+    judge = Judge(name="gift", instructions=INSTRUCTIONS, feedback_value_type=bool, model=f"openai:m@{server.base_url}")
+    document = bundle_of(judge)
+    del document["checksum"]
+    headers = {"X-Anything": f"${{{variable}}}"}
+    document["judge"]["parameters"] = {"models": {judge.model_name: {"headers": headers}}}
+    document["checksum"] = hashlib.sha256(canonical_json(document).encode()).hexdigest()
+    path.write_text(json.dumps(document), "utf-8")
+
+
+@pytest.mark.parametrize("variable", ["CANARY", "OPENAI_API_KEY", "MEMALIGN_MODEL", "MEMALIGN_HEADER_GATEWAY"])
+def test_an_imported_judge_sends_no_variable_anywhere(
+    memalign: Run, own: Endpoint, held_out: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, CANARY)
+    gift = held_out.with_name("gift.json")
+    write_bundle_that_names(gift, own, variable)
+    memalign("import", gift)
+    memalign("judge", "gift", held_out)
+    memalign("check", held_out, "gift")
+    with pytest.raises(MemalignError, match="header X-Anything"):
+        load_bundle(gift)(inputs="Hello?", outputs="Hi!")
+    assert CANARY not in str(own.headers) + str(own.requests)
+
+
+def test_a_registry_of_others_fills_no_variable(
+    memalign: Run, tone: str, own: Endpoint, held_out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MEMALIGN_HEADER_SERVERS")
+    own.headers.clear()
+    refused = memalign("judge", tone, held_out)
+    assert refused.code == 2
+    assert f"may not go to {own.base_url}: MEMALIGN_HEADER_SERVERS does not name that address" in refused.err
+    assert not own.headers
+    monkeypatch.setenv("MEMALIGN_HEADER_SERVERS", f"https://elsewhere.example {own.base_url.upper()}/")
+    assert memalign("judge", tone, held_out).code == 0
+    assert all(each["x-api-key"] == SECRETS[0] for each in own.headers)
+
+
+def test_a_header_names_only_variables_made_for_headers(memalign: Run, tone: str) -> None:
+    refused = memalign("edit", tone, "--header", "Authorization: Bearer $AWS_SECRET_ACCESS_KEY")
+    assert refused.code == 2
+    assert (
+        "header Authorization: AWS_SECRET_ACCESS_KEY is not sent; only variables named MEMALIGN_HEADER_" in refused.err
+    )

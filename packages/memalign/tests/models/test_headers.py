@@ -15,10 +15,10 @@ from memalign.models.headers import checked_headers, filled_headers
         {"X-Team": "support"},
         {"X-Tenant": "0b6f2c9e-5c1d-4c55-9a5e-0d8a6c1b2f3e"},
         {"HTTP-Referer": "https://example.org/judges?page=2"},
-        {"Authorization": "Bearer $TEAM_KEY"},
-        {"Authorization": "Bearer ${TEAM_KEY}"},
-        {"api-key": "$AZURE_KEY"},
-        {"Cookie": "session=$SESSION; theme=$THEME"},
+        {"Authorization": "Bearer $MEMALIGN_HEADER_TEAM_KEY"},
+        {"Authorization": "Bearer ${MEMALIGN_HEADER_TEAM_KEY}"},
+        {"api-key": "$MEMALIGN_HEADER_AZURE_KEY"},
+        {"Cookie": "session=$MEMALIGN_HEADER_SESSION; theme=$MEMALIGN_HEADER_THEME"},
         {"X-Price": "5 $$"},
     ],
 )
@@ -33,7 +33,7 @@ def test_headers_without_secrets_are_kept_unchanged(headers):
         {"Authorization": "Basic dXNlcjpwYXNzd29yZA=="},
         {"authorization": "abc123secret"},
         {"X-Api-Key": "abc123secret"},
-        {"x-goog-api-key": "abc123secret$KEY"},
+        {"x-goog-api-key": "abc123secret$MEMALIGN_HEADER_KEY"},
         {"Cookie": "session=abc123secret"},
         {"X-Auth-Token": "abc123secret"},
         {"X-Custom": "Bearer abc123secret"},
@@ -43,7 +43,7 @@ def test_headers_without_secrets_are_kept_unchanged(headers):
 )
 def test_a_secret_is_refused_and_not_repeated(headers):
     with pytest.raises(
-        InputError, match=r"secret would be stored .* in single quotes: '.*: Bearer \$VARIABLE'"
+        InputError, match=r"secret would be stored .* in single quotes: '.*: Bearer \$MEMALIGN_HEADER_KEY'"
     ) as caught:
         checked_headers(headers)
     assert "abc123secret" not in str(caught.value)
@@ -70,24 +70,27 @@ def test_what_is_no_header_is_refused(headers):
 
 
 def test_variables_are_filled_in(monkeypatch):
-    monkeypatch.setenv("TEAM_KEY", "abc123secret")
-    filled = filled_headers({"Authorization": "Bearer ${TEAM_KEY}", "X-Price": "5 $$"}, "openai:m")
+    monkeypatch.setenv("MEMALIGN_HEADER_TEAM_KEY", "abc123secret")
+    filled = filled_headers({"Authorization": "Bearer ${MEMALIGN_HEADER_TEAM_KEY}", "X-Price": "5 $$"}, "openai:m")
     assert filled == {"Authorization": "Bearer abc123secret", "X-Price": "5 $"}
 
 
 @pytest.mark.parametrize("value", ["abc…", "abc\nX-Other: 1"])
 def test_a_variable_that_cannot_be_sent_is_named(monkeypatch, value):
-    monkeypatch.setenv("TEAM_KEY", value)
-    with pytest.raises(ConfigurationError, match="header Authorization: TEAM_KEY holds a line break or") as caught:
-        filled_headers({"Authorization": "Bearer $TEAM_KEY"}, "openai:m")
+    monkeypatch.setenv("MEMALIGN_HEADER_TEAM_KEY", value)
+    with pytest.raises(
+        ConfigurationError, match="header Authorization: MEMALIGN_HEADER_TEAM_KEY holds a line break or"
+    ) as caught:
+        filled_headers({"Authorization": "Bearer $MEMALIGN_HEADER_TEAM_KEY"}, "openai:m")
     assert "abc" not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [None, ""])
 def test_a_variable_that_is_not_set_is_named(monkeypatch, value):
     if value is not None:
-        monkeypatch.setenv("TEAM_KEY", value)
+        monkeypatch.setenv("MEMALIGN_HEADER_TEAM_KEY", value)
     with pytest.raises(
-        ConfigurationError, match=r"openai:m: its header Authorization needs .* TEAM_KEY, which is not set"
+        ConfigurationError,
+        match=r"openai:m: its header Authorization needs .* MEMALIGN_HEADER_TEAM_KEY, which is not set",
     ):
-        filled_headers({"Authorization": "Bearer $TEAM_KEY"}, "openai:m")
+        filled_headers({"Authorization": "Bearer $MEMALIGN_HEADER_TEAM_KEY"}, "openai:m")
