@@ -40,7 +40,8 @@ Headers = Annotated[
     typer.Option(
         "--header",
         metavar=_HEADER,
-        help="Sent to the model; repeat it for several. A secret is named: 'Authorization: Bearer $KEY'. '' takes all away.",
+        help="Sent to the model; repeat it for several. A secret is named: 'Authorization: Bearer $MEMALIGN_HEADER_KEY'. "
+        "'' takes all away.",
     ),
 ]
 Price = Annotated[

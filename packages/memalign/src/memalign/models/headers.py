@@ -1,7 +1,12 @@
 """Headers that go with every request to a model. They are stored with a judge, so they may hold no secret.
 
-A value names environment variables instead, `Bearer $TEAM_KEY`, which are read when the model is opened. `$$` is a dollar
-sign.
+A value names environment variables instead, `Bearer $MEMALIGN_HEADER_TEAM`, which are read when the model is opened. `$$` is
+a dollar sign. Judges travel, as bundles and in registries that others write to, so two rules stand between a judge and the
+variables of the machine that it runs on:
+
+- only variables whose names begin with `MEMALIGN_HEADER_` are ever read;
+- they go to a provider's own server and to the addresses that this machine's environment names, in
+  `MEMALIGN_HEADER_SERVERS` or `OPENAI_BASE_URL`, and not to an address that only the judge names.
 """
 
 from __future__ import annotations
@@ -10,10 +15,18 @@ import os
 import re
 from collections.abc import Mapping
 from string import Template
+from urllib.parse import urlsplit
 
 from memalign.errors import ConfigurationError, InputError
+from memalign.models.providers import address_of, parse_name, servers_of_this_machine
 
 __all__ = ["checked_headers", "filled_headers"]
+
+PREFIX = "MEMALIGN_HEADER_"
+"""What the names of variables begin with that a header may send."""
+
+SERVERS = "MEMALIGN_HEADER_SERVERS"
+"""Addresses to which such variables may go, separated by blanks or commas."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})")
@@ -38,29 +51,76 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
             raise InputError(
                 f"header {name}: $NAME or ${{NAME}} names an environment variable; write $$ for a dollar sign"
             )
+        _check_variables(name, value, InputError)
         rest = _VARIABLE.sub("", value)
         left = _SCHEME.sub("", rest).strip(" ;,")
         if _SECRET_VALUE.search(rest) or (left and _SECRET_NAME.search(name)):
             raise InputError(
                 f"header {name}: a secret would be stored with the judge. Put it into an environment variable and name "
-                f"that, in single quotes: '{name}: Bearer $VARIABLE'"
+                f"that, in single quotes: '{name}: Bearer ${PREFIX}KEY'"
             )
     return dict(headers)
 
 
 def filled_headers(headers: Mapping[str, str], model: str) -> dict[str, str]:
-    """`headers` as they are sent, their variables filled in. Raises ConfigurationError for one that is not set."""
+    """Headers as they are sent, their variables filled in.
+
+    Args:
+        headers: By name; a value may name variables.
+        model: The name of the model that they go to, with its address where it has one.
+
+    Raises:
+        ConfigurationError: A variable is not set, holds what no header can, or may not go to that model.
+    """
     filled = {}
     for name, value in headers.items():
-        missing = [each for each in Template(value).get_identifiers() if not os.environ.get(each)]
+        if variables := Template(value).get_identifiers():
+            _check_variables(name, value, ConfigurationError)
+            _check_address(name, variables, model)
+        missing = [variable for variable in variables if not os.environ.get(variable)]
         if missing:
             raise ConfigurationError(
                 f"{model}: its header {name} needs the environment variable {missing[0]}, which is not set"
             )
         filled[name] = Template(value).substitute(os.environ)
         if not (filled[name].isascii() and filled[name].isprintable()):
-            variables = " or ".join(Template(value).get_identifiers())
             raise ConfigurationError(
-                f"{model}: its header {name}: {variables} holds a line break or a character that no header has, such as '…'"
+                f"{model}: its header {name}: {' or '.join(variables)} holds a line break or a character that no header has, "
+                "such as '…'"
             )
     return filled
+
+
+def _check_variables(name: str, value: str, error: type[InputError | ConfigurationError]) -> None:
+    for variable in Template(value).get_identifiers():
+        if not variable.startswith(PREFIX):
+            raise error(
+                f"header {name}: {variable} is not sent; only variables named {PREFIX}… are. Set one such, and name it: "
+                f"'{name}: ${PREFIX}KEY'"
+            )
+
+
+def _check_address(name: str, variables: list[str], model: str) -> None:
+    """Raise ConfigurationError where the model has an address that nothing on this machine names."""
+    address = address_of(parse_name(model)[1])[1]
+    if address is None:
+        return
+    named = {*re.split(r"[\s,]+", os.environ.get(SERVERS, "")), *servers_of_this_machine()}
+    if _origin(address) not in map(_origin, named):
+        raise ConfigurationError(
+            f"header {name}: {' and '.join(variables)} may not go to {address}: {SERVERS} does not name that address. If "
+            f"you trust it with this key, set {SERVERS}={address}"
+        )
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None] | None:
+    """Scheme, host and port; None for what is no address."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    return (parts.scheme, parts.hostname, port or _PORTS.get(parts.scheme)) if parts.hostname else None
+
+
+_PORTS = {"http": 80, "https": 443}

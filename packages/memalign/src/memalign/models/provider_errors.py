@@ -186,7 +186,7 @@ def _by_status(error: Exception, status: int, subject: Subject) -> AttemptFailed
     if status in (401, 403) or (status == 400 and _KEY.search(said)):
         advice = f"Check {key}: missing, wrong, or without this model."
         if subject.base_url and not subject.key_name:
-            advice += " memalign edit NAME --header 'Authorization: Bearer $VARIABLE' sends one."
+            advice += " memalign edit NAME --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY' sends one."
         return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)
     if status == 404:
         place = f"what {subject.base_url} serves" if subject.base_url else "the provider's list of models"

@@ -16,6 +16,7 @@ __all__ = [
     "Target",
     "address_of",
     "parse_name",
+    "servers_of_this_machine",
     "target_of",
     "with_address",
     "without_secrets",
@@ -180,7 +181,7 @@ def address_of(model: str) -> tuple[str, str | None]:
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ConfigurationError(
             f"an address is stored with the judge and holds no user, password or query: https://{host}{parts.path}. A key "
-            "goes into a header that names an environment variable: --header 'Authorization: Bearer $VARIABLE'"
+            "goes into a header that names an environment variable: --header 'Authorization: Bearer $MEMALIGN_HEADER_KEY'"
         )
     return found["model"], url
 
@@ -222,7 +223,7 @@ def target_of(name: str) -> Target:
     model, address = address_of(model) if provider == "openai" else (model, None)
     if address is not None:
         # A key goes where it is meant to go, and nowhere else.
-        key = key if address in _servers_of_the_key() else None
+        key = key if address in (servers_of_this_machine() or {_OPENAI}) else None
         return Target(provider=provider, model=model, base_url=address, api_key=key, addressed=True)
     base_url = _openai_server() if provider == "openai" else None
     if names and key is None and base_url is None:
@@ -242,8 +243,9 @@ def _openai_server() -> str | None:
     return next((url for each in _SERVERS if (url := os.environ.get(each))), None)
 
 
-def _servers_of_the_key() -> set[str]:
-    return {url.rstrip("/") for each in _SERVERS if (url := os.environ.get(each))} or {_OPENAI}
+def servers_of_this_machine() -> set[str]:
+    """The addresses of OpenAI-compatible servers that the environment names."""
+    return {url.rstrip("/") for variable in _SERVERS if (url := os.environ.get(variable))}
 
 
 def _known_upstream(provider: str) -> bool:
