@@ -12,6 +12,8 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -217,6 +219,31 @@ def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path, mo
             book.save(tmp_path / "review.xlsx")
     ledger = run("memalign", "ledger", "tone")
     assert all(key in ledger for key in ("n-1@ana", "other@ana", "l-1@ana")), ledger
+
+
+def test_the_recipe_for_pytest_asks_once(reader: Any, tmp_path: Path) -> None:
+    """The two tests of the page, as a user runs them: the second run reads the judgment files and asks no model."""
+    (recipe,) = re.findall(
+        r"^<!-- pytest -->\n+```python\n(.*?)^```$",
+        (DOCS / "how-to/ci.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    (tmp_path / "test_replies.py").write_text(recipe, "utf-8")
+    (tmp_path / "my_application.py").write_text(
+        "def answer(question):\n    return f'We look into it: {question}'\n", "utf-8"
+    )
+    instructions = ("--instructions", "Helpful? {{ inputs }} {{ outputs }}", "--value-type", "bool")
+    assert invoke("create", "helpfulness", *instructions, "--model", "openai:gpt-4.1-mini").code == 0
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_replies.py"]
+    settings = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    first = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    asked = len(reader.requests)
+    assert asked > 2, first.stdout
+    # The model here calls every reply helpful, and people say of half the held-out ones that they are not.
+    assert "1 failed, 1 passed" in first.stdout, first.stdout
+    second = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    assert second.returncode == first.returncode
+    assert len(reader.requests) == asked
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)

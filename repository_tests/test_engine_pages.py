@@ -1,4 +1,4 @@
-"""The pages on Spark and Ray: their blocks are run on the real engines, in order, against a server on loopback."""
+"""The page on Spark and Ray: its blocks are run on the real engines, in order, against a server on loopback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.support.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"^<!-- test engines -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^<!-- test ([a-z ]+) -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.slow
@@ -23,9 +23,9 @@ def test_a_pages_blocks_run(engine: str, tmp_path: Path) -> None:
     pytest.importorskip({"spark": "pyspark"}.get(engine, engine))
     if engine == "spark" and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java")
-    page = (ROOT / "docs" / "how-to" / f"{engine}.md").read_text("utf-8")
-    code = "\n".join(BLOCK.findall(page))
-    assert code.count("on_") >= 3
+    page = (ROOT / "docs" / "how-to" / "spark-and-ray.md").read_text("utf-8")
+    code = "\n".join(block for engines, block in BLOCK.findall(page) if engine in engines.split())
+    assert code.count(f"on_{engine}.judge") >= 3
     with Endpoint(answer={"rationale": "It says what to do.", "value": True}) as endpoint:
         env = {**os.environ, "OPENAI_BASE_URL": endpoint.base_url, "PYTHONPATH": os.pathsep.join(sys.path)}
         run = [sys.executable, "-c", code]

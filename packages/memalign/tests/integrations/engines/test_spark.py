@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +16,6 @@ import pytest
 import memalign as ma
 from memalign.errors import ConfigurationError, InputError
 from tests.support.endpoint import Endpoint, server_error, user_of
-from tests.support.patience import PATIENCE
 
 pytest.importorskip("pyspark")
 pytestmark = [
@@ -45,12 +41,10 @@ class Server(Endpoint):
         super().__init__(self.answered)
         self.asked: Counter[str] = Counter()
         self.broken = ""
-        self.pause = 0.0
 
     def answered(self, body: dict[str, Any]) -> Any:
         reply = json.loads(user_of(body).split("outputs: ")[1].split("\n")[0])
         self.asked[reply] += 1
-        time.sleep(self.pause)
         return (
             server_error(400)
             if self.broken and reply == self.broken
@@ -92,161 +86,89 @@ def spark(server: Server) -> Iterator[Any]:
 def _forget(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
     server.asked.clear()
-    server.broken, server.pause = "", 0.0
+    server.broken = ""
 
 
 def frame(spark: Any, rows: list[tuple[Any, Any]], kind: str = "string") -> Any:
     return spark.createDataFrame(rows, f"id {kind}, outputs string")
 
 
-def verdicts(spark: Any, out: Path) -> dict[tuple[str, Any], list[Any]]:
-    found: dict[tuple[str, Any], list[Any]] = {}
-    for row in spark.read.parquet(str(out)).collect():
-        found.setdefault((row.id, row.rationale), []).append(row.error or row.value)
-    return found
-
-
-def test_a_row_a_row_on_two_workers(spark: Any, server: Server) -> None:
+def test_every_row_has_a_verdict_on_two_workers(spark: Any, server: Server) -> None:
     from memalign.integrations import spark as on_spark
 
-    rows = frame(spark, [(n, f"reply {n}") for n in range(40)], "bigint").repartition(4)
-    found = on_spark.judge(rows, JUDGE)
-    assert dict(found.dtypes)["value"] == "boolean"
-    assert sorted((row.id, row.rationale) for row in found.collect()) == sorted(
+    rows = frame(spark, [(n, f"reply {n}") for n in range(40)], "bigint")
+    verdicts = on_spark.judge(rows, JUDGE, tasks=4)
+    assert dict(verdicts.dtypes)["value"] == "boolean"
+    assert sorted((row.id, row.rationale) for row in verdicts.collect()) == sorted(
         (f"{n}", f"reply {n}") for n in range(40)
     )
     assert set(server.asked.values()) == {1}
 
 
-def test_a_second_run_writes_what_is_missing(spark: Any, server: Server, tmp_path: Path) -> None:
-    from memalign.integrations.spark import Written, write
+def test_a_second_run_judges_what_is_missing(spark: Any, server: Server, tmp_path: Path) -> None:
+    from memalign.integrations import spark as on_spark
 
-    out = tmp_path / "out"
+    out = str(tmp_path / "out")
     rows: list[tuple[Any, Any]] = [(f"i-{n}", f"reply {n}") for n in range(30)]
-    odd: list[tuple[Any, Any]] = [("i-3", "reply 3"), (" i-4\u2003", "reply 4"), (None, "x"), ("i-x", None)]
+    odd: list[tuple[Any, Any]] = [(None, "x"), ("i-x", None)]
     server.broken = "reply 7"
-    first = write(frame(spark, rows + odd), JUDGE, str(out), rows_per_task=10)
-    assert (first.rows, first.judged, first.failed) == (34, 29, 3)
-    assert first.cost is not None
-    assert first.cost > 0
+    on_spark.judge(frame(spark, rows + odd), JUDGE, tasks=3).write.parquet(out)
+    first = spark.read.parquet(out)
+    assert (first.count(), first.where("error IS NULL").count()) == (32, 29)
     server.broken = ""
     rows[5] = ("i-5", "reply no more")
-    second = write(frame(spark, rows), JUDGE, str(out), rows_per_task=10)
-    assert (second.rows, second.judged, second.failed) == (30, 2, 0)
-    assert write(frame(spark, rows), JUDGE, str(out)) == Written(rows=30)
-    assert write(frame(spark, []), JUDGE, str(out)) == Written(rows=0)
-    found = verdicts(spark, out)
-    assert found["i-5", "reply 5"] == [True]
-    assert found["i-5", "reply no more"] == [False]
-    assert all(found[f"i-{n}", f"reply {n}"] == [True] for n in range(30))
+    done = spark.read.parquet(out).toArrow()
+    on_spark.judge(frame(spark, rows), JUDGE, tasks=3, done=done).write.mode("append").parquet(out)
+    table = spark.read.parquet(out).where("error IS NULL")
+    verdicts = {(row.id, row.rationale): row.value for row in table.collect()}
+    assert (table.count(), len(verdicts)) == (31, 31)
+    assert (verdicts["i-5", "reply 5"], verdicts["i-5", "reply no more"]) == (True, False)
     assert max(times for reply, times in server.asked.items() if reply != "reply 7") == 1
     other = JUDGE.replace(instructions="Bad? {{ outputs }}")
-    assert write(frame(spark, rows[:3]), other, str(out)).judged == 3
+    assert on_spark.judge(frame(spark, rows[:3]), other, tasks=1, done=done).count() == 3
 
 
-def test_sql_asks_once_a_row(spark: Any, server: Server) -> None:
-    from memalign.integrations.spark import register
+def test_all_tasks_together_keep_the_limit(spark: Any, server: Server, tmp_path: Path) -> None:
+    from memalign.integrations import spark as on_spark
 
-    register(spark, JUDGE.replace(columns={"outputs": "answer"}), "good")
-    spark.createDataFrame([("a", "yes"), ("b", "no")], "id string, answer string").createOrReplaceTempView("replies")
-    told = "SELECT v.id, v.value, v.judge, v.error FROM (SELECT good(struct(id, answer)) v FROM replies)"
-    found = sorted((row.id, row.value, row.error) for row in spark.sql(told).collect())
-    assert found == [("a", True, None), ("b", False, None)]
-    assert server.asked == {"yes": 1, "no": 1}
+    rows = frame(spark, [(f"i-{n}", f"reply {n}") for n in range(10, 50)])  # of one length, and so of one price
+    one = on_spark.judge(rows.limit(1), JUDGE, tasks=1).collect()[0].cost
+    server.asked.clear()
+    half = on_spark.judge(rows, JUDGE, tasks=4, max_cost=20 * one, rows_per_second=200)
+    half.write.parquet(str(tmp_path / "half"))
+    verdicts = spark.read.parquet(str(tmp_path / "half")).collect()
+    judged = sum(row.error is None for row in verdicts)
+    assert len(verdicts) == 40
+    assert 12 <= judged == sum(server.asked.values()) <= 20
+    assert sum(row.cost for row in verdicts if row.cost) <= 20 * one + 1e-9
 
 
-def test_a_stream_judges_each_row_once(spark: Any, server: Server, tmp_path: Path) -> None:
-    from memalign.integrations.spark import stream
+def test_a_stream_judges_each_batch(spark: Any, server: Server, tmp_path: Path) -> None:
+    from memalign.integrations import spark as on_spark
 
-    given, out = tmp_path / "in", tmp_path / "out"
-    given.mkdir()
+    arriving, out = tmp_path / "in", str(tmp_path / "out")
+    arriving.mkdir()
+    lines = [json.dumps({"id": f"{n}", "outputs": f"reply {n}"}) for n in range(5)]
+    (arriving / "1.json").write_text("\n".join(lines), "utf-8")
+    df = spark.readStream.schema("id string, outputs string").json(str(arriving))
 
-    def judged(checkpoint: str) -> None:
-        df = spark.readStream.schema("id string, outputs string").json(str(given))
-        query = stream(df, JUDGE, str(out), checkpoint=str(tmp_path / checkpoint), trigger={"availableNow": True})
-        query.awaitTermination(PATIENCE)
+    def judged(batch: Any, _: int) -> None:
+        on_spark.judge(batch, JUDGE, tasks=2).write.mode("append").parquet(out)
 
-    for part in range(2):
-        lines = [json.dumps({"id": f"{part}-{n}", "outputs": f"reply {part} {n}"}) for n in range(5)]
-        (given / f"{part}.json").write_text("\n".join(lines), "utf-8")
-        judged("checkpoint")
-    judged("lost")  # all rows come again
-    assert len(verdicts(spark, out)) == 10
-    assert {len(each) for each in verdicts(spark, out).values()} == {1}
+    writer = df.writeStream.foreachBatch(judged).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination(120)
+    assert spark.read.parquet(out).where("value").count() == 5
     assert set(server.asked.values()) == {1}
 
 
-def test_all_workers_share_one_limit_of_cost(spark: Any, server: Server, tmp_path: Path) -> None:
-    from memalign.integrations.spark import write
-
-    rows = frame(spark, [(f"i-{n}", f"reply {n}") for n in range(10, 50)])  # of one length, and so of one price
-    told = write(rows, JUDGE, str(tmp_path / "all"), rows_per_task=10)
-    assert told.cost is not None
-    server.asked.clear()
-    half = write(rows, JUDGE, str(tmp_path / "half"), rows_per_task=10, max_cost=told.cost / 2, calls_per_second=200)
-    assert half.cost is not None
-    assert half.cost <= told.cost / 2 + 1e-9
-    assert (half.judged, half.failed) == (sum(server.asked.values()), 40 - half.judged)
-    assert 19 <= half.judged <= 20
-    assert write(rows, JUDGE, str(tmp_path / "half"), rows_per_task=10).judged == half.failed
-
-
-def test_a_killed_executor_loses_and_doubles_nothing(spark: Any, server: Server, tmp_path: Path) -> None:
-    from memalign.integrations.spark import write
-
-    server.pause = 0.1
-    out = tmp_path / "out"
-
-    def kill() -> None:
-        end = time.monotonic() + PATIENCE
-        while len(list(out.glob("part-*.parquet"))) < 2 and time.monotonic() < end:
-            time.sleep(0.02)
-        os.kill(next(executors()), signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    told = write(
-        frame(spark, [(f"i-{n}", f"reply {n}") for n in range(200)]), JUDGE, str(out), rows_per_task=20, concurrency=4
-    )
-    killer.join()
-    assert (told.rows, told.judged, told.failed) == (200, 200, 0)
-    found = verdicts(spark, out)
-    assert len(found) == 200
-    assert {len(each) for each in found.values()} == {1}
-    assert len(server.asked) == 200
-    assert sum(server.asked.values()) <= 200 + 2 * 20
-
-
-def executors() -> Iterator[int]:
-    """The processes of executors that this test's Spark started."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        command = (entry / "cmdline").read_bytes() if (entry / "cmdline").exists() else b""
-        if b"CoarseGrainedExecutorBackend" in command and descends(int(entry.name)):
-            yield int(entry.name)
-
-
-def descends(number: int) -> bool:
-    while number > 1 and number != os.getpid():
-        number = int(Path(f"/proc/{number}/stat").read_text("utf-8").rpartition(")")[2].split()[1])
-    return number == os.getpid()
-
-
-def test_what_cannot_be_judged_is_said_before(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_judged_is_said_before(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from memalign.integrations import spark as on_spark
 
-    rows, out = frame(spark, [("a", "x")]), str(tmp_path / "out")
+    rows = frame(spark, [("a", "x")])
     with pytest.raises(InputError, match=r"no column of content: .* its columns: id, answer"):
         on_spark.judge(rows.withColumnRenamed("outputs", "answer"), JUDGE)
-    with pytest.raises(InputError, match="no column id"):
-        on_spark.write(rows.drop("id"), JUDGE, out)
-    with pytest.raises(InputError, match="rows_per_task"):
-        on_spark.write(rows, JUDGE, out, rows_per_task=0)
-    rows.write.parquet(str(tmp_path / "other"))
-    with pytest.raises(InputError, match="is no table of verdicts"):
-        on_spark.write(rows, JUDGE, str(tmp_path / "other"))
-    on_spark.write(rows, JUDGE, out)
-    with pytest.raises(InputError, match="verdicts of type boolean"):
-        on_spark.write(rows, JUDGE.replace(feedback_value_type="int:1..5"), out)
+    with pytest.raises(InputError, match="tasks"):
+        on_spark.judge(rows, JUDGE, tasks=0)
     monkeypatch.delenv("OPENAI_BASE_URL")
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
-        on_spark.write(rows, JUDGE, out)
+        on_spark.judge(rows, JUDGE)
