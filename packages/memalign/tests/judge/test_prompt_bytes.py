@@ -1,0 +1,128 @@
+"""The bytes that judges send. Providers cache them and every published figure was measured with them: a change is on purpose.
+
+A hash that no longer holds is replaced only where the prompt was meant to change, with a word on why in the commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memalign import Check, Example, Guideline, Judge
+from memalign.memory import Annotation, Case, Memory
+from memalign.models.base import Limits
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from tests.support.keys import keys
+
+EMBEDDING = HashEmbedding()
+STRONG, BRIEF = Limits(context_tokens=128_000), Limits(context_tokens=8_192, brief=True, examples=3)
+
+
+def case(number: int, content: dict[str, Any], label: Any, comment: str | None) -> Case:
+    said = Annotation(id=f"t-{number}", source="ana", value=label, rationale=comment, state="learned")
+    vector = [float(n == number) for n in range(64)]
+
+    return Case(
+        example=Example(id=f"t-{number}", **content),
+        annotations=(said,),
+        vector=np.array(vector, dtype=np.float32).tobytes(),
+    )
+
+
+def rule(number: int, text: str, question: str, **changes: Any) -> Guideline:
+    return Guideline(
+        id=f"G{number}",
+        text=text,
+        supported_by=keys(f"t-{number}@ana"),
+        exposed_to=keys(f"t-{number}@ana"),
+        checks=(Check(question=question),),
+        **changes,
+    )
+
+
+RULES = (
+    rule(1, "An answer that promises money is bad.", "Does the answer promise money?"),
+    rule(2, "An answer that says sorry is good.", "Does the answer apologise?", pinned=True),
+)
+SINGLE = {"inputs": "My cup came broken.", "outputs": "We are sorry, use the return form."}
+SIDES = {"inputs": "My cup came broken.", "outputs": {"A": "We are sorry.", "B": "Read the terms."}}
+
+
+def memory(content: dict[str, Any], labels: tuple[Any, ...]) -> Memory:
+    cases = [
+        case(number, content | {"inputs": f"Where is order {number}?"}, label, f"Comment {number}." if number else None)
+        for number, label in enumerate(labels)
+    ]
+    return Memory(cases=tuple(cases), guidelines=RULES, next_guideline=3, embedding_model=EMBEDDING.name)
+
+
+KINDS: dict[str, tuple[str, dict[str, Any], tuple[Any, ...], Any]] = {
+    "bool": ("bool", SINGLE, (True, False, True), True),
+    "pair": ("A|B", SIDES, ("A", "B", "A"), "A"),
+    "pair with tie": ("A|B|tie", SIDES, ("A", "tie", "B"), "tie"),
+    "score": ("int:1..5", SINGLE, (1, 5, 3), 3),
+    "number": ("float:-1..1", SINGLE, (-1.0, 0.5, 1.0), 0.5),
+    "text": ("str", SINGLE, ("good", "bad", "good"), "good"),
+}
+
+
+async def sent(kind: str, *, taught: bool, limits: Limits) -> str:
+    """The hash of all that a judge of this kind sends about an item."""
+    value_type, content, labels, answer = KINDS[kind]
+    model = ScriptedChatModel(lambda _: {"rationale": "r", "value": answer}, limits=limits)
+    judge = Judge(
+        name="golden",
+        instructions="Is the answer good?\n\nQuestion: {{ inputs }}\nAnswer: {{ outputs }}",
+        feedback_value_type=value_type,
+        model=model,
+        embedding_model=EMBEDDING,
+        memory=memory(content, labels) if taught else Memory(),
+        parameters={"calibrate": False} if value_type != "str" else {},
+    )
+    await judge.ajudge(Example(id="item", **content))
+    (request,) = model.requests
+    whole = [request.system, request.user, request.schema, request.max_tokens, request.temperature, request.labels]
+    return hashlib.sha256(json.dumps(whole, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+GOLDEN: dict[tuple[str, str], str] = {
+    ("bool", "bare"): "dd39f4fc87cae42a",
+    ("bool", "bare, brief"): "d41a6636becd3add",
+    ("bool", "taught"): "cbf0fd6d122e20d3",
+    ("bool", "taught, brief"): "3abb032e0495e72b",
+    ("pair", "bare"): "b1371fccb8c8ca9a",
+    ("pair", "bare, brief"): "af902a883835ddb0",
+    ("pair", "taught"): "a25cf65af2840132",
+    ("pair", "taught, brief"): "562b6dcdb9601372",
+    ("pair with tie", "bare"): "b16fb0000788a921",
+    ("pair with tie", "bare, brief"): "58c2b45fe5dad04b",
+    ("pair with tie", "taught"): "1c6232bb42098b85",
+    ("pair with tie", "taught, brief"): "3acf89033fd1dd4c",
+    ("score", "bare"): "d697d2c5d0035679",
+    ("score", "bare, brief"): "f104ffb3f1e21f2c",
+    ("score", "taught"): "5e5e68df1b6616bf",
+    ("score", "taught, brief"): "8df6d3103aa8e275",
+    ("number", "bare"): "84a15f6d74a36bfc",
+    ("number", "bare, brief"): "2c0efea0a66afc21",
+    ("number", "taught"): "cd18a8057b44ce96",
+    ("number", "taught, brief"): "eb13d036bf43daf3",
+    ("text", "bare"): "523cbe9d8cb70248",
+    ("text", "bare, brief"): "9f852a1dd0177e91",
+    ("text", "taught"): "883593eca8cf6d4d",
+    ("text", "taught, brief"): "e88c826a1799f019",
+}
+
+
+@pytest.mark.parametrize(("kind", "way"), sorted(GOLDEN))
+async def test_a_judge_sends_the_bytes_on_record(kind: str, way: str) -> None:
+    taught, limits = way.startswith("taught"), BRIEF if way.endswith("brief") else STRONG
+    assert await sent(kind, taught=taught, limits=limits) == GOLDEN[kind, way]
+
+
+def test_every_kind_is_on_record() -> None:
+    ways = ("bare", "bare, brief", "taught", "taught, brief")
+    assert set(GOLDEN) == {(kind, way) for kind in KINDS for way in ways}
