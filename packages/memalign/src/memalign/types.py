@@ -331,7 +331,7 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
     text: "true", "4", "A") with its probability in [0, 1]. `confidence` is the probability of the value, the
     calibrator's where there is one; None where the model gives none and was asked only once.
     `value` is the model's own verdict or the calibrator's, as `decided_by` says; both stand beside it, `own_value` and
-    `calibrated_value`. `findings` say what the calibrator's adds up from. `abstained` marks a verdict of less confidence than the judge was told to have: for a person to decide. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
+    `calibrated_value`. `findings` say what the calibrator's adds up from. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
     used; `trace_tool_calls` are what was read in a trace too long to show; `notes`
     say what was truncated or left out. `not_judged` marks an item that the run stopped before, as `error` says.
     """
@@ -346,7 +346,6 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
     calibrated_probabilities: dict[str, float] | None = None
     decided_by: Literal["model", "calibrator"] = "model"
     findings: tuple[Finding, ...] = ()
-    abstained: bool = False
     guideline_ids: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()
     memory_hash: str = ""
@@ -371,7 +370,7 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         said = [("id", self.id), ("value", self.value), ("error", self.error), ("confidence", self.confidence)]
-        said += [("rationale", _short(self.rationale)), ("abstained", self.abstained or None)]
+        said += [("rationale", _short(self.rationale))]
         shown = ", ".join(f"{name}={value!r}" for name, value in said if value not in (None, ""))
         findings = f", {len(self.findings)} findings" if self.findings else ""
         return f"Judgment({shown}{findings}, model={self.model!r})"
@@ -398,7 +397,7 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
         ]
         return card(
             verdict,
-            self.id + ", abstained" * self.abstained,
+            self.id,
             facts(told),
             table(("guideline", "check", "answer", "weighs"), found),
         )

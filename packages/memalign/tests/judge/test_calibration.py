@@ -223,8 +223,8 @@ def test_an_evaluation_measures_calibrated_values_too() -> None:
 
 def test_settings_beside_the_verdict_keep_pre_alignments_fresh() -> None:
     judge = taught(30)
-    assert not judge.replace(parameters={"abstain_below": 0.5}).stale_pre_alignment()
-    assert judge.replace(parameters={"verdict": "direct"}).stale_pre_alignment()
+    assert not judge.replace(parameters={"calibrate": False}).stale_pre_alignment()
+    assert judge.replace(parameters={"temperature": 0.5}).stale_pre_alignment()
 
 
 class TestWorth:

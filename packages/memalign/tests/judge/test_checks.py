@@ -158,14 +158,6 @@ class TestAnsweredInTheJudgment:
         made = judge(answer, value_type="A|B", swap=True)(outputs=PAIR)
         assert (made.value, given_answers(made.findings)) == ("A", {SORRY: "yes"})
 
-    def test_a_direct_verdict_answers_checks_too(self) -> None:
-        one = judge({"checks": {"C1": "no"}, "value": True}, verdict="direct")
-        made = one(outputs="x")
-        assert (made.value, given_answers(made.findings)) == (True, {SORRY: "no"})
-        assert list(asked(one)[0].schema["properties"]) == ["checks", "value"]
-        assert "Before the value" in asked(one)[0].system
-        assert "rationale" not in asked(one)[0].system
-
     def test_a_verdict_after_reading_a_trace_answers_checks(self) -> None:
         spans = [
             {"name": f"step {n}", "span_id": str(n), "outputs": f"the agent looked at file {n} " * 90}

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Judge, Judgment, aio
+from memalign import Example, Judge, aio
 from memalign.content import span_tree, turns_of
 from memalign.errors import InputError, InvalidOutput, ModelUnavailable
 from memalign.judge.trace_reading import with_tool_calls
-from memalign.judge.trace_tools import tool_call_of, tool_call_schema, tool_calls_of
+from memalign.judge.trace_tools import tool_call_of, tool_call_schema
 from memalign.judge.verdict import swapped, swapped_names
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
@@ -448,24 +448,13 @@ class TestTools:
         again = with_tool_calls(one, example, prepared, judgment.trace_tool_calls)
         assert again.request == model.requests[-1]
 
-    def test_old_judgments_keep_tool_calls_in_their_notes(self) -> None:
-        notes = (
-            "trace in outline: 60 spans",
-            'look 1: search "say \\"no\\""',
-            "look 2: read S3, S8 part 2",
-            "looks into the trace: the judge had seen enough",
-            "swapped: look 1: children",
-        )
-        assert tool_calls_of(Judgment(value=True, notes=notes)) == (
-            ToolCall(tool="search", text='say "no"'),
-            ToolCall(tool="read", spans=("S3", "S8"), part=2),
-            ToolCall(tool="children", swapped=True),
-        )
-
     def test_a_swap_tells_tool_calls_on_both_sides(self) -> None:
-        asked = [tool(spans="S2"), tool(spans="S3"), ENOUGH, tool(tool="search", text="x"), ENOUGH]
+        sides = {
+            '"A": "left"': iter([tool(spans="S2"), tool(spans="S3"), ENOUGH, {"rationale": "r", "value": "A"}]),
+            '"A": "right"': iter([tool(tool="search", text="x"), ENOUGH, {"rationale": "r", "value": "B"}]),
+        }
         one, model = judge(
-            [*asked, {"rationale": "r", "value": "A"}, {"rationale": "r", "value": "B"}],
+            lambda request: next(next(script for side, script in sides.items() if side in request.user)),
             context=16_000,
             instructions="Which? {{ outputs }} {{ trace }}",
             feedback_value_type="A|B",
@@ -479,9 +468,11 @@ class TestTools:
             ToolCall(tool="search", text="x", swapped=True),
         )
         assert sum("outline" in note for note in judgment.notes) == 1, "what is true of both is said once"
-        turned = swapped(example, swapped_names(one, example))
-        for item, other, request in ((example, False, model.requests[-2]), (turned, True, model.requests[-1])):
+        turned = swapped(example, swapped_names(example, one.fields, one.value_type.choices))
+        verdicts = [request for request in model.requests if request.schema_name == "judgment"]
+        for item, other, side in ((example, False, '"A": "left"'), (turned, True, '"A": "right"')):
             seen = [call for call in judgment.trace_tool_calls if call.swapped == other]
+            (request,) = [request for request in verdicts if side in request.user]
             assert with_tool_calls(one, item, aio.run(one.prepare(item)), seen).request == request
 
     def test_an_item_without_two_sides_asks_nothing(self) -> None:
@@ -511,7 +502,6 @@ class TestTools:
             assert show_tool_result(tree, asked, 200)
             words = tool_call_text(asked)
             assert "\n" not in words
-            assert tool_calls_of(Judgment(value=True, notes=(f"look 1: {words}",))) == (asked,)
 
     def test_adapters_check_the_form_of_a_tool_call(self) -> None:
         assert misfit(tool(why="w" * 500), tool_call_schema(brief=False)) is None

@@ -1,4 +1,4 @@
-"""How answers become a verdict: probabilities, samples, swapped sides, confidence, abstention."""
+"""How answers become a verdict: probabilities, samples, swapped sides, confidence."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Judge, evaluate
+from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
-from memalign.judge.samples import Sample, count
+from memalign.judge.samples import Sample, average
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
@@ -49,26 +49,6 @@ class TestOneAnswer:
         made = judge(lambda _: {"rationale": "r", "value": True})(outputs="x")
         assert (made.confidence, made.probabilities, made.expected) == (None, None, None)
 
-    def test_a_direct_verdict_is_the_likeliest_label(self) -> None:
-        one = judge(lambda _: told(True, {True: 0.4, False: 0.6}), verdict="direct")
-        made = one(outputs="x")
-        assert (made.value, made.confidence) == (False, 0.6)
-        request = one.model.requests[0]  # type: ignore[union-attr]
-        assert list(request.schema["properties"]) == ["value"]
-        assert "rationale" not in request.system
-        assert request.labels == ("true", "false")
-
-    def test_a_direct_score_is_nearest_the_expected_score(self) -> None:
-        chances = {1: 0.4, 2: 0.0, 3: 0.1, 4: 0.3, 5: 0.2}
-        made = judge(lambda _: told(1, chances), "int:1..5", verdict="direct")(outputs="x")
-        assert made.expected == pytest.approx(2.9)
-        assert made.value == 3
-        assert made.confidence == pytest.approx(0.1)
-
-    def test_a_judge_without_probabilities_still_judges_directly(self) -> None:
-        made = judge(lambda _: {"value": False}, verdict="direct")(outputs="x")
-        assert (made.value, made.confidence, made.rationale) == (False, None, None)
-
     def test_probabilities_are_requested_only_where_free_or_needed(self) -> None:
         def asked(limits: Limits, **parameters: Any) -> tuple[str, ...]:
             model = ScriptedChatModel(lambda _: {"rationale": "r", "value": True}, limits=limits)
@@ -79,7 +59,7 @@ class TestOneAnswer:
 
         assert asked(Limits()) == ()
         assert asked(Limits(probabilities=True)) == ("true", "false")
-        assert asked(Limits(), abstain_below=0.5) == ("true", "false")
+        assert asked(Limits(), samples=2) == ("true", "false")
 
 
 class TestSamples:
@@ -164,31 +144,16 @@ class TestSwap:
         assert not one.model.requests  # type: ignore[union-attr]
 
 
-class TestAbstention:
-    @pytest.mark.parametrize(("confidence", "abstained"), [(0.59, True), (0.6, False), (0.9, False)])
-    def test_an_unsure_verdict_is_marked_and_kept(self, confidence: float, abstained: bool) -> None:
-        chances = {True: confidence, False: 1 - confidence}
-        made = judge(lambda _: told(True, chances), abstain_below=0.6)(outputs="x")
-        assert (made.value, made.abstained) == (True, abstained)
-
-    def test_nothing_is_withheld_without_a_confidence(self) -> None:
-        made = judge(lambda _: {"rationale": "r", "value": True}, abstain_below=0.6)(outputs="x")
-        assert not made.abstained
-        assert any("confidence" in note for note in made.notes)
-
-
 class TestParameters:
     @pytest.mark.parametrize(
         ("parameters", "value_type", "message"),
         [
-            ({"verdict": "loud"}, bool, "reasoned or direct"),
             ({"samples": 0}, bool, "whole number from 1 to 100"),
             ({"samples": True}, bool, "whole number"),
             ({"samples": 3, "temperature": 0}, bool, "all samples are the same"),
             ({"swap": True}, bool, "chooses between two sides"),
             ({"swap": 1}, "A|B", "true or false"),
-            ({"verdict": "direct"}, str, "no labels"),
-            ({"abstain_below": 1.5}, bool, "from 0 to 1"),
+            ({"verdict": "direct"}, bool, "parameters are"),
             ({"mood": 1}, bool, "parameters are"),
         ],
     )
@@ -197,7 +162,7 @@ class TestParameters:
             judge(lambda _: {}, value_type, **parameters)
 
     def test_they_are_part_of_what_the_judge_is(self) -> None:
-        assert judge(lambda _: {}).fingerprint != judge(lambda _: {}, verdict="direct").fingerprint
+        assert judge(lambda _: {}).fingerprint != judge(lambda _: {}, samples=2).fingerprint
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([1, 2, 3]), st.floats(0.01, 1), min_size=1), min_size=1, max_size=4))
@@ -208,7 +173,7 @@ def test_the_order_of_samples_changes_no_score(weights: list[dict[int, float]]) 
         chances: dict[Any, float] = {label: each.get(label, 0.0) / total for label in (1, 2, 3)}
         samples.append(Sample(value=max(chances, key=lambda label: chances[label]), chances=chances))
     value_type = ValueType.of("int:1..3")
-    one, other = count(samples, value_type, weigh=True), count(samples[::-1], value_type, weigh=True)
+    one, other = average(samples, value_type), average(samples[::-1], value_type)
     assert one.chances == pytest.approx(other.chances)
     assert sum((one.chances or {}).values()) == pytest.approx(1.0)
 
@@ -221,26 +186,3 @@ async def test_samples_are_drawn_side_by_side() -> None:
         return {"rationale": "r", "value": True}
 
     assert (await judge(answer, samples=3).ajudge(outputs="x")).value is True
-
-
-class TestEvaluation:
-    ROWS = tuple({"id": f"t-{n}", "outputs": f"reply {n}", "value": n < 6} for n in range(8))
-
-    def test_abstentions_are_counted_and_the_rest_measured_apart(self) -> None:
-        def answer(request: ChatRequest) -> ChatReply:
-            number = int(request.user.split("reply ")[1].split('"')[0])
-            return told(True, {True: 0.9 if number < 6 else 0.55, False: 0.1 if number < 6 else 0.45})
-
-        found = evaluate(judge(answer, abstain_below=0.6), list(self.ROWS))
-        assert found.abstained == 2
-        assert found.metrics["exact_match"].value == 0.75
-        assert found.metrics["exact_match_decided"].value == 1.0
-        assert "abstained on 2 of the 8" in str(found)
-
-    def test_a_sure_judge_has_no_abstention_figures(self) -> None:
-        found = evaluate(
-            judge(lambda _: {"rationale": "r", "value": True}), [{"id": "a", "outputs": "x", "value": True}]
-        )
-        assert found.abstained == 0
-        assert "exact_match_decided" not in found.metrics
-        assert "exact_match_calibrated" not in found.metrics

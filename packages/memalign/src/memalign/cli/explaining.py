@@ -79,7 +79,6 @@ def _parts(judge: Judge, judgment: Judgment, data: dict[str, Any]) -> list[Any]:
             ("model's own verdict", label_text(judgment.own_value)),
             ("calibrator's verdict", label_text(judgment.calibrated_value)),
         ]
-    verdict += [("abstained", "yes: less sure than abstain_below asks")] if judgment.abstained else []
     seconds = ", ".join(f"{phase} {took:.3f} s" for phase, took in judgment.usage.seconds.items())
     verdict += [
         ("version", f"{data['version']}, memory {judgment.memory_hash}"),

@@ -42,8 +42,8 @@ Parameters = Annotated[
     typer.Option(
         "--param",
         metavar="KEY=VALUE",
-        help="temperature, max_tokens, reasoning_effort (none to xhigh), seed, timeout (seconds), verdict (reasoned, direct), "
-        "samples, swap (true), trace_tool_calls, calibrate (true) or abstain_below; may be given several times.",
+        help="temperature, max_tokens, reasoning_effort (none to xhigh), seed, timeout (seconds), "
+        "samples, swap (true), trace_tool_calls or calibrate (true); may be given several times.",
     ),
 ]
 

@@ -158,7 +158,7 @@ def _judgment_table(ids: Sequence[str], judgments: Sequence[Judgment]) -> Any:
     rows = [
         (
             key,
-            "error" if made.error else f"{label_text(made.value)}{' (unsure)' if made.abstained else ''}",
+            "error" if made.error else label_text(made.value),
             shorten(made.error or made.rationale),
         )
         for key, made in zip(ids, judgments, strict=True)

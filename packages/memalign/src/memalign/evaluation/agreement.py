@@ -119,7 +119,6 @@ async def aevaluate(
         unscored=len(cases) - len(scored),
         unlabelled=len(annotations) - len(cases),
         seen=_seen(judge.memory, [example for example in examples if example.id in ids]),
-        abstained=sum(case.abstained for _, case in scored),
         metrics=_all_metrics(judge.value_type, scored),
         labels=listed,
         confusion=confusion(values, truth, listed) if listed else (),
@@ -142,7 +141,6 @@ def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
         value=None if error else judgment.value,
         calibrated=judgment.calibrated_value,
         own=judgment.own_value,
-        abstained=judgment.abstained,
         error=error,
         group=None if group is None else str(group),
     )
@@ -167,18 +165,14 @@ def _seen(memory: Memory, examples: Sequence[Example]) -> int:
 
 
 def _all_metrics(value_type: ValueType, scored: Sequence[_Scored]) -> dict[str, Estimate]:
-    """The metrics of the value type, and exact match of other verdicts: of those it was sure of, calibrated, the model's own."""
+    """The metrics of the value type, and exact match of other verdicts: calibrated, the model's own."""
     found = _metrics(value_type, scored)
-    decided = [(value, case) for value, case in scored if not case.abstained]
     calibrated = [(case.calibrated, case) for _, case in scored if case.calibrated is not None]
-    if value_type.kind != "float":
-        if 0 < len(decided) < len(scored):
-            found["exact_match_decided"] = _metrics(value_type, decided)["exact_match"]
-        if scored and len(calibrated) == len(scored):
-            found["exact_match_calibrated"] = _metrics(value_type, calibrated)["exact_match"]
-            own = [(case.own, case) for _, case in scored if case.own is not None]
-            if len(own) == len(scored):
-                found["exact_match_own"] = _metrics(value_type, own)["exact_match"]
+    if value_type.kind != "float" and scored and len(calibrated) == len(scored):
+        found["exact_match_calibrated"] = _metrics(value_type, calibrated)["exact_match"]
+        own = [(case.own, case) for _, case in scored if case.own is not None]
+        if len(own) == len(scored):
+            found["exact_match_own"] = _metrics(value_type, own)["exact_match"]
     return found
 
 

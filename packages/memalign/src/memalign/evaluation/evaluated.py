@@ -31,8 +31,7 @@ def same_value(value: Value, label: Value) -> bool:
 class ScoredCase:
     """One labelled case and the judge's verdict; `value` is None exactly when `error` says why there is none.
 
-    `group` is what several cases share (a document, a question), or None. `abstained`,
-    `calibrated` and `own` (the model's own verdict) are the judgment's.
+    `group` is what several cases share (a document, a question), or None. `calibrated` and `own` (the model's own verdict) are the judgment's.
     """
 
     id: str
@@ -40,7 +39,6 @@ class ScoredCase:
     value: Value | None = None
     calibrated: Value | None = None
     own: Value | None = None
-    abstained: bool = False
     error: str | None = None
     group: str | None = None
 
@@ -84,8 +82,7 @@ class Evaluation:
     in the judge's memory, by id or content: they say nothing about learning.
 
     `metrics` has, by value type: bool and choices: exact_match, balanced_accuracy, kappa; int: exact_match,
-    weighted_kappa (quadratic), ccc, mae; float: ccc, mae; str: exact_match. Where the judge abstained on some of the n,
-    `abstained` counts them and exact_match_decided is over the rest; where it calibrates, exact_match_calibrated is that
+    weighted_kappa (quadratic), ccc, mae; float: ccc, mae; str: exact_match. Where the judge calibrates, exact_match_calibrated is that
     of the calibrated values and exact_match_own that of the model's own verdicts. Intervals are at 95 %, from whole groups
     where cases have a group; from fewer than ten groups there is none, and `no_interval` of the figure says so. `confusion` counts labels (rows: people, columns: judge) in the order of `labels`; both
     are empty for float and str. Shares are keyed by the label as files write it. `disagreements` are in the order of
@@ -98,7 +95,6 @@ class Evaluation:
     unscored: int
     unlabelled: int
     seen: int
-    abstained: int
     metrics: dict[str, Estimate]
     labels: tuple[Value, ...]
     confusion: tuple[tuple[int, ...], ...]
@@ -152,8 +148,6 @@ class Evaluation:
         ]
         if self.seen:
             lines.append(f"{self.seen} of the {self.n} are in the judge's memory: they say nothing about learning")
-        if self.abstained:
-            lines.append(f"the judge abstained on {self.abstained} of the {self.n}: not sure enough of its verdict")
         groups = clusters([case for case in self.cases if case.value is not None])
         if groups is not None:
             lines.append(too_few_groups(groups) or f"intervals are those of {len(set(groups))} groups of cases")

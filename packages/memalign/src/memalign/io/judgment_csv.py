@@ -44,7 +44,6 @@ def _row(example_id: str, judgment: Judgment) -> dict[str, object]:
         "id": example_id,
         "value": judgment.value,
         "confidence": judgment.confidence,
-        "abstained": judgment.abstained,
         "rationale": judgment.rationale,
         "error": judgment.error,
         "own_value": judgment.own_value,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from memalign.errors import InputError
+from memalign.judge.samples import swapped, swapped_names
 from memalign.judge.trace_reading import with_tool_calls
-from memalign.judge.trace_tools import tool_calls_of
-from memalign.judge.verdict import swapped, swapped_names
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
@@ -28,10 +25,10 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     if judgment.error is not None:
         raise InputError(f"{judgment.id!r} was not judged: {judgment.error}")
     # The tool calls that read a long trace show the same again.
-    calls = tool_calls_of(judgment)
+    calls = judgment.trace_tool_calls
     prompts = [with_tool_calls(judge, example, await judge.prepare(example), [c for c in calls if not c.swapped])]
     if judge.parameters.get("swap"):
-        turned = swapped(example, swapped_names(judge, example))
+        turned = swapped(example, swapped_names(example, judge.fields, judge.value_type.choices))
         prompts.append(with_tool_calls(judge, turned, await judge.prepare(turned), [c for c in calls if c.swapped]))
     memory = judge.memory
     texts = {guideline.id: guideline.text for guideline in memory.guidelines}
@@ -39,7 +36,7 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     guideline_ids = tuple(dict.fromkeys(key for each in prompts for key in each.guideline_ids))
     example_ids = tuple(dict.fromkeys(key for each in prompts for key in each.example_ids))
     return {
-        "judgment": msgspec.structs.replace(judgment, trace_tool_calls=calls),
+        "judgment": judgment,
         "guidelines": [{"id": each, "text": texts.get(each, "")} for each in judgment.guideline_ids],
         "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
         "same_prompt": (guideline_ids, example_ids) == (judgment.guideline_ids, judgment.example_ids),

@@ -55,9 +55,8 @@ class Judge:
     many as suit the model (5, for the embedded ones 3), or none where an align found the judge better without;
     an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, timeout (seconds), and:
 
-    - `verdict`: "reasoned" (a brief reason, then the verdict: the default) or "direct" (the verdict alone, by the
-      probabilities of the labels where the endpoint tells them; for whole numbers by the expected score);
-    - `samples`: how many answers to draw (temperature 0.7 unless set) and average;
+    - `samples`: how many answers to draw (temperature 0.7 unless set) and average: by the probabilities of the labels
+      where the endpoint tells them, for whole numbers by the expected score;
     - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
     - `trace_tool_calls`: how many tool calls may read a trace that is too long to show (10; 0 for the outline alone);
     - `calibrate`: weigh the answers to checks, the model's own verdict and plain features by a regression on the memory's
@@ -65,8 +64,7 @@ class Judge:
     - `reasoning_effort`: "none", "minimal", "low", "medium", "high" or "xhigh", for models that think before they answer;
     - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
     - `models`: by the name of a model its `headers`, which hold no secret and may name environment variables, its
-      `context` in tokens, and its `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`;
-    - `abstain_below`: a confidence in [0, 1]; judgments below it are marked as `abstained`.
+      `context` in tokens, and its `prices` in dollars for a million tokens: `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`.
 
     `columns` says which column of files and frames a field is read from where it has another name, such as
     `{"outputs": "answer"}`; it changes no verdict.

@@ -22,18 +22,16 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "timeout": (False, 0, 10**6),
     "samples": (True, 1, 100),
     "trace_tool_calls": (True, 0, 100),
-    "abstain_below": (False, 0, 1),
 }
 FIRST_NAMES = {"trace_tool_calls": "looks"}
 """What judges in older registries, bundles and MLflow models call a parameter; fingerprints always do."""
 _SAYS = {
-    "verdict": ("reasoned", "direct"),
     "swap": (True, False),
     "calibrate": (True, False),
     "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
 }
 
-SAID_BESIDE = frozenset({"abstain_below", "calibrate"})
+SAID_BESIDE = frozenset({"calibrate"})
 """Parameters that change nothing of the verdict itself: a pre-alignment verdict made without them is as good."""
 
 
@@ -77,8 +75,6 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap them")
     if parameters.get("calibrate") and not value_type.closed:
         raise InputError("parameter calibrate=True: free text has no labels that a calibrator could be fitted on")
-    if parameters.get("verdict") == "direct" and value_type.kind == "str":
-        raise InputError("parameter verdict='direct': a judge that answers in free text has no labels to weigh")
     if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
         raise InputError("parameter samples: at temperature 0 all samples are the same; leave temperature out")
     return parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -61,6 +61,7 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     retrieved = time.perf_counter()
     working = assemble(memory, found.cases, found.guidelines, content=example.content, parts=judge.parts, budget=budget)
     samples = judge.parameters.get("samples", 1)
+    averages = samples > 1 or judge.parameters.get("swap", False)  # and averages probabilities rather than votes
     request = ChatRequest(
         system=stable.system,
         user=render_item(working.fields, working.examples, working.guidelines),
@@ -70,7 +71,7 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
         temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
         seed=judge.parameters.get("seed"),
         timeout=judge.parameters.get("timeout"),
-        labels=tuple(label_texts(value_type)) if limits.probabilities or _weighs(judge) else (),
+        labels=tuple(label_texts(value_type)) if limits.probabilities or averages else (),
         optional=("checks",) if checks else (),
     )
     return Prepared(
@@ -109,23 +110,22 @@ def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedChe
         guidelines, left_out = fit_guidelines(
             memory.semantic, budget.guidelines, corrective=lambda: _corrective(judge), topics=memory.topics
         )
-        reason: Literal["brief", "full"] = "brief" if limits.brief else "full"
         system = render_judge_system(
             instructions=judge.instructions,
             fields=judge.parts,
             value_type=value_type,
             guidelines=guidelines,
-            style=reason if _reasoned(judge) else "none",
+            brief=limits.brief,
             checks=[check.question for check in checks],
         )
         return _Stable(
             system=system,
-            schema=_answer_schema(value_type, checks, reasoned=_reasoned(judge), brief=limits.brief),
+            schema=_answer_schema(value_type, checks, brief=limits.brief),
             guideline_ids=tuple(guideline.id for guideline in guidelines),
             notes=tuple(f"guideline {left} left out: over the token budget" for left in left_out),
         )
 
-    key = ("prompt", judge.instructions, value_type, _reasoned(judge), limits.brief, budget.guidelines, checks)
+    key = ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines, checks)
     return kept(memory, key, make)
 
 
@@ -146,25 +146,13 @@ def budget_of(judge: Judge, limits: Limits, checks: Sequence[AskedCheck] = ()) -
     )
 
 
-def _reasoned(judge: Judge) -> bool:
-    return judge.parameters.get("verdict") != "direct"
-
-
-def _weighs(judge: Judge) -> bool:
-    """Whether the judge needs to know how probable each label was, whatever that costs."""
-    return not _reasoned(judge) or judge.parameters.get("abstain_below", 0) > 0
-
-
 def _answer_tokens(judge: Judge, limits: Limits, checks: Sequence[AskedCheck]) -> int:
     return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024)) + CHECK_TOKENS * len(checks)
 
 
-def _answer_schema(
-    value_type: ValueType, checks: Sequence[AskedCheck], *, reasoned: bool, brief: bool
-) -> dict[str, Any]:
+def _answer_schema(value_type: ValueType, checks: Sequence[AskedCheck], *, brief: bool) -> dict[str, Any]:
     """Checks and rationale first: a verdict that is asked for first is justified afterwards instead of reached."""
     properties: dict[str, Any] = {"checks": checks_schema(checks)} if checks else {}
-    if reasoned:
-        properties["rationale"] = {"type": "string"} | ({"maxLength": BRIEF_RATIONALE} if brief else {})
+    properties["rationale"] = {"type": "string"} | ({"maxLength": BRIEF_RATIONALE} if brief else {})
     properties["value"] = value_type.json_schema()
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}

@@ -1,4 +1,4 @@
-"""From one or several answers about an item to one verdict.
+"""From several answers about an item to one verdict: samples, and the item with its two sides swapped.
 
 An answer is a sample: a probability for each label where the endpoint tells them, else all of it on the label that was
 answered. Samples are averaged, which beats taking the likeliest answer of each (Wang et al. 2025, arXiv 2503.03064).
@@ -11,38 +11,39 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from statistics import fmean
+from typing import Any
 
 import msgspec
 
+from memalign.content import sides_of
+from memalign.errors import InputError
+from memalign.types import Example
 from memalign.values import Value, ValueType
 
-__all__ = ["Outcome", "Sample", "count", "label_texts"]
+__all__ = ["Sample", "average", "label_texts", "swapped", "swapped_names"]
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer: its value, its reason, and the probability of each label in [0, 1], where these are known."""
+    """One answer, or the average of several.
+
+    Attributes:
+        value: The verdict.
+        rationale: The reason that leads to it.
+        chances: The probability of each label in [0, 1], where these are known.
+        confidence: The probability of `value`; of averaged answers without probabilities, the share that agrees.
+    """
 
     value: Value
     rationale: str | None = None
     chances: dict[Value, float] | None = None
+    confidence: float | None = None
 
     def renamed(self, names: Mapping[str, str]) -> Sample:
-        """The sample of an item whose sides were swapped, as one of the item itself; its reason says that they were."""
-        if not names:
-            return self
+        """The answer about an item whose sides were swapped, as one about the item itself; its reason says so."""
         chances = None if self.chances is None else {_named(label, names): p for label, p in self.chances.items()}
         # Its words call each side by the other's name, and are read beside a verdict that does not.
         rationale = self.rationale and f"With {' and '.join(names)} swapped: {self.rationale}"
         return msgspec.structs.replace(self, value=_named(self.value, names), rationale=rationale, chances=chances)
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What samples come to: the value, a reason that leads to it, each label's probability, and the value's own."""
-
-    value: Value
-    rationale: str | None
-    chances: dict[Value, float] | None
-    confidence: float | None
 
 
 @lru_cache(maxsize=64)  # asked several times a judgment
@@ -52,33 +53,35 @@ def label_texts(value_type: ValueType) -> Mapping[str, Value]:
     return {json.dumps(label, ensure_ascii=False): label for label in labels} if len(labels) <= 101 else {}
 
 
-def count(samples: Sequence[Sample], value_type: ValueType, *, weigh: bool) -> Outcome:
-    """Average the samples (one or more).
+def average(samples: Sequence[Sample], value_type: ValueType) -> Sample:
+    """The average of the samples, of which there is one or more; a single one stands as it is.
 
-    A single sample stands as it is, unless `weigh` asks for the verdict of its probabilities. The verdict of
-    probabilities is the likeliest label, for whole numbers the one nearest to the expected score.
+    The verdict of several is the likeliest label, for whole numbers the one nearest to the expected score.
     """
-    labels = tuple(label_texts(value_type).values())
     first = samples[0]
+    if len(samples) == 1:
+        confidence = None if first.chances is None else first.chances.get(first.value, 0.0)
+        return msgspec.structs.replace(first, confidence=confidence)
+    labels = tuple(label_texts(value_type).values())
     chances: dict[Value, float] | None = None
-    if labels and (len(samples) > 1 or first.chances is not None):
+    if labels:
         chances = {label: fmean(_chance(sample, label) for sample in samples) for label in labels}
-    if len(samples) == 1 and not (weigh and chances is not None):
-        value = first.value
-    elif chances is None:
+    if chances is None:
         value = _middle([sample.value for sample in samples], value_type)
-    elif value_type.kind == "int":
-        expected = sum(float(label) * p for label, p in chances.items())
-        value = min(labels, key=lambda label: (abs(float(label) - expected), label))
-    else:
-        # Of equally likely labels the first sample's, which was of the item as it stands.
-        value = max(labels, key=lambda label: (round(chances[label], 9), label == first.value))
-    confidence = chances[value] if chances is not None else None
-    if chances is None and len(samples) > 1:
         confidence = fmean(value_type.agree(sample.value, value) for sample in samples)
+    else:
+        value = _best(chances, value_type, first.value)
+        confidence = chances[value]
     agreeing = (sample.rationale for sample in samples if sample.value == value and sample.rationale)
-    rationale = next(agreeing, first.rationale)
-    return Outcome(value=value, rationale=rationale, chances=chances, confidence=confidence)
+    return Sample(value=value, rationale=next(agreeing, first.rationale), chances=chances, confidence=confidence)
+
+
+def _best(chances: Mapping[Value, float], value_type: ValueType, first: Value) -> Value:
+    if value_type.kind == "int":
+        expected = sum(float(label) * p for label, p in chances.items())
+        return min(chances, key=lambda label: (abs(float(label) - expected), label))
+    # Of equally likely labels the first sample's, which was of the item as it stands.
+    return max(chances, key=lambda label: (round(chances[label], 9), label == first))
 
 
 def _chance(sample: Sample, label: Value) -> float:
@@ -91,6 +94,37 @@ def _middle(values: Sequence[Value], value_type: ValueType) -> Value:
         return mean if value_type.kind == "float" else round(mean)
     votes = Counter(values)
     return max(votes, key=lambda value: votes[value])  # of equally many the first
+
+
+# -- the two sides of an item, each in the other's place ---------------------------------------------------------------
+
+
+def swapped_names(example: Example, fields: Sequence[str], choices: Sequence[str]) -> dict[str, str]:
+    """The two `choices` under which the item shows its sides in one of the `fields`, each with the other one.
+
+    Raises:
+        InputError: None of the fields has two of the choices for keys.
+    """
+    seen = {name: value for name, value in example.content.items() if name in fields}
+    sides = tuple(sides_of(seen, choices))
+    if len(sides) != 2:
+        one, other = choices[:2]
+        raise InputError(
+            f"{example.id}: swap needs a field with two of the judge's choices for keys, such as "
+            f'{{"{one}": …, "{other}": …}}; this item has {"none" if not sides else len(sides)}'
+        )
+    return dict([sides, sides[::-1]])
+
+
+def swapped(example: Example, names: Mapping[str, str]) -> Example:
+    """The item with its two sides, `swapped_names`, in each other's place."""
+
+    def exchanged(field: Any) -> Any:
+        if not isinstance(field, dict) or not names.keys() <= field.keys():
+            return field
+        return {key: field[names.get(key, key)] for key in field}
+
+    return msgspec.structs.replace(example, **{name: exchanged(value) for name, value in example.content.items()})
 
 
 def _named(value: Value, names: Mapping[str, str]) -> Value:

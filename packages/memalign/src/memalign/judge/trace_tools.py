@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-import msgspec
+from memalign.types import ToolCall
 
-from memalign.types import Judgment, ToolCall
-
-__all__ = ["tool_call_of", "tool_call_schema", "tool_calls_of"]
+__all__ = ["tool_call_of", "tool_call_schema"]
 
 MOST_SPANS = 8
 MOST_TEXT = 200
@@ -38,7 +35,6 @@ def tool_call_schema(*, brief: bool) -> dict[str, Any]:
 
 
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ss](\d{1,9})(?![A-Za-z0-9])")
-_OLD_NOTE = re.compile(r"(swapped: )?look \d+: (?:(read|children)((?: S\d+,?)*)(?: part (\d+))?|search (\".*\"))$")
 
 
 def tool_call_of(data: dict[str, Any]) -> ToolCall | None:
@@ -52,18 +48,3 @@ def tool_call_of(data: dict[str, Any]) -> ToolCall | None:
     number = part if isinstance(part, int) and not isinstance(part, bool) else 1
     most = MOST_SPANS if tool == "read" else 1
     return ToolCall(tool=tool, spans=tuple(named)[:most], part=min(max(number, 1), 10**6))
-
-
-def tool_calls_of(judgment: Judgment) -> tuple[ToolCall, ...]:
-    """The judgment's tool calls; those of a judgment of memalign 0.1 stand in its notes."""
-    if judgment.trace_tool_calls:
-        return judgment.trace_tool_calls
-    calls = []
-    for found in filter(None, map(_OLD_NOTE.match, judgment.notes)):
-        swapped, tool, spans, part, text = found.groups()
-        if tool is None:
-            calls.append(ToolCall(tool="search", text=str(json.loads(text)), swapped=bool(swapped)))
-        else:
-            call = tool_call_of({"tool": tool, "spans": spans, "part": int(part or 1)})
-            calls += [msgspec.structs.replace(call, swapped=bool(swapped))] if call else []
-    return tuple(calls)

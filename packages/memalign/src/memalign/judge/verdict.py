@@ -1,22 +1,21 @@
-"""Asking the model, once or several times, and making one Judgment of its answers."""
+"""One item's way to a Judgment: ask the model, average its answers, read the checks, and let the calibrator weigh them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from memalign.content import sides_of
-from memalign.errors import InputError, InvalidOutput, InvalidValue, ModelError
-from memalign.judge.calibrator import calibrate, calibrates
+from memalign.errors import InvalidOutput, InvalidValue, ModelError
+from memalign.judge.calibrator import Calibrated, calibrate, calibrates
 from memalign.judge.checks import Found, ask_checks, margins_of, read_checks, which_checks
 from memalign.judge.findings import weighed
 from memalign.judge.open_model import libraries_loaded, open_model
 from memalign.judge.prepare import Prepared, items_alone, prepare
-from memalign.judge.samples import Sample, count, label_texts
+from memalign.judge.samples import Sample, average, label_texts, swapped, swapped_names
 from memalign.judge.trace_reading import read_trace
 from memalign.models.base import ChatModel, ChatReply, YesNoModel
 from memalign.models.raw_answers import asked_about
@@ -26,12 +25,23 @@ from memalign.values import Value, value_text
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["decide", "swapped", "swapped_names"]
+__all__ = ["decide"]
 
 
-class _Answered(msgspec.Struct, frozen=True):
+class _Answer(msgspec.Struct, frozen=True):
+    """What one call answered: its sample, and the checks as it wrote them."""
+
     sample: Sample
     checks: object
+    usage: Usage
+
+
+class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The model's own verdict on an item: the average of its answers, and what they were asked with."""
+
+    prepared: Prepared
+    sample: Sample
+    checks: tuple[object, ...]
     usage: Usage
 
 
@@ -43,86 +53,65 @@ async def decide(judge: Judge, example: Example) -> Judgment:
 
 
 async def _decide(judge: Judge, example: Example) -> Judgment:
-    model, settings = open_model(judge), judge.parameters
-    names = swapped_names(judge, example) if settings.get("swap") else {}  # before anything is paid: it may have none
-    prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)
-    asked: list[tuple[Prepared, Mapping[str, str]]] = [(prepared, {})]
-    if names:
-        turned = swapped(example, names)
-        try:
-            other, more = await read_trace(judge, turned, await prepare(judge, turned, model), model)
-        except ModelError as error:
-            # The tool calls on the item as it stands are paid all the same.
-            error.usage = reading + (error.usage or Usage())
-            raise
-        asked.append((other, names))
-        reading += more
-        prepared = _both(prepared, other)
-    samples = settings.get("samples", 1)
-    questions = [_ask(judge, model, one, names, number) for one, names in asked for number in range(samples)]
-    answered = await _all(questions, spent=reading)
-    outcome = count([each.sample for each in answered], judge.value_type, weigh=settings.get("verdict") == "direct")
-    found = await _findings(judge, example, model, prepared, answered[:samples])
-    calibrated = (
-        await calibrate(judge, example, outcome.value, margins_of(found.findings))
-        if calibrates(judge, model.limits)
-        else None
-    )
-    value = calibrated.value if calibrated is not None and calibrated.decides else outcome.value
+    model = open_model(judge)
+    own = await _own_verdict(judge, example, model)
+    found = await _findings(judge, example, model, own)
+    calibrated = await _calibrated(judge, example, model, own, found)
+    decides = calibrated is not None and calibrated.decides
+    value = calibrated.value if calibrated is not None and calibrated.decides else own.sample.value
     chances = None if calibrated is None else calibrated.probabilities
-    confidence = outcome.confidence if chances is None else chances.get(value, 0.0)
-    least = settings.get("abstain_below", 0)
-    unsure = ("no confidence: the endpoint tells no probabilities; draw several samples to abstain by them",)
     return Judgment(
         id=example.id,
         value=value,
-        rationale=outcome.rationale,
-        confidence=confidence,
-        probabilities=_keyed(outcome.chances),
-        own_value=outcome.value,
+        rationale=own.sample.rationale,
+        confidence=own.sample.confidence if chances is None else chances.get(value, 0.0),
+        probabilities=_keyed(own.sample.chances),
+        own_value=own.sample.value,
         calibrated_value=None if calibrated is None else calibrated.value,
         calibrated_probabilities=_keyed(chances),
-        decided_by="calibrator" if calibrated is not None and calibrated.decides else "model",
+        decided_by="calibrator" if decides else "model",
         findings=found.findings if calibrated is None else weighed(found.findings, calibrated),
-        abstained=confidence is not None and confidence < least,
-        guideline_ids=prepared.guideline_ids,
-        example_ids=prepared.example_ids,
+        guideline_ids=own.prepared.guideline_ids,
+        example_ids=own.prepared.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,
-        usage=sum((each.usage for each in answered), Usage(seconds=prepared.seconds) + reading + found.usage),
-        trace_tool_calls=prepared.trace_tool_calls,
-        notes=(*prepared.notes, *found.notes, *(unsure if least and confidence is None else ())),
+        usage=own.usage + found.usage,
+        trace_tool_calls=own.prepared.trace_tool_calls,
+        notes=(*own.prepared.notes, *found.notes),
     )
 
 
-async def _findings(
-    judge: Judge, example: Example, model: ChatModel, prepared: Prepared, answered: Sequence[_Answered]
-) -> Found:
-    """The answers to the checks, read in the answers about the item as it stands, or asked of a model that tells them apart."""
-    if prepared.checks:
-        return read_checks(prepared.checks, (each.checks for each in answered))
-    checks, _ = await which_checks(judge)
-    if not checks or not isinstance(model, YesNoModel):
-        return Found()
-    items = items_alone(judge, example, model.limits)
-    return await ask_checks(model, checks, items, seconds=judge.parameters.get("timeout"))
+# -- the model's own verdict -------------------------------------------------------------------------------------------
 
 
-def _both(one: Prepared, other: Prepared) -> Prepared:
-    """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
-    own = (note for note in other.notes if note not in one.notes)
-    swapped = (msgspec.structs.replace(call, swapped=True) for call in other.trace_tool_calls)
+async def _own_verdict(judge: Judge, example: Example, model: ChatModel) -> _Verdict:
+    """The model's verdict on the item; with `swap` the average of that and the one on the item with its sides swapped."""
+    if not judge.parameters.get("swap"):
+        return await _asked_verdict(judge, example, model)
+    names = swapped_names(example, judge.fields, judge.value_type.choices)  # before anything is paid: it may have none
+    items = (example, swapped(example, names))
+    verdict, other = await _all([_asked_verdict(judge, item, model) for item in items])
     return msgspec.structs.replace(
-        one,
-        guideline_ids=tuple(dict.fromkeys((*one.guideline_ids, *other.guideline_ids))),
-        example_ids=tuple(dict.fromkeys((*one.example_ids, *other.example_ids))),
-        trace_tool_calls=(*one.trace_tool_calls, *swapped),
-        notes=(*one.notes, *(f"swapped: {note}" for note in own)),
-        seconds={phase: seconds + other.seconds.get(phase, 0.0) for phase, seconds in one.seconds.items()},
+        verdict,
+        prepared=_both(verdict.prepared, other.prepared),
+        sample=average([verdict.sample, other.sample.renamed(names)], judge.value_type),
+        usage=verdict.usage + other.usage,
     )
 
 
-async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, names: Mapping[str, str], number: int) -> _Answered:
+async def _asked_verdict(judge: Judge, example: Example, model: ChatModel) -> _Verdict:
+    prepared, reading = await read_trace(judge, example, await prepare(judge, example, model), model)
+    calls = [_ask(judge, model, prepared, number) for number in range(judge.parameters.get("samples", 1))]
+    answers = await _all(calls, spent=reading)
+    return _Verdict(
+        prepared=prepared,
+        sample=average([answer.sample for answer in answers], judge.value_type),
+        checks=tuple(answer.checks for answer in answers),
+        usage=sum((answer.usage for answer in answers), Usage(seconds=prepared.seconds) + reading),
+    )
+
+
+async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, number: int) -> _Answer:
     request, started = prepared.request, time.perf_counter()
     if number:  # the first sample has the judge's own seed
         request = msgspec.structs.replace(request, seed=(request.seed or 0) + number)
@@ -137,8 +126,9 @@ async def _ask(judge: Judge, model: ChatModel, prepared: Prepared, names: Mappin
         ) from error
     rationale = str(reply.data.get("rationale") or "").strip() or None
     sample = Sample(value=value, rationale=rationale, chances=_chances(judge, reply))
-    usage = reply.usage + Usage(seconds={"model": time.perf_counter() - started})
-    return _Answered(sample.renamed(names), reply.data.get("checks"), usage)
+    return _Answer(
+        sample, reply.data.get("checks"), reply.usage + Usage(seconds={"model": time.perf_counter() - started})
+    )
 
 
 def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
@@ -147,9 +137,30 @@ def _chances(judge: Judge, reply: ChatReply) -> dict[Any, float] | None:
     return {label: reply.probabilities.get(text, 0.0) for text, label in label_texts(judge.value_type).items()}
 
 
-async def _all(calls: Sequence[Coroutine[Any, Any, _Answered]], *, spent: Usage) -> list[_Answered]:
+def _both(prepared: Prepared, other: Prepared) -> Prepared:
+    """What the judgment says of an item that was asked about twice: all that the model read, and what is of one only."""
+    notes = (note for note in other.notes if note not in prepared.notes)
+    tool_calls = (msgspec.structs.replace(call, swapped=True) for call in other.trace_tool_calls)
+    return msgspec.structs.replace(
+        prepared,
+        guideline_ids=tuple(dict.fromkeys((*prepared.guideline_ids, *other.guideline_ids))),
+        example_ids=tuple(dict.fromkeys((*prepared.example_ids, *other.example_ids))),
+        trace_tool_calls=(*prepared.trace_tool_calls, *tool_calls),
+        notes=(*prepared.notes, *(f"swapped: {note}" for note in notes)),
+    )
+
+
+class _Paid(Protocol):
+    @property
+    def usage(self) -> Usage: ...
+
+
+T = TypeVar("T", bound=_Paid)
+
+
+async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None = None) -> list[T]:
     """Every answer; one that fails fails the judgment, which then says what all cost, and what was `spent` before."""
-    results: Sequence[_Answered | BaseException]
+    results: Sequence[T | BaseException]
     if len(calls) == 1:
         # Not as a task: the next item's call would come a turn of the loop later, after all other answers, and would then
         # search the many connections that have become idle meanwhile. That costs more than everything else here.
@@ -159,41 +170,38 @@ async def _all(calls: Sequence[Coroutine[Any, Any, _Answered]], *, spent: Usage)
             results = [error]
     else:
         results = await asyncio.gather(*calls, return_exceptions=True)
-    usages = (result.usage for result in results if isinstance(result, _Answered | ModelError))
-    total = sum((usage or Usage() for usage in usages), spent)
-    for result in results:
-        if isinstance(result, ModelError):
-            result.usage = total
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if isinstance(result, _Answered)]
+    answers = [result for result in results if not isinstance(result, BaseException)]
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures:
+        usages = [answer.usage for answer in answers]
+        usages += [error.usage for error in failures if isinstance(error, ModelError) and error.usage]
+        total = sum(usages, spent or Usage())
+        if isinstance(failures[0], ModelError):
+            failures[0].usage = total
+        raise failures[0]
+    return answers
 
 
-def swapped_names(judge: Judge, example: Example) -> dict[str, str]:
-    """The two choices under which the item shows its sides, each with the other one.
-
-    Raises InputError where none of the fields that the judge sees has two of its choices for keys.
-    """
-    seen = {name: value for name, value in example.content.items() if name in judge.fields}
-    sides = tuple(sides_of(seen, judge.value_type.choices))
-    if len(sides) != 2:
-        one, other = judge.value_type.choices[:2]
-        raise InputError(
-            f"{example.id}: swap needs a field with two of the judge's choices for keys, such as "
-            f'{{"{one}": …, "{other}": …}}; this item has {"none" if not sides else len(sides)}'
-        )
-    return dict([sides, sides[::-1]])
+# -- the checks and the calibrator -------------------------------------------------------------------------------------
 
 
-def swapped(example: Example, names: Mapping[str, str]) -> Example:
-    """The item with its two sides, `swapped_names`, in each other's place."""
+async def _findings(judge: Judge, example: Example, model: ChatModel, own: _Verdict) -> Found:
+    """The answers to the checks, read in the answers about the item as it stands, or asked of a model that tells them apart."""
+    if own.prepared.checks:
+        return read_checks(own.prepared.checks, own.checks)
+    checks, _ = await which_checks(judge)
+    if not checks or not isinstance(model, YesNoModel):
+        return Found()
+    items = items_alone(judge, example, model.limits)
+    return await ask_checks(model, checks, items, seconds=judge.parameters.get("timeout"))
 
-    def turned(field: Any) -> Any:
-        if not isinstance(field, dict) or not names.keys() <= field.keys():
-            return field
-        return {key: field[names.get(key, key)] for key in field}
 
-    return msgspec.structs.replace(example, **{name: turned(value) for name, value in example.content.items()})
+async def _calibrated(
+    judge: Judge, example: Example, model: ChatModel, own: _Verdict, found: Found
+) -> Calibrated | None:
+    if not calibrates(judge, model.limits):
+        return None
+    return await calibrate(judge, example, own.sample.value, margins_of(found.findings))
 
 
 def _keyed(chances: Mapping[Value, float] | None) -> dict[str, float] | None:

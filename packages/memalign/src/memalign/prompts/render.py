@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -107,12 +107,12 @@ def render_judge_system(
     fields: Sequence[str],
     value_type: ValueType,
     guidelines: Iterable[Guideline],
-    style: Literal["full", "brief", "none"],
+    brief: bool,
     checks: Sequence[str] = (),
 ) -> str:
     """The system message of a judge: task, form of the answer, guidelines, and the `checks` to answer as C1, C2 and so on.
 
-    `style` is that of the reason, if there is one.
+    A `brief` reason is one sentence.
     """
     return _render(
         "judge_system",
@@ -120,7 +120,7 @@ def render_judge_system(
         fields=tuple(fields),
         values=values_in_words(value_type),
         guidelines=tuple(guidelines),
-        style=style,
+        brief=brief,
         checks=tuple(checks),
     )
 

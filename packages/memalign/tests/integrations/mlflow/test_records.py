@@ -101,7 +101,7 @@ def test_settings_and_address_survive_without_headers(endpoint, monkeypatch):
     judge = tone_judge(
         base_url=endpoint.base_url, extra_headers={"Authorization": "secret"}, inference_params={"temperature": 0.2}
     )
-    optimizer = MemAlignOptimizer(parameters={"abstain_below": 0.5}, authority=["ana"], careful=True, shard_size=2)
+    optimizer = MemAlignOptimizer(parameters={"samples": 2}, authority=["ana"], careful=True, shard_size=2)
     judge.align(fetched(lesson(1)), optimizer).register()
     assert "secret" not in json.dumps(record_of("tone"))
     loaded = get_scorer(name="tone", extra_headers={"Authorization": "given again"})
@@ -110,7 +110,7 @@ def test_settings_and_address_survive_without_headers(endpoint, monkeypatch):
     assert endpoint.requests[-1]["temperature"] == 0.2
     assert endpoint.headers[-1]["authorization"] == "given again"
     assert loaded._settings == optimizer._settings
-    assert loaded.memalign_judge.parameters == {"temperature": 0.2, "abstain_below": 0.5}
+    assert loaded.memalign_judge.parameters == {"temperature": 0.2, "samples": 2}
 
 
 def test_a_judge_whose_memory_is_gone_is_adopted(aligned, tmp_path):

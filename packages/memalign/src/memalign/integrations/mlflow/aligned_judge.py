@@ -212,8 +212,6 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             metadata["mlflow.assessment.judgeCost"] = usage.cost
         if judgment.confidence is not None:
             metadata["memalign.confidence"] = judgment.confidence
-        if judgment.abstained:
-            metadata["memalign.abstained"] = True
         if judgment.trace_tool_calls:
             metadata["memalign.trace_tool_calls"] = [tool_call_text(each) for each in judgment.trace_tool_calls]
         if judgment.notes:
