@@ -108,9 +108,6 @@ class TestFeedbackKey:
         with pytest.raises(InputError, match="not the key"):
             FeedbackKey.parse(text)
 
-    def test_old_text_splits_at_its_last_at_sign(self) -> None:
-        assert FeedbackKey.from_old("mail@x@ana") == ("mail@x", "ana")
-
     @given(st.lists(keys, max_size=6), st.data())
     def test_a_key_in_either_form_selects_one(self, known: list[FeedbackKey], data: st.DataObject) -> None:
         known = sorted({FeedbackKey(f"n{key.id}", key.source) for key in known})  # and no id looks like another's key

@@ -33,11 +33,6 @@ class FeedbackKey(NamedTuple):
             raise InputError(f"{text!r} is not the key of a piece of feedback, such as t-17@ana")
         return cls(example_id, source)
 
-    @classmethod
-    def from_old(cls, text: str) -> FeedbackKey:
-        """The key of the text by which old formats name feedback: a source had no `@` then, and an id no quotes."""
-        return cls(*text.rsplit("@", 1))
-
 
 def _written_id(example_id: str) -> str:
     quoted = "@" in example_id or example_id.startswith('"')

@@ -359,10 +359,6 @@ class TestTools:
         assert len(model.requests) == 1
         assert judgment.notes[0].startswith("trace in outline")
 
-    def test_a_judge_with_the_old_parameter_name_loads(self) -> None:
-        one, _ = judge([VERDICT], parameters={"looks": 0})
-        assert dict(one.parameters) == {"trace_tool_calls": 0}
-
     @pytest.mark.parametrize(
         ("asked", "shown"),
         [

@@ -93,7 +93,7 @@ def deep(document: dict[str, Any]) -> dict[str, Any]:
         (changed(memory={}), "damaged"),
         (changed(checksum=None), "damaged"),
         (changed(format="something else"), "is not a judge's bundle"),
-        (changed(format_version=3), "has format version 3, this memalign reads up to 2; upgrade"),
+        (changed(format_version=3), "has format version 3, this memalign reads up to 1; upgrade"),
         (changed(format_version=None), "upgrade"),
     ],
 )

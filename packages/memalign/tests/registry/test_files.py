@@ -59,7 +59,7 @@ def test_a_too_new_registry_names_both_versions(path: Path):
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        RegistryTooNew, match="its schema is version 7, this one reads up to version 2; upgrade memalign"
+        RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade memalign"
     ):
         Registry(f"sqlite:///{path}")
     assert path.read_bytes() == before

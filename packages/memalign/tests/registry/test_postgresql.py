@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import builtins
 import os
-import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import delete, text
+from sqlalchemy import text
 
 from memalign import Registry
 from memalign.errors import ConfigurationError, InputError, JudgeNotFound, MemalignError, RegistryError, RegistryTooNew
-from memalign.registry import schema
-from memalign.registry.database import Database
-from tests.support.old_registry import FOLDER, recorded
 from tests.support.places import OnPostgreSQL, place_of
 from tests.support.postgres import AVAILABLE, PASSWORD, Server, shared
 from tests.support.registry import all_versions, case, judge, memory_of
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="no PostgreSQL here")
 
-OLD = ("memalign_meta", "memalign_judges", "memalign_versions", "memalign_rows", "memalign_erasures")
-OLD_NAMES = {"latest": "head"}
 SECRET = "Maria Oliveira of Lisbon lost nine hundred euros when her card was charged twice in May"
 
 
@@ -164,30 +158,6 @@ def test_several_processes_may_make_it_at_once(empty: OnPostgreSQL) -> None:
         maker.join()
     assert problems == []
     assert empty.registry().list() == ()
-
-
-def test_an_older_registry_is_brought_to_todays_form(empty: OnPostgreSQL) -> None:
-    """Its tables are those of a file that memalign 0.1 wrote."""
-    with closing(sqlite3.connect(FOLDER / "registry-v1.db")) as file:
-        file.row_factory = sqlite3.Row
-        found = {
-            name: file.execute(f"SELECT * FROM {name}").fetchall() for name in schema.metadata.tables if name in OLD
-        }
-    database = Database(empty.url, busy_timeout=5.0)
-    with database.write() as connection:
-        connection.execute(delete(schema.meta))
-        for table in schema.metadata.sorted_tables:
-            names = {column.name: OLD_NAMES.get(column.name, column.name) for column in table.columns}
-            rows = [{name: row[old] for name, old in names.items()} for row in found.get(table.name, ())]
-            if rows:
-                values = [row | {"redacted": bool(row["redacted"])} if "redacted" in row else row for row in rows]
-                connection.execute(table.insert(), values)
-        connection.execute(text("ALTER TABLE memalign_judges RENAME COLUMN latest TO head"))
-    database.engine.dispose()
-    registry = empty.registry()
-    assert [each.latest for each in registry.list()] == [1, 6, 6, 5, 26]
-    assert registry.load("tone").memory.hash == recorded()["facts"]["tone"]["26"]["memory_hash"]
-    assert empty.execute("SELECT value FROM memalign_meta WHERE name = 'schema_version'") == [("2",)]
 
 
 # -- rights ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from memalign.errors import ConfigurationError
-from memalign.judge.parameters import FIRST_NAMES, OF_MODELS, SAID_BESIDE
+from memalign.judge.parameters import OF_MODELS, SAID_BESIDE
 from memalign.memory.model import Memory
 from memalign.models.resolve import WORDLLAMA, canonical_name, resolve_embedding
 from memalign.types import canonical_json
@@ -24,10 +24,10 @@ def fingerprint_of(judge: Judge) -> str:
         "value_type": judge.value_type.spec,
         "model": judge.model_name,
         "retrieval_k": judge.retrieval_k if judge.memory else None,  # nothing to retrieve, nothing to tell apart
-        "parameters": {FIRST_NAMES.get(k, k): v for k, v in judge.parameters.items() if k not in OF_MODELS},
+        "parameters": {key: value for key, value in judge.parameters.items() if key not in OF_MODELS},
         "memory": judge.memory.hash,
     }
-    # Left out where it finds nothing or is the usual one: fingerprints of such judges are older than this part.
+    # Left out where it finds nothing or is the usual one: a judge that names the usual one is the same judge.
     if judge.memory and (embedding := _other_embedding_model(judge)) is not None:
         parts["embedding_model"] = embedding
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]

@@ -10,7 +10,7 @@ from memalign.judge.open_model import checked_models
 from memalign.models.resolve import canonical_name
 from memalign.values import ValueType
 
-__all__ = ["FIRST_NAMES", "OF_MODELS", "SAID_BESIDE", "SAMPLING_TEMPERATURE", "checked_parameters"]
+__all__ = ["OF_MODELS", "SAID_BESIDE", "SAMPLING_TEMPERATURE", "checked_parameters"]
 
 SAMPLING_TEMPERATURE = 0.7
 """At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
@@ -23,8 +23,6 @@ _KNOWN = {  # whether it is a whole number, the least, the most
     "samples": (True, 1, 100),
     "trace_tool_calls": (True, 0, 100),
 }
-FIRST_NAMES = {"trace_tool_calls": "looks"}
-"""What judges in older registries, bundles and MLflow models call a parameter; fingerprints always do."""
 _SAYS = {
     "swap": (True, False),
     "calibrate": (True, False),
@@ -40,11 +38,10 @@ OF_MODELS = frozenset({"models", "reflection_model"})
 
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
-    """`parameters`, checked, under the names of today; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
+    """`parameters`, checked; a copy, since the caller's own may change later. Raises InputError with what is allowed."""
     if not isinstance(parameters, Mapping):
         raise InputError(f"parameters={parameters!r}: they are a mapping such as {{'seed': 7}}")
-    today = {old: name for name, old in FIRST_NAMES.items()}
-    parameters = {today.get(key, key): value for key, value in parameters.items()}
+    parameters = dict(parameters)
     if "models" in parameters:
         parameters["models"] = checked_models(parameters["models"])
     for key, value in parameters.items():

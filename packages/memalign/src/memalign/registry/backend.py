@@ -66,10 +66,6 @@ class Backend(Protocol):
         """Raise RegistryError where tables made here could not hold every text."""
         ...
 
-    def lock_tables(self, connection: Connection, names: Collection[str]) -> None:
-        """Keep everybody else from these tables until the transaction ends."""
-        ...
-
     def check_writable(self) -> None:
         """Raise where a commit would fail later. Nothing is changed."""
         ...

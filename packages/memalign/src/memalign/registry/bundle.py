@@ -23,13 +23,12 @@ from memalign.memory import Memory
 from memalign.memory.guard import check_fault, guideline_fault
 from memalign.prompts import prompts_hash
 from memalign.registry.judge_rows import judge_from, settings_of
-from memalign.registry.old_formats import bundle_from_1
 from memalign.types import canonical_json
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "bundle_of", "load_bundle", "read_bundle", "write_bundle"]
 
 FORMAT = "memalign-judge"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 
 
 def bundle_of(judge: Judge) -> dict[str, Any]:
@@ -92,9 +91,8 @@ def read_bundle(source: str | Path | Mapping[str, Any]) -> tuple[Judge, tuple[st
     if document.get("checksum") != _checksum(unsigned):
         raise InputError(f"{where} is damaged or was edited: its checksum does not match; export the judge again")
     try:
-        current = document if version == FORMAT_VERSION else bundle_from_1(document)
-        memory = msgspec.convert(current["memory"], Memory)
-        judge = judge_from(current["name"], current["judge"], memory, models={})
+        memory = msgspec.convert(document["memory"], Memory)
+        judge = judge_from(document["name"], document["judge"], memory, models={})
     except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
         raise InputError(f"{where} is damaged: {error}; export the judge again") from None
     if judge.memory.hash != document["memory"]["hash"]:

@@ -1,4 +1,4 @@
-"""The database under a registry: opened, created or brought to today's form, and used in transactions."""
+"""The database under a registry: opened or created, and used in transactions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, insert, inspect, select, update
+from sqlalchemy import Connection, Engine, insert, inspect, select
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, RegistryTooNew
 from memalign.registry import schema
 from memalign.registry.backend import Backend, KeptAnswers, Turn, hidden
-from memalign.registry.old_formats import migrate_from_1
 from memalign.registry.sqlite import SQLite
 from memalign.registry.table_versions import Tables
 
@@ -33,7 +32,6 @@ TABLES = Tables(
     name="schema_version",
     metadata=schema.metadata,
     version=schema.SCHEMA_VERSION,
-    steps={1: migrate_from_1},
     first=lambda: {"secret": secrets.token_hex(32)},
 )
 """The registry's own."""
@@ -130,35 +128,16 @@ class Database:
     # -- opening -------------------------------------------------------------------------------------------------
 
     def open_tables(self, tables: Tables) -> None:
-        """Create these tables, or bring older ones to today's form. Raises RegistryTooNew."""
+        """Create these tables where there are none. Raises RegistryTooNew."""
         with self.read() as connection:
             found = self._version(connection, tables)
-        if found == tables.version:
+        if found is not None:
             return
-        if found is None and not self._may_create:
+        if not self._may_create:
             raise self._missing()
-        try:
-            with self.write() as connection:
-                self._bring_up_to_date(connection, tables)
-        except RegistryError as error:
-            if found is None:
-                raise
-            raise RegistryError(
-                f"{self.url} has the format of an older memalign and is rewritten when it is opened; copy it to where you "
-                f"may write, or try again: {error}"
-            ) from error
-
-    def _bring_up_to_date(self, connection: Connection, tables: Tables) -> None:
-        found = self._version(connection, tables)  # somebody else may have been quicker
-        if found is None:
-            self._create(connection, tables)
-            return
-        if found < tables.version:
-            self._backend.lock_tables(connection, tables.metadata.tables)
-        for version in range(found, tables.version):
-            tables.steps[version](connection)
-        number = update(schema.meta).where(schema.meta.c.name == tables.name)
-        connection.execute(number.values(value=str(tables.version)))
+        with self.write() as connection:
+            if self._version(connection, tables) is None:  # nobody else was quicker
+                self._create(connection, tables)
 
     def _create(self, connection: Connection, tables: Tables) -> None:
         self._backend.prepare_tables(connection)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from memalign.errors import ConfigurationError, RegistryError
@@ -120,12 +120,6 @@ class PostgreSQL:
                 f"{self.shown} has the encoding {encoding}, which cannot hold every text; make a database for the registry: "
                 "CREATE DATABASE memalign ENCODING 'UTF8' TEMPLATE template0"
             )
-
-    def lock_tables(self, connection: Connection, names: Collection[str]) -> None:
-        """Keep everybody else from these tables until the transaction ends."""
-        there = set(inspect(connection).get_table_names())
-        for name in sorted(there.intersection(names)):
-            connection.exec_driver_sql(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
 
     def check_writable(self) -> None:
         """Raise where rights are missing, or the server can only be read."""

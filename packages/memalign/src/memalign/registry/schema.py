@@ -38,7 +38,7 @@ __all__ = [
     "without_statistics",
 ]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 1
 
 metadata = MetaData()
 

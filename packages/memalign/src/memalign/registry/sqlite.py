@@ -86,9 +86,6 @@ class SQLite:
     def prepare_tables(self, connection: Connection) -> None:
         """Nothing: SQLite's text is Unicode."""
 
-    def lock_tables(self, connection: Connection, names: Collection[str]) -> None:
-        """Nothing: the transaction is alone in writing."""
-
     def check_writable(self) -> None:
         """Raise where a commit would fail later: no right to write, a lock that stays, a disk that is full."""
         with self.engine.connect() as connection:

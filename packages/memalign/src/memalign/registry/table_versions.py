@@ -1,4 +1,4 @@
-"""Tables of one package in a registry's database: made, and brought to today's form from any older one.
+"""Tables of one package in a registry's database, and their number.
 
 A registry keeps the number of each package's tables in `memalign_meta`. A package of its own, such as a server, may keep
 its tables beside the registry's: with another name, metadata and numbers, by the same function.
@@ -7,7 +7,7 @@ its tables beside the registry's: with another name, metadata and numbers, by th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,16 +18,14 @@ __all__ = ["Tables"]
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """Tables and their number: `version` today, and `steps` from a version to the next one.
+    """Tables and their number, `version`.
 
-    `name` is that of the row in `memalign_meta`. A step rewrites tables inside the caller's transaction, and nobody else
-    uses them meanwhile. `first` are rows of `memalign_meta` that new tables begin with.
+    `name` is that of the row in `memalign_meta`. `first` are rows of `memalign_meta` that new tables begin with.
     """
 
     name: str
     metadata: MetaData
     version: int
-    steps: Mapping[int, Callable[[Connection], None]] = field(default_factory=dict)
     first: Callable[[], Mapping[str, str]] = dict
 
     def make(self, connection: Connection) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mlflow
-import msgspec
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
@@ -16,10 +15,6 @@ from mlflow.tracking._tracking_service.utils import _get_store
 
 import memalign as ma
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, adopt, as_scorer, get_scorer
-from memalign.integrations.mlflow.label_types import Scale
-from memalign.integrations.mlflow.optimizer_settings import Settings
-from memalign.integrations.mlflow.registered import core_of_bundle
-from memalign.values import ValueType
 from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge
 
 if TYPE_CHECKING:
@@ -345,13 +340,3 @@ def test_a_verdict_names_its_guidelines_words_and_traces(aligned):
     (first,) = (each for each in said if "case 1" in each)
     assert first.startswith("G")
     assert any(trace_id in first for trace_id in aligned._episodic_trace_ids)
-
-
-def test_an_old_record_keeps_its_peoples_addresses(endpoint):
-    old = json.loads((Path(__file__).parents[2] / "registry/old/tone-v16.bundle.json").read_text("utf-8"))
-    memory = core_of_bundle(old, tone_judge(), Scale(value_type=ValueType.of("bool")), Settings()).memory
-    assert "ana@example.org" in {annotation.source for annotation in memory.annotations()}
-    assert "(at)" not in msgspec.json.encode(memory).decode()
-    assert {key for guideline in memory.guidelines for key in guideline.exposed_to} <= {
-        annotation.key for annotation in memory.annotations()
-    }

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-import msgspec
 from mlflow.exceptions import MlflowException
 
 import memalign
@@ -26,15 +25,13 @@ from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow_entry import OURS
-from memalign.memory import Memory, Shard
-from memalign.types import FeedbackKey
 
 if TYPE_CHECKING:
     from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
 
 __all__ = ["ARTIFACT", "FLAGS", "FORMAT", "OURS", "THEIRS", "core_of_bundle", "fetched", "kept", "record_of"]
 
-FORMAT = 2
+FORMAT = 1
 """Of our part; 1 stood in a record of MLflow's MemAlign, which needed DSPy."""
 
 THEIRS = "instructions_judge_pydantic_data"
@@ -184,35 +181,7 @@ def core_of_bundle(document: Mapping[str, Any], base: Any, scale: Scale, setting
     from memalign.registry.bundle import read_bundle
 
     core, _ = read_bundle(dict(document))
-    if document.get("format_version") == 1:
-        core = core.replace(memory=_with_addresses(core.memory))
     # What a bundle cannot hold: the address and the settings of the judge's own model.
     wanted = core_of(base, scale, settings.parameters)
     changes = {} if settings.embedding_model is None else {"embedding_model": settings.routed_embedding_model()}
     return core.replace(name=core_name(base.name), model=model_of(base), parameters=wanted.parameters, **changes)
-
-
-def _with_addresses(memory: Memory) -> Memory:
-    """The sources that memalign 0.1 wrote with `(at)`, as MLflow has them: else their feedback would be learned anew."""
-    replace = msgspec.structs.replace
-
-    def source(name: str) -> str:
-        return name.replace("(at)", "@")
-
-    def keys(some: tuple[FeedbackKey, ...]) -> tuple[FeedbackKey, ...]:
-        return tuple(FeedbackKey(key.id, source(key.source)) for key in some)
-
-    return replace(
-        memory,
-        authority=tuple(map(source, memory.authority)),
-        cases=tuple(
-            replace(case, annotations=tuple(replace(each, source=source(each.source)) for each in case.annotations))
-            for case in memory.cases
-        ),
-        guidelines=tuple(
-            replace(each, supported_by=keys(each.supported_by), exposed_to=keys(each.exposed_to))
-            for each in memory.guidelines
-        ),
-        shards=tuple(Shard(keys=keys(shard.keys)) for shard in memory.shards),
-        tombstones=tuple(replace(each, key=keys((each.key,))[0]) for each in memory.tombstones),
-    )
