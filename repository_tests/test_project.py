@@ -220,10 +220,10 @@ def test_loopback_stays_open_to_tests(listening: tuple[str, int]) -> None:
         assert connection.getpeername() == listening
 
 
-LONGEST_NAME = 8  # words
+LONGEST_NAME = 12  # words
 
 
-def test_tests_have_names_of_eight_words() -> None:
+def test_the_name_of_a_test_is_one_statement() -> None:
     files = [path for path in tracked_files() if re.fullmatch(r"test_\w+\.py", path.name)]
     functions = ast.FunctionDef | ast.AsyncFunctionDef
     names = {
@@ -232,5 +232,5 @@ def test_tests_have_names_of_eight_words() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, functions) and node.name.startswith("test_")
     }
-    assert len(names) > 2_000
+    assert names
     assert {name for name in names if len(name.rpartition("::")[2].split("_")) > LONGEST_NAME + 1} == set()
