@@ -180,7 +180,6 @@ def few_colours(pictures: list[Image.Image]) -> list[Image.Image]:
 def taken(page: Page, to: Path, *, whole: bool) -> None:
     """A picture of at most 60 kB."""
     page.wait_for_load_state("load")
-    page.wait_for_timeout(250)  # the weights come after the page
     with Image.open(io.BytesIO(page.screenshot(full_page=whole))) as picture:
         few_colours([picture.convert("RGB")])[0].save(to, optimize=True)
 
@@ -310,7 +309,6 @@ def loop(chromium: Browser, address: str, to: Path) -> None:
             page.wait_for_selector("#card:not(.done)")
     page.keyboard.press("t")
     page.wait_for_selector("h1:has-text('What changed')")
-    page.wait_for_selector(".weight:not(:empty)")
     frame(3.2)
     page.locator("#turned").scroll_into_view_if_needed()
     page.evaluate("document.getElementById('turned').scrollIntoView()")

@@ -10,8 +10,7 @@ from sqlalchemy import Column, String, Table, Text, insert, select
 from memalign.errors import RegistryError
 from memalign.registry import other_tables
 from memalign_server.store import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, Store
-from memalign_server.store.columns import metadata, to_json
-from memalign_server.store.people_tables import audit
+from memalign_server.store.columns import metadata
 from memalign_server.work.jobs import Jobs
 from server_support import world
 
@@ -61,16 +60,13 @@ def test_job_results_and_waiting_arguments_lose_erased_text(tmp_path: Path) -> N
     assert [found.arguments for found in (jobs.find(other.id),) if found] == [{"feedback": FEEDBACK[1:]}]
 
 
-def test_the_audit_log_forgets_the_key(tmp_path: Path) -> None:
-    store, _, url = aligned(tmp_path)
-    row = {"at": "", "who": "ana", "address": "", "judge": "tone"}
-    with store.write() as connection:
-        connection.execute(insert(audit).values(**row, action="lock", detail=to_json({"about": "t-1@ana, again"})))
-        connection.execute(insert(audit).values(**row, action="lock", detail=to_json({"about": "t-2@ben"})))
+def test_a_sentence_that_names_the_key_forgets_it(tmp_path: Path) -> None:
+    _store, jobs, url = aligned(tmp_path)
+    told = [jobs.start("align", "tone", {}, asked_by="ana") for _ in range(2)]
+    for job, words in zip(told, ("t-1@ana, again", "t-2@ben"), strict=True):
+        jobs.end(job.id, "failed", problem=words)
     world.opened(url).erase("tone", ["t-1"])
-    with store.read() as connection:
-        details = connection.execute(select(audit.c.detail).order_by(audit.c.number)).scalars().all()
-    assert details == ['"(erased)"', '{"about":"t-2@ben"}']
+    assert [found.problem for job in told if (found := jobs.find(job.id))] == [None, "t-2@ben"]
 
 
 def test_rows_of_the_case_go_and_others_stay(tmp_path: Path, notes: Table) -> None:

@@ -16,8 +16,6 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from server_support import world
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
-ENDLESS = ("/events",)
-"""Streams, which a fuzzer would wait for."""
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +34,6 @@ def faults(address: str, examples: int) -> list[str]:
     for result in schema.get_all_operations():
         assert isinstance(result, Ok), result
         operation = result.ok()
-        if operation.path.endswith(ENDLESS):
-            continue
 
         @hypothesis.given(case=operation.as_strategy(), real=hypothesis.strategies.booleans())
         @hypothesis.settings(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -49,16 +48,6 @@ def test_an_align_is_a_job_with_a_result(local: world.Browser) -> None:
     assert done["state"] == "done"
     assert [row["state"] for row in done["result"]["rows"]] == ["learned", "learned"]
     assert local.get("/api/v1/judges/tone").json()["feedback"] == 2
-
-
-def test_events_tell_progress_and_the_end(local: world.Browser) -> None:
-    job = local.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
-    answer = local.get(f"/api/v1/judges/tone/jobs/{job['id']}/events")
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    events = [part.partition("\ndata: ") for part in answer.text.strip().split("\n\n")]
-    assert {name for name, _, _ in events[:-1]} <= {"event: progress"}
-    assert events[-1][0] == "event: done"
-    assert json.loads(events[-1][2])["result"]["version"] == 2
 
 
 def test_bad_rows_fail_the_job_with_their_lines(local: world.Browser) -> None:

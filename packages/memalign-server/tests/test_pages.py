@@ -199,15 +199,15 @@ def test_given_feedback_is_learned(local: TestClient) -> None:
     assert '"source": "local"' in local.get("/judges/tone/download/feedback.jsonl").text.replace('":"', '": "')
 
 
-def test_trust_shows_what_models_cost(taught: TestClient) -> None:
-    token = re.findall(r'<meta name="csrf" content="([^"]*)"', taught.get("/").text)[0]
-    taught.post(
-        "/api/v1/judges/tone/judge", json={"inputs": "Hello?", "outputs": "Hi."}, headers={"x-csrf-token": token}
-    )
-    page = taught.get("/judges/tone/trust").text
-    rows = re.findall(r"<tr><td>(\d+)</td><td>(judging|learning)</td>((?:<td class=\"number\">[^<]*</td>)+)</tr>", page)
-    shown = {(int(version), work): re.findall(r">([^<]+)</td>", cells) for version, work, cells in rows}
-    assert set(shown) == {(1, "judging"), (2, "judging"), (2, "learning")}
-    assert shown[1, "judging"][0] == "5"
-    assert shown[2, "judging"][0] == "6"  # five looked at again, and one by the API
-    assert int(shown[2, "learning"][1].replace(",", "")) > 0
+def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
+    world.registry(tmp_path)
+    idle = world.Browser(world.server(tmp_path), base_url=world.ADDRESS)  # its worker has not started
+    job = post(idle, "/judges/tone/data", what="judge").headers["location"].partition("job=")[2]
+    place = f"/judges/tone/jobs/{job}"
+    assert idle.get(place).status_code == 204  # nothing has moved since
+    assert "waiting for its turn" in idle.get(place, params={"phase": "judging", "done": 2}).text
+    assert idle.get("/judges/tone/jobs/other").status_code == 422
+    with world.Browser(world.server(tmp_path), base_url=world.ADDRESS) as client:
+        wait(client)
+        ended = client.get(place)
+    assert (ended.text, ended.headers["hx-redirect"]) == ("", f"/judges/tone/data?job={job}")

@@ -129,7 +129,6 @@ def test_no_side_door_tells_a_reviewer(two: tuple[Any, Any, Any]) -> None:
         f"{REVIEW}/disagreements",
         f"{JUDGE}/jobs",
         f"{JUDGE}/jobs/{job}",
-        f"{JUDGE}/jobs/{job}/events",
         f"{JUDGE}/bundle",
         f"{JUDGE}/diff?one=1&other=2",
         f"{JUDGE}/lineage?key=late",

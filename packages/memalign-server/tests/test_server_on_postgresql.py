@@ -65,7 +65,6 @@ def local_there() -> Iterator[world.Browser]:
         test_sessions.test_an_invitation_used_twice_at_once_admits_one,
         test_sessions.test_nobody_takes_a_name_that_looks_the_same,
         test_sessions.test_a_changed_role_counts_at_once,
-        test_sessions.test_what_is_changed_is_in_the_audit_log,
     ],
     ids=named,
 )
@@ -77,7 +76,6 @@ def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_
     "statement",
     [
         test_jobs.test_an_align_is_a_job_with_a_result,
-        test_jobs.test_events_tell_progress_and_the_end,
         test_api.test_a_thumb_down_becomes_feedback_that_is_learned,
         test_api.test_lists_come_by_pieces_in_order,
     ],

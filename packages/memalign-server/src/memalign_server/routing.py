@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -10,10 +9,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from memalign.errors import RegistryError
-from memalign_server.people.access import ACCESS, UNLOGGED, Public
+from memalign_server.people.access import ACCESS, Public
 from memalign_server.people.asking import who_asks
-from memalign_server.people.audit_log import note
 from memalign_server.people.forgery import (
     FIELD,
     HEADER,
@@ -38,14 +35,12 @@ NEEDS = {
     Role.REVIEWER: "this needs the role reviewer; an owner of the team can give it to you",
     Role.OWNER: "this needs the role owner; an owner of the team can give it to you",
 }
-_log = logging.getLogger("memalign_server")
 
 
 class GuardedRoute(APIRoute):
     """A route that only those may use whom the table of access names.
 
-    `request.state.person` is who asks, and `request.state.csrf` what a form must send back. What somebody changes is
-    noted in the audit log.
+    `request.state.person` is who asks, and `request.state.csrf` what a form must send back.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -65,8 +60,6 @@ class GuardedRoute(APIRoute):
             answer = await handle(request)
             if visitor and answer.headers.get("content-type", "").startswith("text/html"):
                 set_cookie(request, answer, VISITOR, visitor)
-            if request.method not in SAFE and person is not None and self.name not in UNLOGGED:
-                await run_in_threadpool(_noted, server, request, person, self.name)
             return answer
 
         return guarded
@@ -140,20 +133,3 @@ async def _check_forgery(server: Server, request: Request, person: Person | None
         field = (await request.form()).get(FIELD)
         given = field if isinstance(field, str) else None
     check_token(server.store.secret, request.cookies, given)
-
-
-def _noted(server: Server, request: Request, person: Person, action: str) -> None:
-    named = {name: value for name, value in request.path_params.items() if name not in ("judge", "team")}
-    try:
-        with server.store.write() as connection:
-            note(
-                connection,
-                who=person.name,
-                action=action.removesuffix("_by_api"),
-                address=address_of(request),
-                team=request.state.team,
-                judge=request.path_params.get("judge"),
-                **named,
-            )
-    except RegistryError:  # what was asked for is done: the answer must say so
-        _log.exception("the audit log could not note %s by %s", action, person.name)

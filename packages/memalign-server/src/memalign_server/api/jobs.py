@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from fastapi.responses import StreamingResponse
 
 from memalign_server.api import shapes
 from memalign_server.api.judges import JudgeName
@@ -14,7 +13,6 @@ from memalign_server.problems import Problem
 from memalign_server.review.blind import hidden_from, ids_in, without_hidden
 from memalign_server.routing import guarded_router
 from memalign_server.server import Blind, Here, Owning, Server
-from memalign_server.work.events import events_of
 from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
@@ -70,17 +68,6 @@ def list_jobs(
 def show_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: Owning) -> shapes.JobShown:
     """One job: its state, how far it is, and what it gave. What it tells of cases that wait for you is left out."""
     return shapes.JobShown(**_told(server, _found(server, judge, job), blind, owner=owner))
-
-
-@router.get(
-    "/{job}/events",
-    response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
-)
-def watch_job(judge: JudgeName, job: JobId, server: Here, blind: Blind, owner: Owning) -> StreamingResponse:
-    """What happens to a job, as server-sent events, until it has ended: `progress`, then `done`, `failed` or `cancelled`."""
-    events = events_of(server.jobs, _found(server, judge, job).id, lambda each: _told(server, each, blind, owner=owner))
-    return StreamingResponse(events, media_type="text/event-stream")
 
 
 @router.delete("/{job}")

@@ -13,12 +13,11 @@ from memalign import Example, Judgment
 from memalign.values import Value
 from memalign_server.api import shapes
 from memalign_server.api.beginning import Beginning
-from memalign_server.api.judges import JudgeName, Version, latest, loaded
+from memalign_server.api.judges import JudgeName, Version, loaded
 from memalign_server.problems import Problem
 from memalign_server.review.answers import Answer, review_of, save
 from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases, case_of, store_judgments
-from memalign_server.review.spending import spend
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Here, Owning, Server
 from memalign_server.store.columns import new_id
@@ -75,24 +74,16 @@ async def judge_one(
     Of a case that waits for review you have seen the verdict then: your answer on it is no blind one.
     A case that is kept and has no `id` gets one made of its content; the judgment has it.
     """
-    chosen, _ = await asyncio.to_thread(loaded, server, judge, version)
+    chosen, number = await asyncio.to_thread(loaded, server, judge, version)
     fields = {name: value for name, value in given.model_dump().items() if value is not None}
     example = Example(**{"id": "item"} | fields)
     if keep and given.id is None:
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await chosen.ajudge(example)
     await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
-    await asyncio.to_thread(_note, server, judge, version, example if keep else None, judgment)
+    if keep:
+        await asyncio.to_thread(_keep, server, judge, number, example, judgment)
     return judgment
-
-
-def _note(server: Server, judge: str, version: int | None, kept: Example | None, judgment: Judgment) -> None:
-    """Note what the judgment cost, and keep it where its case is to be kept."""
-    number = version or latest(server, judge)
-    with server.store.write() as connection:
-        spend(connection, judge, number, "judging", [judgment.usage])
-    if kept is not None:
-        _keep(server, judge, number, kept, judgment)
 
 
 def _keep(server: Server, judge: str, number: int, example: Example, judgment: Judgment) -> None:

@@ -1,15 +1,14 @@
-"""People: who you are, API tokens, teams, members, invitations, the audit log."""
+"""People: who you are, API tokens, teams, members, invitations."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from memalign_server.api.paging import Cursor, Limit, Page, after, cut
 from memalign_server.api.shapes import RoleName
-from memalign_server.people import accounts, audit_log, directory, tokens
+from memalign_server.people import accounts, directory, tokens
 from memalign_server.people.invitation_links import link_of
 from memalign_server.people.roles import Person, Role
 from memalign_server.problems import Problem
@@ -196,13 +195,3 @@ def withdraw_invitation(team: TeamId, invitation: Id, server: Here) -> None:
     with server.store.write() as connection:
         if not directory.withdraw_invitation(connection, team, invitation):
             raise Problem(404, f"no open invitation {invitation!r}")
-
-
-@router.get("/teams/{team}/audit")
-def show_audit(team: TeamId, server: Here, limit: Limit = 50, cursor: Cursor = None) -> Page[dict[str, Any]]:
-    """Who did what in a team, the newest first."""
-    start = after(cursor)
-    before = None if start is None else int(start) if start.isdigit() and len(start) < 18 else 0
-    with server.store.read() as connection:
-        found = audit_log.entries(connection, (team,), before=before, limit=limit + 1)
-    return cut(found, limit, lambda each: str(each["number"]))

@@ -16,7 +16,7 @@ from memalign_server.review.teaching import untaught_count
 from memalign_server.review.turning import Decision, decide, readable_first, turns_of_version, versions_with_turns
 from memalign_server.review.using import Use, uses_of
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Blind, Here
+from memalign_server.server import Asking, Blind, Here, Server
 from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
@@ -38,6 +38,21 @@ def teach_judge(judge: str, server: Here, person: Asking) -> Response:
     return RedirectResponse(link(judge, "changed", job=job.id), 303)
 
 
+@router.get("/jobs/{job}")
+def job_progress(request: Request, judge: str, job: str, server: Here, phase: str = "", done: int = 0) -> Response:
+    """How far a job is, for the part of a page that asks every second: nothing until it has moved on from there.
+
+    Once the job has ended, the browser is sent to the page of its result.
+    """
+    found = _job(server, judge, job)
+    if found.ended:
+        page = {"erase": "erase", "queue": "data", "pull": "data"}.get(found.kind, "changed")
+        return Response(headers={"HX-Redirect": link(judge, page, job=found.id)})
+    if (found.phase, found.done) == (phase, done):
+        return Response(status_code=204)
+    return render(request, "working.html", job=found)
+
+
 @router.get("/changed")
 def changed_page(
     request: Request,
@@ -48,9 +63,7 @@ def changed_page(
     version: int | None = None,
 ) -> Response:
     """A job while it runs, and after it what it changed; without one the newest version that changed something."""
-    found = server.jobs.find(job) if job is not None else None
-    if job is not None and (found is None or found.judge != judge):
-        raise Refused("there is no job '{job}' of '{judge}'", job=job, judge=judge)
+    found = None if job is None else _job(server, judge, job)
     if found is None and version is None:
         found = next(
             (each for each in server.jobs.recent(judge) if each.kind in _LEARNING and each.kind != "queue"), None
@@ -118,6 +131,13 @@ def decide_turn(
     if request.headers.get("hx-request") != "true":
         return RedirectResponse(link(judge, "changed", version=version), 303)
     return render(request, "turn.html", judge=judge, turn=turn, version=version, hidden=())
+
+
+def _job(server: Server, judge: str, job: str) -> Job:
+    found = server.jobs.find(job)
+    if found is None or found.judge != judge:
+        raise Refused("there is no job '{job}' of '{judge}'", job=job, judge=judge)
+    return found
 
 
 def _problem(job: Job | None) -> str | None:

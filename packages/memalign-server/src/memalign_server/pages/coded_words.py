@@ -10,44 +10,7 @@ from memalign_server.pages.languages import Language
 
 __all__ = ["WORDS", "coded"]
 
-_ACTS: Final = {
-    "put in cases": ("add_review_cases", "upload"),
-    "pulled cases from MLflow": ("pull_cases",),
-    "taught the judge": ("align_judge", "teach_judge", "teach_kept"),
-    "replaced feedback": ("overwrite_feedback",),
-    "withdrew feedback": ("unalign_judge", "withdraw"),
-    "erased feedback": ("erase", "erase_feedback"),
-    "looked at what an erasure would take": ("preview_erase",),
-    "looked at what learning would cost": ("estimate_align",),
-    "wrote a guideline": ("add_guideline", "write_guideline"),
-    "changed a guideline": ("change_guideline", "edit_guideline"),
-    "merged guidelines": ("merge_guideline_page", "merge_guidelines"),
-    "locked a case": ("lock_case",),
-    "unlocked a case": ("unlock_case",),
-    "made a judge": ("create_judge", "import_judge"),
-    "changed the judge": ("edit_judge",),
-    "deleted the judge": ("delete_judge",),
-    "went back to an older version": ("rollback", "rollback_judge"),
-    "let cases be judged": ("judge_many",),
-    "looked at a prompt": ("explain_judgment",),
-    "checked feedback": ("check_feedback",),
-    "checked a receipt": ("verify_receipt",),
-    "stopped a job": ("cancel_job",),
-    "signed in": ("sign_in",),
-    "failed to sign in": ("sign_in_failed",),
-    "signed out": ("sign_out",),
-    "took up an invitation": ("join",),
-    "changed their password": ("change_password",),
-    "made an API token": ("make_token", "make_token_page"),
-    "revoked an API token": ("revoke_token", "revoke_token_page"),
-    "made a team": ("make_team",),
-    "invited somebody": ("invite_page", "invite_to_team"),
-    "withdrew an invitation": ("withdraw_invitation", "withdraw_page"),
-    "changed somebody's role": ("member_page", "set_member", "remove_member"),
-}
-
 WORDS: Final[Mapping[str, Mapping[str, str]]] = {
-    "act": {name: words for words, names in _ACTS.items() for name in names},
     "version": {
         "create": "made",
         "save": "saved",

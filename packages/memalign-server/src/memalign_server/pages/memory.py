@@ -19,7 +19,6 @@ from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
 from memalign_server.review.using import Use, uses_of
-from memalign_server.review.weights import points, weights_of
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Blind, Here, Server
 
@@ -78,29 +77,6 @@ def memory_page(
         said=memory.annotation,
         cases=len(memory.cases),
         pieces=len(memory),
-    )
-
-
-@router.get("/weights")
-def weights_page(
-    request: Request, judge: str, server: Here, rule: Annotated[str, Query(max_length=16)] = ""
-) -> Response:
-    """What the guidelines beside `rule` weigh, each in its place on the page: fitting them may take a second, and the page does not wait."""
-    loaded = server.judges.latest(judge)
-    weights = asyncio.run(weights_of(loaded.judge))  # in the thread of this request
-    rules, first = _rules_beside(loaded.judge.memory, rule)
-    shown = [each.id for each in rules[first : first + _RULES]]
-    with server.store.read() as connection:
-        uses = uses_of(connection, judge, shown)
-    return render(
-        request,
-        "weights.html",
-        judge=judge,
-        weights=weights,
-        shown=shown,
-        uses=uses,
-        points=points,
-        scale=loaded.judge.value_type.kind == "float",
     )
 
 

@@ -9,10 +9,9 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from memalign_server.pages.signing_in import enter, inside
-from memalign_server.people import audit_log
 from memalign_server.people.openid import COOKIE, Claims, OpenId, opened, sealed, user_of
 from memalign_server.problems import Problem
-from memalign_server.routing import address_of, guarded_router, set_cookie
+from memalign_server.routing import guarded_router, set_cookie
 from memalign_server.server import Here, Server
 
 __all__ = ["router"]
@@ -60,5 +59,4 @@ async def openid_callback(request: Request, server: Here) -> Response:
 def _entered(request: Request, server: Server, claims: Claims, back: str, invitation: str | None) -> Response:
     with server.store.write() as connection:
         user = user_of(connection, claims, invitation)
-        audit_log.note(connection, who=claims.name, action="sign_in", address=address_of(request), by=claims.issuer)
     return enter(request, server, user, back)

@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from memalign_server.pages.rendering import render
 from memalign_server.pages.signing_in import enter
-from memalign_server.people import accounts, audit_log, directory, tokens
+from memalign_server.people import accounts, directory, tokens
 from memalign_server.people.invitation_links import link_of
 from memalign_server.people.passwords import SHORTEST
 from memalign_server.people.roles import Person, Role
@@ -81,7 +81,7 @@ def _account(request: Request, server: Server, person: Person, *, secret: str = 
 
 @router.get("/teams/{team}")
 def team_page(request: Request, server: Here, team: TeamId) -> Response:
-    """Who is in a team, who is invited, and what was done."""
+    """Who is in a team, and who is invited."""
     return _team(request, server, team)
 
 
@@ -118,7 +118,6 @@ def _team(request: Request, server: Server, team: str, *, link: str = "") -> Res
         name = directory.teams_named(connection, (team,)).get(team)
         members = directory.members_of(connection, team)
         invited = directory.open_invitations(connection, team)
-        log = audit_log.entries(connection, (team,), limit=30)
     if name is None:
         raise Problem(404, "no team '{team}' of yours", parts={"team": team})
     context: dict[str, Any] = {
@@ -126,7 +125,6 @@ def _team(request: Request, server: Server, team: str, *, link: str = "") -> Res
         "name": name,
         "members": members,
         "invited": invited,
-        "log": log,
         "link": link,
     }
     return render(request, "team.html", page="team", **context)

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from memalign.errors import InputError
 from memalign_server.pages.rendering import render, speaking, told
-from memalign_server.people import accounts, audit_log
+from memalign_server.people import accounts
 from memalign_server.people.forgery import VISITOR
 from memalign_server.people.passwords import SHORTEST, check_password, hashed
 from memalign_server.people.sessions import COOKIE, LONGEST, end_session, start_session
@@ -55,10 +55,6 @@ def sign_in(request: Request, server: Here, name: Word, password: Word, back: Wo
     address = address_of(request)
     begin_attempt(server.store, name, address)
     user = accounts.user_by_password(server.store, name, password)
-    with server.store.write() as connection:
-        # A name that nobody has may be a password in the wrong field: it is not written down.
-        who = name.strip() if user or accounts.is_name(connection, name) else "nobody"
-        audit_log.note(connection, who=who, action="sign_in" if user else "sign_in_failed", address=address)
     if user is None:
         wrong = speaking(request).say("The name or the password is wrong.")
         return _sign_in(request, server, back, wrong=wrong, name=name)
@@ -104,7 +100,6 @@ def join(request: Request, server: Here, secret: Secret, name: Word = "", passwo
         with server.store.write() as connection:
             user = accounts.add_user(connection, name, password_hash=known)
             accounts.accept(connection, secret, user)
-            audit_log.note(connection, who=name.strip(), action="join", address=address_of(request))
     except InputError as error:
         return _join(request, server, secret, wrong=told(speaking(request), error), name=name)
     forget_attempts(server.store, "(join)", address_of(request))

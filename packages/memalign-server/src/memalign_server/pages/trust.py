@@ -11,21 +11,16 @@ from sqlalchemy import select
 
 from memalign.registry import VersionInfo
 from memalign.values import value_text
-from memalign_server.pages.charts import agreement_chart
 from memalign_server.pages.content import blocks_of
-from memalign_server.pages.rendering import link, render, speaking
-from memalign_server.people.audit_log import entries
-from memalign_server.people.identity import team_of
-from memalign_server.people.roles import Role
+from memalign_server.pages.rendering import link, render
 from memalign_server.problems import Refused
 from memalign_server.review.answers import answers_on
 from memalign_server.review.blind import hidden_from, open_diff
 from memalign_server.review.cases import cases_of
 from memalign_server.review.evidence import evidence_of, people_agreement
-from memalign_server.review.spending import spent_on, total
 from memalign_server.review.using import cases_of_guideline
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Blind, Here, Owning
+from memalign_server.server import Blind, Here, Owning
 from memalign_server.store.columns import to_json
 from memalign_server.store.review_tables import reviews
 
@@ -38,22 +33,17 @@ _LISTED = 20
 
 
 @router.get("/trust")
-def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Response:
+def trust_page(request: Request, judge: str, server: Here) -> Response:
     """How far the judge can be trusted, and what that rests on."""
     loaded = server.judges.latest(judge)
     kind = loaded.judge.value_type
-    language = speaking(request)
     with server.store.read() as connection:
         evidence = evidence_of(connection, judge, kind)
         alpha, several = people_agreement(connection, judge, kind)
-        team = team_of(connection, judge)
-        spent = spent_on(connection, judge)
-        audit = entries(connection, [team], judge=judge, limit=20) if person.may(Role.OWNER, team) else []
     history = list(reversed(server.registry.history(judge)))
     counts = dict(evidence.pairs)
     met = {label for pair in counts for label in pair}
     labels = [each for each in kind.labels if each in met or len(kind.labels) <= _MOST_LABELS] or sorted(met, key=str)
-    chart = agreement_chart(evidence.versions, language, language.say("Agreement with people by version"))
     return render(
         request,
         "trust.html",
@@ -62,15 +52,11 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         evidence=evidence,
         alpha=alpha,
         several=several,
-        chart=chart,
         labels=labels if len(labels) <= 2 * _MOST_LABELS and kind.closed and kind.kind != "float" else [],
         counts=counts,
         texts={label: value_text(label) for label in labels},
         history=history[:_LISTED],
         back=_went_back(history),
-        audit=audit,
-        spent=spent,
-        cost=total(spent),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from memalign_server.people.roles import Role
 
-__all__ = ["ACCESS", "UNLOGGED", "Public"]
+__all__ = ["ACCESS", "Public"]
 
 
 class Public(Enum):
@@ -91,7 +91,6 @@ _API: Final[dict[str, Public | Role]] = {
     "decide_change": _REVIEWER,
     "list_jobs": _VIEWER,
     "show_job": _VIEWER,
-    "watch_job": _VIEWER,
     "cancel_job": _REVIEWER,
     "show_me": Public.SIGNED_IN,
     "list_tokens": Public.SIGNED_IN,
@@ -104,7 +103,6 @@ _API: Final[dict[str, Public | Role]] = {
     "list_invitations": _OWNER,
     "invite_to_team": _OWNER,
     "withdraw_invitation": _OWNER,
-    "show_audit": _OWNER,
 }
 
 _PAGES: Final[dict[str, Public | Role]] = {
@@ -119,13 +117,13 @@ _PAGES: Final[dict[str, Public | Role]] = {
     "settle_page": _REVIEWER,
     "teach_judge": _REVIEWER,
     "changed_page": _VIEWER,
+    "job_progress": _VIEWER,
     "decide_turn": _REVIEWER,
     "data_page": _VIEWER,
     "upload": _REVIEWER,
     "pull_cases": _OWNER,
     "download": _VIEWER,
     "memory_page": _VIEWER,
-    "weights_page": _VIEWER,
     "change_guideline": _REVIEWER,
     "write_guideline": _REVIEWER,
     "merge_guideline_page": _REVIEWER,
@@ -141,18 +139,3 @@ _PAGES: Final[dict[str, Public | Role]] = {
 """The experts' pages; one line a route, by the name of its function."""
 
 ACCESS: Final[dict[str, Public | Role]] = {**_PEOPLE, **_API, **_PAGES}
-
-UNLOGGED: Final[frozenset[str]] = frozenset(
-    (
-        "choose_language",
-        "save_answer",
-        "answer_case",
-        "undo_answer",
-        "undo_answer_by_api",
-        "decide_turn",
-        "decide_change",
-        "judge_one",
-        "thumb_case",
-    )
-)
-"""Routes that change something and have no entry in the audit log: what one person answers, every minute, for themselves."""

@@ -19,7 +19,7 @@ class Role(IntEnum):
     REVIEWER = 2
     """Judges and gives feedback, which a judge learns."""
     OWNER = 3
-    """Changes and deletes judges, erases, invites, reads the audit log."""
+    """Changes and deletes judges, erases, invites."""
 
     @property
     def word(self) -> str:

@@ -10,7 +10,6 @@ from memalign.evaluation.label_next import likeness_to_memory
 from memalign.judge import Judge
 from memalign.types import Example, Judgment
 from memalign_server.review.cases import queued, store_judgments
-from memalign_server.review.spending import spend
 from memalign_server.store.review_tables import queue
 from memalign_server.store.store import Store
 
@@ -47,7 +46,6 @@ async def judge_cases(
         with store.write() as connection:
             pairs = list(zip(judgments, alike, strict=True))
             store_judgments(connection, judge.name, version, pairs, new_guidelines=new_guidelines)
-            spend(connection, judge.name, version, "judging", (each.usage for each in judgments))
         found += judgments
         if progress is not None:
             progress("judging", len(found), len(examples))

@@ -8,14 +8,13 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, func, select, update
 
-from memalign.align import AlignResult, MemAlign
+from memalign.align import MemAlign
 from memalign.judge import Judge
 from memalign.registry import Registry
 from memalign.types import Example, Feedback, Judgment
 from memalign_server.review.answers import Review, review
 from memalign_server.review.cases import next_cases, queued
 from memalign_server.review.judging import Progress, judge_cases
-from memalign_server.review.spending import spend
 from memalign_server.review.turning import keep_turns, turn_of
 from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
@@ -90,7 +89,7 @@ async def teach(
         name, [each.feedback for each in lessons], optimizer=optimizer, skip_invalid=True, progress=progress
     )
     refused = {row.line: row.reason for row in result.rows if row.status == "invalid"}
-    _mark_taught(store, name, [each for line, each in enumerate(lessons, 1) if line not in refused], result)
+    _mark_taught(store, name, [each for line, each in enumerate(lessons, 1) if line not in refused])
     judge, version = result.judge, result.version or 0
     new = [each.id for each in result.guidelines]
     turned, failed = 0, 0
@@ -106,9 +105,8 @@ async def teach(
     }
 
 
-def _mark_taught(store: Store, name: str, lessons: Sequence[Lesson], result: AlignResult) -> None:
+def _mark_taught(store: Store, name: str, lessons: Sequence[Lesson]) -> None:
     with store.write() as connection:
-        spend(connection, name, result.version or 0, "learning", [result.usage])
         for each in lessons:
             said = each.review
             connection.execute(

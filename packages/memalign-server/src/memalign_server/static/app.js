@@ -1,4 +1,4 @@
-// Keys, the next case, answers that wait for the line, progress. No library but htmx, nothing from another host.
+// Keys, the next case, answers that wait for the line. No library but htmx, nothing from another host.
 (() => {
   "use strict";
   const KEPT = "memalign-unsaved";
@@ -154,23 +154,6 @@
     if (card && doc.activeElement === doc.body) card.focus({ preventScroll: true });
   });
 
-  // -- progress of long work ----------------------------------------------------------------------------------------
-  const watch = (element) => {
-    const source = new EventSource(element.dataset.events);
-    const bar = element.querySelector("progress");
-    const phase = element.querySelector("[data-phase]");
-    const show = (event) => {
-      const job = JSON.parse(event.data);
-      if (bar && job.total) { bar.max = job.total; bar.value = job.done; }
-      const words = phase && JSON.parse(phase.dataset.phases)[job.phase];
-      if (job.phase && words) phase.textContent = job.total ? `${words} ${job.done}/${job.total}` : words;
-    };
-    source.addEventListener("progress", show);
-    for (const end of ["done", "failed", "cancelled"]) {
-      source.addEventListener(end, (event) => { show(event); source.close(); window.location.assign(element.dataset.then); });
-    }
-  };
-
   // -- files dropped ---------------------------------------------------------------------------------------------
   const droppable = (zone) => {
     const input = zone.querySelector("input[type=file]");
@@ -186,7 +169,6 @@
   const start = () => {
     setFocus(focused());
     tell();
-    for (const element of doc.querySelectorAll("[data-events]")) watch(element);
     const tab = doc.querySelector("nav a[aria-current]");
     if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
     for (const zone of doc.querySelectorAll("[data-drop]")) droppable(zone);

@@ -1,14 +1,13 @@
-"""Tables of people: users, teams, memberships, sessions, tokens, invitations, what was tried, what was done."""
+"""Tables of people: users, teams, memberships, sessions, tokens, invitations, what was tried."""
 
 from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, String, Table, Text
 
-from memalign_server.store.columns import JUDGE, TEXT, metadata
+from memalign_server.store.columns import metadata
 
 __all__ = [
     "attempts",
-    "audit",
     "invitations",
     "memberships",
     "server_settings",
@@ -111,18 +110,4 @@ attempts = Table(
     Column("key", String(64), primary_key=True),  # a hash of the name or the address that signs in
     Column("failures", Integer, nullable=False),
     Column("since", Float, nullable=False),  # seconds since 1970
-)
-
-audit = Table(
-    "memalign_server_audit",
-    metadata,
-    Column("number", Integer, primary_key=True),
-    Column("at", _TIME, nullable=False),
-    Column("who", String(200), nullable=False),
-    Column("address", String(64), nullable=False),
-    Column("action", String(64), nullable=False),
-    Column("team", _ID),
-    Column("judge", Text, info=JUDGE),
-    Column("detail", Text, nullable=False, info=TEXT),  # JSON; never a password or a token
-    Index("memalign_server_audit_team", "team", "number"),
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
+from sqlalchemy import Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
 
 from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata
 
-__all__ = ["fired", "queue", "reviews", "spending", "turns"]
+__all__ = ["fired", "queue", "reviews", "turns"]
 
 _TIME = String(40)
 
@@ -89,17 +89,3 @@ fired = Table(
     Index("memalign_server_fired_case", "judge", "case_id"),
 )
 """On which cases of the queue a guideline's checks spoke, by the latest judgment of each."""
-
-spending = Table(
-    "memalign_server_spending",
-    metadata,
-    Column("judge", String(200), primary_key=True, info=JUDGE),
-    Column("version", Integer, primary_key=True, autoincrement=False),
-    Column("work", String(16), primary_key=True),  # judging, learning
-    Column("calls", BigInteger, nullable=False),
-    Column("input_tokens", BigInteger, nullable=False),
-    Column("cached_tokens", BigInteger, nullable=False),  # of the input's
-    Column("output_tokens", BigInteger, nullable=False),
-    Column("cost", Float, nullable=False),  # dollars, of calls whose price is known
-    Column("unpriced", BigInteger, nullable=False),  # calls whose price is not
-)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from memalign import Judge
 from memalign.align import MemAlign
 from memalign.io import Examples
 from memalign.judge import Progress, signature_of
 from memalign.registry import Receipt, Registry
-from memalign.types import Example, Usage
+from memalign.types import Example
 from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
-from memalign_server.review.spending import spend
 from memalign_server.review.teaching import teach as teach_answers
 from memalign_server.review.withdrawing import withdrawn
 from memalign_server.store import Store
@@ -52,19 +51,6 @@ class Work:
         mark_seen(self.store, judge or self.judge, self.asked_by, [each.content_hash for each in examples])
         return examples
 
-    async def spent(
-        self, what: Literal["judging", "learning"], usage: Usage, version: int | None, judge: str | None = None
-    ) -> None:
-        """Note what models were paid for; without a version for the newest one, without a judge for the job's own."""
-        name = judge or self.judge
-
-        def note() -> None:
-            number = version or self.registry.history(name)[-1].number
-            with self.store.write() as connection:
-                spend(connection, name, number, what, [usage])
-
-        await asyncio.to_thread(note)
-
 
 _UNSIGNED = (
     "the server was stopped after this was erased and before the receipt was signed; the file was compacted since. "
@@ -84,7 +70,6 @@ async def align(work: Work) -> dict[str, Any]:
     options = {name: bool(work.arguments.get(name)) for name in ("skip_invalid", "must_exist", "allow_erased")}
     rows = tuple(work.arguments.get("feedback") or ())
     result = await work.registry.aalign(work.judge, rows, optimizer=_optimizer(work), progress=work.progress, **options)
-    await work.spent("learning", result.usage, result.version)
     return {**result.to_dict(), "summary": str(result)}
 
 
@@ -94,7 +79,6 @@ async def unalign(work: Work) -> dict[str, Any]:
     result = await work.registry.aunalign(
         work.judge, *keys, source=source, optimizer=_optimizer(work), progress=work.progress
     )
-    await work.spent("learning", result.usage, result.version)
     withdrawn(work.store, work.judge, result.removed, [each.id for each in result.forgotten])
     return {**result.to_dict(), "summary": str(result)}
 
@@ -138,7 +122,6 @@ async def judge(work: Work) -> dict[str, Any]:
         max_cost=work.arguments.get("max_cost"),
         progress=work.progress,
     )
-    await work.spent("judging", sum((each.usage for each in judgments), Usage()), work.arguments.get("version"))
     return {"judge": signature_of(chosen), "judgments": [each.to_dict() for each in judgments]}
 
 
