@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import FEEDBACK, Run, jsonl
+from tests.cli.conftest import FEEDBACK, Run, answer, jsonl
 from tests.support.endpoint import Endpoint, Fault, error_in_answer, says
 
 
@@ -49,3 +49,50 @@ def test_an_address_without_v1_names_its_remedy(
     assert failed.err.count(f"A server answers at {endpoint.base_url}: use this address (") == 1
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
     assert memalign("judge", tone, held_out).code == 0
+
+
+WORDS = "the erased words of Ana"
+
+
+def completion(**message: object) -> dict[str, object]:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "{}", **message}}
+    return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        completion(tool_calls=[{"id": 1, "type": "function", "function": {"name": WORDS, "arguments": [WORDS]}}]),
+        completion(tool_calls=WORDS),
+        completion() | {"created": WORDS, "usage": {"prompt_tokens": WORDS}},
+        completion() | {"choices": WORDS},
+        {"output": WORDS},
+    ],
+)
+def test_an_odd_answer_is_asked_for_once_and_never_quoted(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, body: object
+) -> None:
+    endpoint.answer = Fault(body=body)
+    new = jsonl(tmp_path / "new.jsonl", [{"id": "n-1", "inputs": "Where is it?", "outputs": "In the post."}])
+    judged = memalign("judge", tone, new, "-o", tmp_path / "judged.jsonl")
+    assert judged.code == 1
+    assert len(endpoint.requests) == 1
+    kept = (tmp_path / "judged.jsonl").read_text("utf-8")
+    assert "the server's answer is not what its API promises" in kept
+    assert "no connection" not in kept
+    assert WORDS not in kept + judged.out + judged.err
+
+
+def test_an_odd_vector_is_never_quoted(memalign: Run, tmp_path: Path, endpoint: Endpoint, feedback: Path) -> None:
+    made = memalign(
+        *("create", "near", "--value-type", "bool", "--instructions", "Kind? {{ inputs }} {{ outputs }}"),
+        *("--model", "openai:test", "--embedding-model", "openai:vectors"),
+    )
+    assert made.code == 0, made.err
+    vector = {"index": 0, "object": "embedding", "embedding": [WORDS]}
+    odd = Fault(body={"object": "list", "model": "m", "data": [vector] * len(FEEDBACK)})
+    endpoint.answer = lambda body: odd if "input" in body else answer(body)
+    learned = memalign("align", "near", feedback)
+    assert learned.code != 0
+    assert "is not what its API promises" in learned.err
+    assert WORDS not in learned.out + learned.err

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import httpx2
 import openai
+import pydantic
 import pytest
 from pydantic_ai import exceptions
 
@@ -175,3 +176,49 @@ def test_a_long_message_is_shortened():
     failed = failure_of(exceptions.ModelHTTPError(400, "m", {"error": {"message": "x" * 10_000}}), SUBJECT)
     assert failed is not None
     assert len(failed.reason) < 300
+
+
+class _Answer(pydantic.BaseModel):
+    value: bool
+
+
+def _invalid() -> pydantic.ValidationError:
+    with pytest.raises(pydantic.ValidationError) as caught:
+        _Answer.model_validate({"value": "erased words"})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (_invalid(), InvalidOutput),
+        (httpx2.RemoteProtocolError("illegal status line: bytearray(b'erased words')"), ModelUnavailable),
+        (json.JSONDecodeError("Expecting value", "erased words", 0), ModelUnavailable),
+        (openai.APIConnectionError(message="erased words", request=_REQUEST), ModelUnavailable),
+    ],
+    ids=lambda case: case.__name__ if isinstance(case, type) else type(case).__name__,
+)
+def test_no_reason_quotes_an_answer(error, kind):
+    failed = failure_of(error, SUBJECT)
+    assert failed is not None
+    assert (failed.error, failed.retry) == (kind, kind is ModelUnavailable)
+    assert "erased words" not in f"{failed.reason} {failed.advice}"
+    assert "no connection" not in failed.reason or kind is ModelUnavailable
+
+
+def test_no_json_is_not_called_no_connection():
+    failed = failure_of(json.JSONDecodeError("Expecting value", "<html>", 0), SUBJECT)
+    assert failed is not None
+    assert failed.reason == "the server's answer is not what its API promises (no JSON)"
+
+
+def test_a_connection_that_fails_names_its_cause():
+    try:
+        try:
+            raise ConnectionRefusedError(111, "Connection refused")
+        except OSError as error:
+            raise httpx2.ConnectError("All connection attempts failed") from error
+    except httpx2.ConnectError as error:
+        failed = failure_of(error, SUBJECT)
+    assert failed is not None
+    assert failed.reason == "no connection ([Errno 111] Connection refused)"
