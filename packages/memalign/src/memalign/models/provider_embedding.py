@@ -74,7 +74,10 @@ class ProviderEmbedding:
         rows = [row for result in done if not isinstance(result, BaseException) for row in result]
         if len({len(row) for row in rows}) != 1:
             raise InvalidOutput(f"{self.name} gave vectors of different lengths")
-        vectors = np.asarray(rows, dtype=np.float32)
+        try:
+            vectors = np.asarray(rows, dtype=np.float32)
+        except (TypeError, ValueError):  # whose words may quote the answer
+            raise InvalidOutput(f"{self.name}: the server's answer is not what its API promises (no numbers)") from None
         if not np.isfinite(vectors).all():
             # Kept in a memory, one such vector would be nearest to everything or hide all others.
             raise InvalidOutput(f"{self.name} gave a vector with a number that is not finite")

@@ -2,21 +2,23 @@
 
 | what happened                                            | becomes            | retried |
 |----------------------------------------------------------|--------------------|---------|
-| no connection, time-out, 408, 409, 425, 5xx, no JSON     | ModelUnavailable   | yes     |
+| no connection, time-out, 408, 409, 425, 5xx              | ModelUnavailable   | yes     |
+| no JSON, such as the page of a proxy                     | ModelUnavailable   | yes     |
 | 429                                                      | RateLimited        | yes     |
 | 429 because the account's quota is used up               | RateLimited        | no      |
 | 401, 403: the key                                        | ModelRejected      | no      |
 | 404: the model's name, or the address                    | ModelRejected      | no      |
 | prompt too long; every other 4xx                         | ModelRejected      | no      |
 | the provider's content filter                            | ModelRefused       | no      |
-| an answer over which the provider's library stumbles     | InvalidOutput      | no      |
+| an answer that is not valid, or over which the           | InvalidOutput      | no      |
+| provider's library stumbles                              |                    |         |
 | an error inside an answer of HTTP 200                    | as its code or words say     |
 
 Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead: the
 whole run stops. Later they cost single calls, so that what was paid for is kept.
 
-Bodies of errors are never repeated whole: some servers answer a bad request with the request, and errors are kept where
-an erased text must not live on.
+Bodies of errors are never repeated whole, and answers not at all: some servers answer a bad request with the request, a
+library's error quotes the answer that it could not read, and errors are kept where an erased text must not live on.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from json import JSONDecodeError
 from typing import Any
 
 import msgspec
@@ -120,6 +123,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
     """The failure that `error` stands for; None for an error that is not a provider's (a bug: let it through)."""
     from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, UnexpectedModelBehavior, UserError
+    from pydantic_core import ValidationError
 
     if isinstance(error, ContentFilterError):
         return _filtered()
@@ -131,6 +135,11 @@ def failure_of(error: Exception, subject: Subject) -> AttemptFailed | None:
         reason = f"no answer in {subject.timeout:g} s"
         advice = f"Give it longer (memalign edit NAME --param timeout=SECONDS), or {subject.where}."
         return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True)
+    if isinstance(error, ValidationError) or isinstance(error.__cause__, ValidationError):
+        return AttemptFailed(InvalidOutput, _NOT_PROMISED)
+    if isinstance(error, JSONDecodeError):
+        reason = f"{_NOT_PROMISED} (no JSON)"
+        return AttemptFailed(ModelUnavailable, reason, advice=_sentence(subject.where), retry=True)
     if isinstance(error, UnexpectedModelBehavior):
         return AttemptFailed(ModelUnavailable, _NOT_PROMISED, advice=_sentence(subject.where), retry=True)
     if isinstance(error, ModelAPIError | OSError) or _from_library(error):
@@ -247,10 +256,13 @@ def _kinds(error: BaseException) -> list[str]:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason: "Connection error." says nothing, its cause names the refused address."""
+    """The innermost reason: "Connection error." says nothing, its cause names the refused address.
+
+    Words of the operating system alone: a library's own may quote what the server sent.
+    """
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
-    text = " ".join(str(error).split())[:120]
+    text = " ".join(str(error).split())[:120] if isinstance(error, OSError) else ""
     return text or type(error).__name__
 
 
