@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EMBEDDED_FILE = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 
-# Derandomized: a push must not fail for what it did not change. `dev.py test --random` goes looking.
+# Derandomized: a push must not fail for what it did not change. The profile `random` goes looking.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40, database=None)
 FAILURES = hypothesis.database.DirectoryBasedExampleDatabase(Path(__file__).parent / ".hypothesis" / "examples")
 hypothesis.settings.register_profile("random", deadline=None, max_examples=40, database=FAILURES, print_blob=True)

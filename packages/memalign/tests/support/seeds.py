@@ -1,4 +1,4 @@
-"""Where tests draw from: always the same, or what `dev.py test --random` chose."""
+"""Where tests draw from: always the same, or from the seed in MEMALIGN_TEST_SEED."""
 
 from __future__ import annotations
 
