@@ -7,7 +7,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import MetaData, func, select, update
 
 from memalign_server.people.sessions import COOKIE
 from memalign_server.people.throttle import WINDOW
@@ -269,6 +269,39 @@ def test_nobody_takes_a_name_that_looks_the_same(shared: world.Shared) -> None:
     path = invited(shared)
     for name in ("owner", "OWNER", " owner ", ""):
         assert shared.browser().fill(path, path, name=name, password="four plain words").status_code == 422
+
+
+def test_a_name_with_a_capital_beyond_english_signs_in_again(shared: world.Shared) -> None:
+    path, browser = invited(shared), shared.browser()
+    assert browser.fill(path, path, name="Ângela", password="four plain words").status_code == 303
+    assert browser.fill("/sign-out", "/account").status_code == 303
+    for spelled in ("Ângela", "ângela", "A\u0302NGELA", " Ângela "):
+        again = shared.browser()
+        assert again.sign_in(spelled, "four plain words").status_code == 303, spelled
+        assert again.get("/api/v1/me").json()["name"] == "Ângela"
+    changed = again.fill("/account/password", "/account", old="four plain words", new="five plain words more")
+    assert changed.status_code == 303
+    path = invited(shared)
+    for taken in ("ângela", "ÂNGELA", "a\u0302ngela", "Ａ\u0302ngela"):
+        second = shared.browser().fill(path, path, name=taken, password="four plain words")
+        assert second.status_code == 422, taken
+        assert "is taken" in second.text
+
+
+def test_a_secret_that_is_shown_once_is_stored_nowhere(shared: world.Shared) -> None:
+    page = shared.signed_in("owner").fill("/account/tokens", "/account", name="script", role="owner")
+    token = re.search(r"<code>([^<]+)</code>", page.text)
+    asked = shared.by_token("owner")
+    headers = {"idempotency-key": "once"}
+    link = asked.post("/api/v1/teams/main/invitations", json={"role": "viewer"}, headers=headers).json()["link"]
+    secrets = [token[1] if token else "", link.rpartition("/")[2]]
+    assert all(len(each) > 20 for each in secrets), secrets
+    metadata = MetaData()
+    with shared.server.store.read() as connection:
+        metadata.reflect(connection)
+        for table in metadata.sorted_tables:
+            for row in connection.execute(select(table)):
+                assert not any(secret in str(value) for secret in secrets for value in row), table.name
 
 
 def test_an_invitation_can_be_taken_back(shared: world.Shared) -> None:

@@ -1,0 +1,131 @@
+"""A judge that is deleted takes everything with it, and whoever takes its name begins with nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy import MetaData, Table, func, select
+from typer.testing import CliRunner
+
+from server_support import world
+from server_support.reviewing import answer, post, put_in, wait
+
+API = "/api/v1/judges"
+WORDS = "It never says when the parcel of Mrs Okafor arrives."
+CASES = [
+    {"id": "okafor-1", "inputs": "Where is the parcel of Mrs Okafor?", "outputs": "It is in transit."},
+    {"id": "okafor-2", "inputs": "Mrs Okafor was charged twice.", "outputs": "One charge will be reversed."},
+    {"id": "okafor-3", "inputs": "Mrs Okafor says thanks.", "outputs": "Any time!"},
+]
+
+
+def taught(client: TestClient, judge: str = "tone") -> None:
+    """A judge with a queue, answers, a taught case and jobs with results."""
+    put_in(client, CASES, judge=judge)
+    answer(client, "okafor-1", judge=judge, value="false", rationale=WORDS)
+    post(client, f"/judges/{judge}/teach")
+    wait(client, judge)
+    answer(client, "okafor-2", judge=judge, value="true")
+
+
+def tables_with(url: str, *texts: str) -> set[str]:
+    """The tables of the database in which a text stands."""
+    registry = world.opened(url)
+    found, metadata = set[str](), MetaData()
+    with registry._database.read() as connection:
+        metadata.reflect(connection)
+        for table in metadata.sorted_tables:
+            for row in connection.execute(select(table)):
+                values = [bytes(each) if isinstance(each, bytes | memoryview) else str(each).encode() for each in row]
+                if any(text.encode() in value for text in texts for value in values):
+                    found.add(table.name)
+    return found
+
+
+def rows_of(url: str, judge: int) -> dict[str, int]:
+    """How many rows of each table belong to a judge's number."""
+    found, metadata = dict[str, int](), MetaData()
+    with world.opened(url)._database.read() as connection:
+        metadata.reflect(connection)
+        for table in metadata.sorted_tables:
+            if "judge" in table.c:
+                of_judge = select(func.count()).select_from(table).where(table.c.judge == judge)
+                if number := connection.execute(of_judge).scalar_one():
+                    found[table.name] = number
+    return found
+
+
+def number_of(url: str, judge: str) -> int:
+    metadata = MetaData()
+    with world.opened(url)._database.read() as connection:
+        judges = Table("memalign_judges", metadata, autoload_with=connection)
+        return int(connection.execute(select(judges.c.id).where(judges.c.name == judge)).scalar_one())
+
+
+@pytest.mark.parametrize("way", ["page", "api", "command"])
+def test_a_deleted_judge_leaves_no_row(way: str, shared: world.Shared) -> None:
+    owner, url = shared.signed_in("owner"), shared.server.registry.url
+    taught(owner)
+    number = number_of(url, "tone")
+    assert {"memalign_server_queue", "memalign_server_reviews", "memalign_server_jobs"} <= set(rows_of(url, number))
+    if way == "page":
+        page = owner.get("/judges/tone/erase").text
+        assert "/judges/tone/delete" in page
+        assert post(owner, "/judges/tone/delete", name="another").status_code == 422
+        assert post(owner, "/judges/tone/delete", name="tone").headers["location"] == "/"
+    elif way == "api":
+        assert shared.by_token("owner").delete(f"{API}/tone").status_code == 200
+    else:
+        from memalign.cli.app import app
+
+        done = CliRunner().invoke(app, ["delete", "tone", "--yes", "--registry", url])
+        assert done.exit_code == 0, done.output
+    assert rows_of(url, number) == {}
+    assert tables_with(url, "Okafor", "okafor-1", WORDS) == set()
+
+
+def test_a_judge_that_is_gone_has_no_jobs_for_anybody(shared: world.Shared) -> None:
+    stranger = shared.signed_in("stranger")
+    taught(stranger, "other")
+    jobs = [each["id"] for each in stranger.get(f"{API}/other/jobs").json()["items"]]
+    assert jobs
+    assert shared.by_token("stranger").delete(f"{API}/other").status_code == 200
+    for person in ("viewer", "reviewer", "owner", "stranger"):
+        asked = shared.by_token(person)
+        assert asked.get(f"{API}/other/jobs").status_code == 404, person
+        for job in jobs:
+            assert asked.get(f"{API}/other/jobs/{job}").status_code == 404, person
+
+
+def test_a_new_judge_of_that_name_inherits_nothing(shared: world.Shared) -> None:
+    stranger = shared.signed_in("stranger")
+    taught(stranger, "other")
+    assert shared.by_token("stranger").delete(f"{API}/other").status_code == 200
+    owner = shared.by_token("owner")
+    made = {"name": "other", "instructions": world.INSTRUCTIONS, "value_type": "bool", "model": "scripted"}
+    assert owner.post(API, json=made).status_code == 201
+    assert owner.get(f"{API}/other/jobs").json()["items"] == []
+    page = shared.signed_in("owner")
+    assert "Okafor" not in page.get("/judges/other/download/cases.jsonl").text
+    for path in ("review", "trust", "data", "memory"):
+        assert "Okafor" not in page.get(f"/judges/other/{path}").text, path
+
+
+def test_work_under_way_for_a_deleted_judge_stops(tmp_path: Path) -> None:
+    from memalign_server.store import Store
+    from memalign_server.work.jobs import Jobs
+
+    registry = world.registry(tmp_path)
+    store = Store(registry.url)
+    jobs = Jobs(store)
+    job = jobs.start("teach", "tone", {}, asked_by="ana")
+    assert jobs.claim("worker") is not None
+    registry.delete("tone")
+    registry.create(world.judge("tone"))
+    assert jobs.find(job.id) is None
+    assert jobs.asked_to_stop(job.id)
+    assert jobs.beat(job.id, "teaching", 1, 2)
+    jobs.end(job.id, "done", result={"about": "okafor-1"})
+    assert jobs.recent("tone") == []
