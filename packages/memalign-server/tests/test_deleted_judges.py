@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import MetaData, Table, func, select
 from typer.testing import CliRunner
 
 from server_support import world
 from server_support.reviewing import answer, post, put_in, wait
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
 
 API = "/api/v1/judges"
 WORDS = "It never says when the parcel of Mrs Okafor arrives."
@@ -104,7 +107,8 @@ def test_a_new_judge_of_that_name_inherits_nothing(shared: world.Shared) -> None
     taught(stranger, "other")
     assert shared.by_token("stranger").delete(f"{API}/other").status_code == 200
     owner = shared.by_token("owner")
-    made = {"name": "other", "instructions": world.INSTRUCTIONS, "value_type": "bool", "model": "scripted"}
+    made = {"name": "other", "instructions": world.INSTRUCTIONS, "value_type": "bool"}
+    made["model"] = "local:qwen2.5-coder-1.5b"
     assert owner.post(API, json=made).status_code == 201
     assert owner.get(f"{API}/other/jobs").json()["items"] == []
     page = shared.signed_in("owner")

@@ -104,23 +104,25 @@ def _admitted(server: Server, request: Request, route: str) -> tuple[Person | No
         raise Problem(
             401, "sign in, or send an API token as `Authorization: Bearer …`", headers={"www-authenticate": "Bearer"}
         )
+    judge = request.path_params.get("judge")
     team = _team(server, request, person)
-    if isinstance(needs, Role) and not person.may(needs, team):
+    if isinstance(needs, Role) and not person.may(needs, team) and (person.roles or judge is None):
         raise Problem(403, NEEDS[needs])
+    if judge is not None and team is None:
+        raise Problem(404, "no judge '{judge}' of your teams", parts={"judge": judge}, error="JudgeNotFound")
     return person, team
 
 
 def _team(server: Server, request: Request, person: Person) -> str | None:
-    """The team of the path, or of the judge in it; None where it names neither."""
-    team = cast("str | None", request.path_params.get("team"))
+    """The team of the path, or of the judge in it; None where it names neither, or a judge that the person has not."""
     judge = request.path_params.get("judge")
     if judge is not None:
         with server.store.read() as connection:
             team = team_of(connection, judge)
+        return team if team in person.roles else None
+    team = cast("str | None", request.path_params.get("team"))
     if team is not None and not person.may(Role.VIEWER, team):
-        if judge is None:
-            raise Problem(404, "no team '{team}' of yours", parts={"team": team})
-        raise Problem(404, "no judge '{judge}' of your teams", parts={"judge": judge})
+        raise Problem(404, "no team '{team}' of yours", parts={"team": team})
     return team
 
 

@@ -16,7 +16,7 @@ from memalign.types import as_json
 from memalign_server.api import shapes
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
 from memalign_server.people.identity import team_of
-from memalign_server.people.judge_teams import check_addresses, forget_team, keep_team, team_for
+from memalign_server.people.judge_teams import check_addresses, keep_team, team_for
 from memalign_server.review.blind import open_diff
 from memalign_server.routing import guarded_router
 from memalign_server.server import Asking, Blind, Here, Owning, Server
@@ -107,12 +107,11 @@ def edit_judge(judge: JudgeName, given: shapes.JudgeChanged, server: Here) -> sh
 
 @router.delete("/{judge}")
 def delete_judge(judge: JudgeName, server: Here) -> shapes.JudgeSummary:
-    """Delete a judge with all its versions, for good; what went."""
+    """Delete a judge with all its versions, cases, answers and jobs, for good; what went."""
     with server.store.read() as connection:
         team = team_of(connection, judge)
     gone = server.registry.delete(judge)
-    forget_team(server.store, judge)
-    return shapes.JudgeSummary(**gone.to_dict(), team=team)
+    return shapes.JudgeSummary(**gone.to_dict(), team=team or "")
 
 
 @router.get("/{judge}/versions")

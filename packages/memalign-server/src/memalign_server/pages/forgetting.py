@@ -68,6 +68,15 @@ def erase_feedback(
     return RedirectResponse(link(judge, "erase", job=job.id), 303)
 
 
+@router.post("/delete")
+def delete_judge_page(judge: str, server: Here, name: Annotated[str, Form(max_length=200)] = "") -> Response:
+    """Delete a judge with all that belongs to it, once its name is typed."""
+    if name.strip() != judge:
+        raise Refused("type the judge's name to delete it: '{judge}'", judge=judge)
+    server.registry.delete(judge)
+    return RedirectResponse("/", 303)
+
+
 @router.get("/receipts/{job}")
 def receipt(judge: str, job: str, server: Here) -> Response:
     """The signed receipt of an erasure, as a file that `memalign verify` reads."""

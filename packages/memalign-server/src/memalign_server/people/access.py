@@ -131,6 +131,7 @@ _PAGES: Final[dict[str, Public | Role]] = {
     "erase_page": _OWNER,
     "erase_feedback": _OWNER,
     "receipt": _OWNER,
+    "delete_judge_page": _OWNER,
     "trust_page": _VIEWER,
     "cases_page": _VIEWER,
     "history_page": _VIEWER,

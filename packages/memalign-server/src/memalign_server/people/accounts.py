@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import unicodedata
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -25,6 +26,7 @@ __all__ = [
     "find_invitation",
     "invite",
     "is_name",
+    "name_key",
     "set_role",
     "user_by_password",
 ]
@@ -68,15 +70,20 @@ def add_user(
     # Names are the sources of feedback: two that look the same would be one person to every reader.
     if is_name(connection, name):
         raise Refused("the name '{name}' is taken; choose another one", name=name)
-    user = new_id()
+    user, key = new_id(), name_key(name)
     known = {"issuer": issuer, "subject": subject, "password": password_hash}
-    connection.execute(insert(users).values(id=user, name=name, created_at=now(), **known))
+    connection.execute(insert(users).values(id=user, name=name, name_key=key, created_at=now(), **known))
     return user
+
+
+def name_key(name: str) -> str:
+    """What two spellings of one name share: letters in whatever case, composed or not, wide or narrow (NFKC, casefold)."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name.strip()).casefold())
 
 
 def is_name(connection: Connection, name: str) -> bool:
     """Whether somebody has this name, however it is spelled."""
-    query = select(users.c.id).where(func.lower(users.c.name) == name.strip().lower())
+    query = select(users.c.id).where(users.c.name_key == name_key(name))
     return connection.execute(query).first() is not None
 
 
@@ -95,7 +102,7 @@ def set_role(connection: Connection, user: str, team: str, role: Role | None) ->
 def user_by_password(store: Store, name: str, password: str) -> str | None:
     """The id of the user who has this name and password; None for anybody else. As slow for one as for the other."""
     with store.read() as connection:
-        row = connection.execute(select(users).where(func.lower(users.c.name) == name.strip().lower())).first()
+        row = connection.execute(select(users).where(users.c.name_key == name_key(name))).first()
     known = None if row is None or row.disabled_at is not None else row.password
     if not matches(password, known) or row is None:
         return None

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection, func, select
 
+from memalign.registry import schema
 from memalign_server.people.roles import Person, Role
 from memalign_server.store import FIRST_TEAM
 from memalign_server.store.people_tables import memberships, team_judges, users
@@ -37,7 +38,9 @@ def person_of(connection: Connection, user: str) -> Person | None:
     return Person(name=row.name, user=user, roles=MappingProxyType(roles), by="session")
 
 
-def team_of(connection: Connection, judge: str) -> str:
-    """The id of the team whose a judge is; the first team's where nobody said."""
-    query = select(team_judges.c.team).where(team_judges.c.judge == judge)
-    return str(connection.execute(query).scalar() or FIRST_TEAM)
+def team_of(connection: Connection, judge: str) -> str | None:
+    """The id of the team whose a judge is: the first team's where nobody said, and None where no judge has the name."""
+    judges = schema.judges
+    query = select(judges.c.id, team_judges.c.team).where(judges.c.name == judge)
+    row = connection.execute(query.outerjoin(team_judges, team_judges.c.judge == judges.c.id)).first()
+    return None if row is None else str(row.team or FIRST_TEAM)

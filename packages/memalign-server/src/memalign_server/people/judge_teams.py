@@ -13,7 +13,7 @@ from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.store.people_tables import team_judges
 
-__all__ = ["check_addresses", "check_models", "forget_team", "keep_team", "team_for"]
+__all__ = ["check_addresses", "check_models", "keep_team", "team_for"]
 
 
 def team_for(person: Person, asked: str | None) -> str:
@@ -33,12 +33,6 @@ def keep_team(store: Store, judge: str, team: str) -> None:
     with store.write() as connection:
         connection.execute(delete(team_judges).where(team_judges.c.judge == judge))
         connection.execute(insert(team_judges).values(judge=judge, team=team))
-
-
-def forget_team(store: Store, judge: str) -> None:
-    """A judge is gone."""
-    with store.write() as connection:
-        connection.execute(delete(team_judges).where(team_judges.c.judge == judge))
 
 
 def check_addresses(settings: Settings, judge: Judge) -> None:

@@ -7,6 +7,7 @@ import time
 
 from sqlalchemy import delete, insert, select, update
 
+from memalign_server.people.accounts import name_key
 from memalign_server.problems import Problem
 from memalign_server.store import Store
 from memalign_server.store.people_tables import attempts
@@ -54,5 +55,6 @@ def forget_attempts(store: Store, name: str, address: str) -> None:
 
 
 def _keys(name: str, address: str) -> dict[str, str]:
-    wanted = {"both": f"{name.casefold()}\n{address}", "address": f"\n{address}", "name": f"{name.casefold()}\n"}
+    spelled = name_key(name)
+    wanted = {"both": f"{spelled}\n{address}", "address": f"\n{address}", "name": f"{spelled}\n"}
     return {kind: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for kind, text in wanted.items()}

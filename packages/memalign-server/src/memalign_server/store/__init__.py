@@ -2,7 +2,7 @@
 
 from memalign.registry.schema import without_statistics
 from memalign_server.store import people_tables, review_tables, work_tables
-from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata
+from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, PERSON, SOURCE, TEXT, TEXT_ROW, metadata
 from memalign_server.store.store import FIRST_TEAM, Store
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "FIRST_TEAM",
     "JUDGE",
     "MODEL_TEXT",
+    "PERSON",
     "SOURCE",
     "TEXT",
     "TEXT_ROW",
@@ -20,5 +21,5 @@ __all__ = [
     "work_tables",
 ]
 
-_WORDS = (TEXT, TEXT_ROW, MODEL_TEXT, CASE_ID)
+_WORDS = (TEXT, TEXT_ROW, MODEL_TEXT, CASE_ID, SOURCE, PERSON)
 without_statistics(*(column for table in metadata.sorted_tables for column in table.columns if column.info in _WORDS))

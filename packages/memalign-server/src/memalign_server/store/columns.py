@@ -8,7 +8,8 @@ words of people or of judged systems says so by its `info`:
     Column("case_id", Text, info=CASE_ID)     # the id of a case; the row goes with the case, or with its key
     Column("source", Text, info=SOURCE)       # who spoke of the case; beside a CASE_ID it makes a feedback's key
     Column("judgment", Text, info=MODEL_TEXT) # a model wrote it: blanked where it repeats erased words, whoever's row it is
-    Column("judge", Text, info=JUDGE)         # the judge's name; rows of other judges stay
+    Column("asked_by", Text, info=PERSON)     # who did something: blanked where all that this person said goes
+    judge_column()                            # whose row it is; rows of other judges stay, and it goes with its judge
 
 A column that may be empty is emptied where it is blanked, another one says "(erased)".
 
@@ -22,16 +23,22 @@ import secrets
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import MetaData
+from sqlalchemy import Column, ForeignKey, Integer, MetaData, Text, select, type_coerce
+from sqlalchemy.types import TypeDecorator
+
+from memalign.registry import schema
 
 __all__ = [
     "CASE_ID",
     "JUDGE",
     "MODEL_TEXT",
+    "PERSON",
     "SOURCE",
     "TEXT",
     "TEXT_ROW",
+    "JudgeKey",
     "from_json",
+    "judge_column",
     "later",
     "metadata",
     "new_id",
@@ -46,7 +53,40 @@ TEXT_ROW = {"memalign": "text row"}
 MODEL_TEXT = {"memalign": "model text"}
 CASE_ID = {"memalign": "case id"}
 SOURCE = {"memalign": "source"}
+PERSON = {"memalign": "person"}
 JUDGE = {"memalign": "judge"}
+
+
+class JudgeKey(TypeDecorator[str]):
+    """A judge: its number in the database, and its name in this package's code.
+
+    A name may be given again after its judge is deleted, and the number never is. A name that no judge has becomes NULL:
+    it finds no row, and no row can be written for it.
+    """
+
+    impl = Integer
+    cache_ok = True
+
+    def bind_expression(self, bindvalue: Any) -> Any:
+        """The number of the judge that has the name now."""
+        named = schema.judges.alias()
+        return select(named.c.id).where(named.c.name == type_coerce(bindvalue, Text())).scalar_subquery()
+
+    def column_expression(self, column: Any) -> Any:
+        """The name of the judge that has the number."""
+        named = schema.judges.alias()
+        return (
+            select(named.c.name)
+            .where(named.c.id == type_coerce(column, Integer()))
+            .correlate_except(named)
+            .scalar_subquery()
+        )
+
+
+def judge_column(**options: Any) -> Column[str]:
+    """A column that says of which judge a row is. The row goes when its judge is deleted, whoever deletes it."""
+    of_judge = ForeignKey(schema.judges.c.id, ondelete="CASCADE")
+    return Column("judge", JudgeKey, of_judge, info=JUDGE, **{"nullable": False, **options})
 
 
 def new_id() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, String, Table, Text
 
-from memalign_server.store.columns import metadata
+from memalign_server.store.columns import judge_column, metadata
 
 __all__ = [
     "attempts",
@@ -33,7 +33,8 @@ users = Table(
     "memalign_server_users",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("name", String(200), nullable=False, unique=True),  # also the source of this person's feedback
+    Column("name", String(200), nullable=False),  # also the source of this person's feedback
+    Column("name_key", Text, nullable=False, unique=True),  # the name as it is compared; see accounts.name_key
     Column("password", Text),  # an argon2 hash; NULL where only OpenID Connect signs in
     Column("issuer", Text),
     Column("subject", Text),
@@ -61,7 +62,7 @@ memberships = Table(
 team_judges = Table(
     "memalign_server_team_judges",
     metadata,
-    Column("judge", String(200), primary_key=True),
+    judge_column(primary_key=True),
     Column("team", _ID, ForeignKey("memalign_server_teams.id"), nullable=False),
 )
 """Whose a judge is. One that is not here was made on the command line, and is the first team's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
 
-from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata
+from memalign_server.store.columns import CASE_ID, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, judge_column, metadata
 
 __all__ = ["fired", "queue", "reviews", "turns"]
 
@@ -14,7 +14,7 @@ queue = Table(
     "memalign_server_queue",
     metadata,
     Column("number", Integer, primary_key=True),
-    Column("judge", String(200), nullable=False, info=JUDGE),
+    judge_column(),
     Column("case_id", String(500), nullable=False, info=CASE_ID),
     Column("content_hash", String(64), nullable=False),
     Column("example", Text, nullable=False, info=TEXT_ROW),  # JSON
@@ -43,7 +43,7 @@ Index(
 reviews = Table(
     "memalign_server_reviews",
     metadata,
-    Column("judge", String(200), primary_key=True, info=JUDGE),
+    judge_column(primary_key=True),
     Column("case_id", String(500), primary_key=True, info=CASE_ID),
     Column("person", String(200), primary_key=True, info=SOURCE),
     Column("state", String(16), nullable=False),  # answered, skipped, unclear
@@ -66,7 +66,7 @@ reviews = Table(
 turns = Table(
     "memalign_server_turns",
     metadata,
-    Column("judge", String(200), primary_key=True, info=JUDGE),
+    judge_column(primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("case_id", String(500), primary_key=True, info=CASE_ID),
     Column("before", Text, nullable=False, info=TEXT_ROW),  # JSON
@@ -82,7 +82,7 @@ turns = Table(
 fired = Table(
     "memalign_server_fired",
     metadata,
-    Column("judge", String(200), primary_key=True, info=JUDGE),
+    judge_column(primary_key=True),
     Column("guideline", String(16), primary_key=True),
     Column("case_id", String(500), primary_key=True, info=CASE_ID),
     Column("contribution", Float),  # the calibrator's; NULL where no calibrator weighed it

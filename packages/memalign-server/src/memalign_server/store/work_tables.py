@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, Integer, String, Table, Text
 
-from memalign_server.store.columns import JUDGE, TEXT, metadata
+from memalign_server.store.columns import TEXT, judge_column, metadata
 
 __all__ = ["jobs"]
 
@@ -16,7 +16,7 @@ jobs = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     Column("kind", String(16), nullable=False),
-    Column("judge", String(200), nullable=False, info=JUDGE),
+    judge_column(),
     Column("state", String(16), nullable=False),  # queued, running, done, failed, cancelled
     Column("asked_by", String(200), nullable=False),
     Column("arguments", Text, info=TEXT),  # JSON; NULL once the job has ended

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
+from memalign.errors import JudgeNotFound
+from memalign.registry.schema import judges
 from memalign_server.store import Store
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.work_tables import jobs as table
@@ -84,12 +86,15 @@ class Jobs:
             known = connection.execute(select(table).where(table.c.id == job)).first()
             if known is not None:
                 return _job(known)
+            if connection.execute(select(judges.c.id).where(judges.c.name == judge)).first() is None:
+                raise JudgeNotFound(f"no judge {judge!r} in the registry")
             row = {"id": job, "kind": kind, "judge": judge, "state": "queued", "asked_by": asked_by}
             connection.execute(insert(table).values(**row, arguments=to_json(dict(arguments)), created_at=now()))
         for wake in self._woken:
             wake()
         found = self.find(job)
-        assert found is not None  # noqa: S101  # written a moment ago, and jobs are not deleted
+        if found is None:  # written a moment ago: whoever deleted the judge since has deleted its work
+            raise JudgeNotFound(f"no judge {judge!r} in the registry")
         return found
 
     def find(self, job: str) -> Job | None:
@@ -136,16 +141,16 @@ class Jobs:
             return _job(connection.execute(select(table).where(table.c.id == job)).one())
 
     def beat(self, job: str, phase: str, done: int, total: int) -> bool:
-        """Say that a job is alive and how far it is; gives whether somebody asked to stop it."""
+        """Say that a job is alive and how far it is; gives whether it is to stop: somebody asked, or its judge is deleted."""
         with self.store.write() as connection:
             mine = update(table).where(table.c.id == job)
             connection.execute(mine.values(beat=time.time(), phase=phase, done=done, total=total))
-            return bool(connection.execute(select(table.c.stop).where(table.c.id == job)).scalar())
+            return _stopped(connection, job)
 
     def asked_to_stop(self, job: str) -> bool:
-        """Whether somebody asked to stop a job."""
+        """Whether a job is to stop: somebody asked, or its judge is deleted."""
         with self.store.read() as connection:
-            return bool(connection.execute(select(table.c.stop).where(table.c.id == job)).scalar())
+            return _stopped(connection, job)
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None) -> None:
         """A job has ended; what it was given is kept no longer."""
@@ -178,6 +183,11 @@ class Jobs:
                     values = {"state": "failed", "problem": why, "ended_at": now(), "arguments": None}
                 connection.execute(update(table).where(table.c.id == row.id).values(**values))
         return [row.id for row in lost]
+
+
+def _stopped(connection: Connection, job: str) -> bool:
+    stop = connection.execute(select(table.c.stop).where(table.c.id == job)).scalar()
+    return stop is None or bool(stop)
 
 
 def _job(row: Row[Any]) -> Job:

@@ -61,6 +61,7 @@ judges = Table(
     Column("name", _Text, nullable=False),
     Column("latest", Integer, nullable=False),
     UniqueConstraint("name", name="memalign_judges_name"),
+    sqlite_autoincrement=True,  # a deleted judge's number is never another's
 )
 
 versions = Table(
