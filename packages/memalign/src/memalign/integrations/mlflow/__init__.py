@@ -23,10 +23,9 @@ from memalign.integrations.mlflow.aligned_judge import MemAlignJudge, as_scorer
 from memalign.integrations.mlflow.in_process_models import teach_embedded
 from memalign.integrations.mlflow.mlflow_optimizer import MemAlignOptimizer
 from memalign.integrations.mlflow.registry_loading import get_scorer
-from memalign.integrations.mlflow.review_queues import queue_next, reviewed
 from memalign.integrations.mlflow_entry import teach_mlflow
 
-__all__ = ["MemAlignJudge", "MemAlignOptimizer", "adopt", "as_scorer", "get_scorer", "queue_next", "reviewed"]
+__all__ = ["MemAlignJudge", "MemAlignOptimizer", "adopt", "as_scorer", "get_scorer"]
 
 teach_mlflow()
 teach_embedded()

@@ -16,7 +16,6 @@ from memalign import aio
 from memalign.align import AlignResult, MemAlign
 from memalign.align.forget import forget
 from memalign.align.ingest import checked_rows
-from memalign.integrations.mlflow.alignment_costs import rehearsal_of, say_before, shown_to_somebody
 from memalign.integrations.mlflow.alignment_runs import log_alignment
 from memalign.integrations.mlflow.label_types import Scale
 from memalign.integrations.mlflow.mlflow_errors import in_mlflows_words, invalid, translated
@@ -24,11 +23,10 @@ from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.integrations.mlflow.sessions import cases_of
 from memalign.integrations.mlflow.trace_feedback import TraceFeedback, checked_traces, read_feedback
 from memalign.judge import Progress
-from memalign.judge.rehearsal import Rehearsal
-from memalign.types import Example, Feedback, FeedbackKey, Usage
+from memalign.types import Example, Feedback, FeedbackKey
 from memalign.values import value_text
 
-__all__ = ["estimate", "forget_traces", "learn", "require_traces"]
+__all__ = ["forget_traces", "learn"]
 
 _logger = logging.getLogger(__name__)
 
@@ -54,36 +52,17 @@ def learn(
     found, gone = _found(core, traces, base)
     _warn(core, found, gone)
     rows = _rows(core, found, scale)
-
-    async def run(progress: Progress | None, rehearsal: Rehearsal | None = None) -> AlignResult:
-        return await _aligned(
-            optimizer, core, rows, gone, skip_invalid=settings.skip_invalid, progress=progress, rehearsal=rehearsal
-        )
-
-    with translated(), mlflow.tracing.context(enabled=False):
-        say_before(core, run)
-        with _ProgressLine(progress) as told:
-            result = aio.run(run(told))
+    with translated(), mlflow.tracing.context(enabled=False), _ProgressLine(progress) as line:
+        result = aio.run(_aligned(optimizer, core, rows, gone, skip_invalid=settings.skip_invalid, progress=line))
     if not result.changed:
         _logger.info("judge %s: nothing new in %d traces", core.name, len(found.content))
     result = dataclasses.replace(result, notes=(*found.notes, *result.notes))
     return _reported(core, result, settings, log_run=log_run)
 
 
-def estimate(core: memalign.Judge, traces: list[Any], settings: Settings, *, base: Any, scale: Scale) -> Usage:
-    """About what `learn` would ask and cost; no model is asked. Raises what `learn` raises."""
-    optimizer = settings.memalign()
-    found, gone = _found(core, traces, base)
-    rows = _rows(core, found, scale)
-    rehearsal = rehearsal_of(core)
-    with translated():
-        aio.run(_aligned(optimizer, core, rows, gone, skip_invalid=settings.skip_invalid, rehearsal=rehearsal))
-    return rehearsal.usage
-
-
 def _found(core: memalign.Judge, traces: list[Any], base: Any) -> tuple[TraceFeedback, list[FeedbackKey]]:
     """The feedback in `traces`, and what memory has that they no longer say. Raises MlflowException where there is neither."""
-    require_traces(traces)
+    _require_traces(traces)
     found = read_feedback(traces, base.name, core.fields, base=base, memory=core.memory)
     gone = _taken_back(core, found)
     if not found.rows and not gone:
@@ -155,20 +134,17 @@ async def _aligned(
     *,
     skip_invalid: bool,
     progress: Progress | None = None,
-    rehearsal: Rehearsal | None = None,
 ) -> AlignResult:
     forgotten = None
     if gone:
         # Nothing is asked of a model before every row is known to be fit.
         left = core.replace(memory=forget(core.memory, core.memory.keys(*gone)))
         checked_rows(left, rows, skip_invalid=skip_invalid)
-        calls = optimizer.calls(rehearsal=rehearsal)
-        forgotten = await optimizer.unalign(core, *gone, progress=progress, calls=calls)
+        forgotten = await optimizer.unalign(core, *gone, progress=progress)
         core = forgotten.judge
     if not rows and forgotten is not None:
         return forgotten
-    calls = optimizer.calls(rehearsal=rehearsal)
-    result = await optimizer.align(core, rows, skip_invalid=skip_invalid, progress=progress, calls=calls)
+    result = await optimizer.align(core, rows, skip_invalid=skip_invalid, progress=progress)
     if forgotten is None:
         return result
     return _joined(forgotten, result)
@@ -196,7 +172,7 @@ def _is_one(traces: Any) -> bool:
     return isinstance(traces, str | bytes | Trace) or not isinstance(traces, Iterable) or hasattr(traces, "columns")
 
 
-def require_traces(traces: Any) -> None:
+def _require_traces(traces: Any) -> None:
     """Raise MlflowException (INVALID_PARAMETER_VALUE) for anything but a list of traces."""
     from mlflow.entities import Trace
 
@@ -267,7 +243,8 @@ class _ProgressLine:
     def __enter__(self) -> Progress | None:
         if self._given is not None:
             return self._given
-        return self._line if shown_to_somebody() else None
+        watched = sys.stderr.isatty() or "ipykernel" in sys.modules  # by a person at a terminal or in a notebook
+        return self._line if watched else None
 
     def _line(self, stage: str, done: int, total: int) -> None:
         text = f"memalign: {stage} {done}/{total}"

@@ -9,12 +9,11 @@ from mlflow.genai.judges.base import AlignmentOptimizer
 
 from memalign.integrations.mlflow.adoption import aligned_from
 from memalign.integrations.mlflow.aligned_judge import MemAlignJudge
-from memalign.integrations.mlflow.learning import estimate, forget_traces, learn
+from memalign.integrations.mlflow.learning import forget_traces, learn
 from memalign.integrations.mlflow.mlflow_errors import invalid
 from memalign.integrations.mlflow.optimizer_settings import Settings
 from memalign.judge import Progress
 from memalign.models import ChatModel, EmbeddingModel
-from memalign.types import Usage
 
 __all__ = ["MemAlignOptimizer"]
 
@@ -94,14 +93,6 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             log_run=self._log_run,
         )
         return start if start is judge and not result.changed else start.replaced(result, self._settings)
-
-    def estimate(self, judge: Any, traces: list[Any]) -> Usage:
-        """About how many calls, tokens and dollars `align` would take; no model is asked. The cost is None where no price is known.
-
-        Raises what `align` raises. `align` itself says it on a terminal or in a notebook, before it asks.
-        """
-        start = aligned_from(judge, self._settings)
-        return estimate(start.memalign_judge, traces, self._settings, base=start.base_judge, scale=start.scale)
 
     def unalign(self, judge: MemAlignJudge, traces: Iterable[Any]) -> MemAlignJudge:
         """`judge` without the feedback on `traces` (or ids of traces), as `MemAlignJudge.unalign`."""
