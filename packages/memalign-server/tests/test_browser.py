@@ -171,7 +171,7 @@ def test_an_answer_outlives_a_reload_without_server(chromium: Browser, url: str)
     page.wait_for_selector("#line:not([hidden])")
     with served(url, int(address.rpartition(":")[2])):
         page.reload()
-        until(page, "localStorage.getItem('memalign-unsaved') === '{}'")
+        until(page, "!localStorage.getItem('memalign-unsaved:local')")
         page.goto("/judges/tone/review")
         assert "1 answered" in page.inner_text("#status")
 

@@ -11,6 +11,7 @@ from memalign.types import guideline_number
 from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.pages.summaries import alignment_line
 from memalign_server.problems import Refused
+from memalign_server.review.answers import say_drafts
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.teaching import untaught_count
 from memalign_server.review.turning import Decision, decide, readable_first, turns_of_version, versions_with_turns
@@ -28,7 +29,13 @@ _LEARNING = ("teach", "align", "unalign", "erase", "queue")
 
 @router.post("/teach")
 def teach_judge(judge: str, server: Here, person: Asking) -> Response:
-    """Begin to teach the judge what it has not learned, unless that is under way; then show it."""
+    """Begin to teach the judge what it has not learned, unless that is under way; then show it.
+
+    What the person has typed on cases that they answered is taught with it.
+    """
+    kind = server.judges.latest(judge).judge.value_type
+    with server.store.write() as connection:
+        say_drafts(connection, judge, person.name, kind=kind)
     running = [each for each in server.jobs.recent(judge, active=True) if each.kind == "teach"]
     job = (
         running[0]

@@ -45,11 +45,10 @@ def _wants_page(request: Request) -> bool:
 
 def _of_http(request: Request, error: Exception) -> Response:
     found = cast("HTTPException", error)
-    if found.status_code == 401 and request.method == "GET":
+    parts = request.headers.get("hx-request") == "true"  # the page stays: what somebody typed is on it
+    if found.status_code == 401 and request.method == "GET" and not parts:
         back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         to = f"/sign-in?{urlencode({'back': back})}"
-        if request.headers.get("hx-request") == "true":
-            return Response(status_code=401, headers={"HX-Redirect": to})
         return RedirectResponse(to, 303)
     # What Starlette says of a path that is not there, the heading says.
     detail = told(speaking(request), found) if isinstance(found, Problem) else ""
@@ -77,6 +76,7 @@ def _page(request: Request, status: int, detail: str, rows: object = ()) -> Resp
         404: say("Not here"),
         405: say("Not here"),
         409: say("Somebody was quicker"),
+        410: say("Not here"),
         422: say("Something is missing"),
         429: say("Too often: wait a little"),
         502: say("The model does not answer"),

@@ -6,7 +6,7 @@ import secrets
 from typing import Annotated, Any, cast
 
 from fastapi import Form, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
@@ -14,11 +14,12 @@ from memalign.errors import InputError, InvalidValue
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render, speaking, told
 from memalign_server.pages.verdicts import choices_of
-from memalign_server.problems import Refused
-from memalign_server.review.answers import Answer, Review, State, review_of, save, undo
+from memalign_server.problems import Problem, Refused
+from memalign_server.review.answers import LONGEST, Answer, Review, State, review_of, save, say_drafts, undo
 from memalign_server.review.blind import reviewed
 from memalign_server.review.cases import QueuedCase, case_of, next_cases, progress_of
 from memalign_server.review.disagreement import disagreement_count, disagreements
+from memalign_server.review.drafts import draft_of, end_draft, save_draft
 from memalign_server.review.evidence import evidence_of
 from memalign_server.review.judges import Loaded
 from memalign_server.review.teaching import untaught_count
@@ -53,7 +54,7 @@ def review_page(
         first = (
             _revealed(connection, request, loaded, cast("QueuedCase", found), cast("Review", said))
             if open_card
-            else (_asked(request, loaded, found, said) if found else None)
+            else (_asked(connection, request, loaded, found, said, person.name) if found else None)
         )
         ahead = (
             _next(connection, request, loaded, person.name, without=found.example.id, again=again) if found else None
@@ -120,11 +121,13 @@ def save_answer(
             )
             saved = save(connection, judge, person.name, case, answer, kind=kind)
             outcome, said = saved.outcome, saved.review
+            if outcome == "saved":
+                end_draft(connection, judge, person.name, case)
         except (InputError, InvalidValue) as error:
             problem = error
         found = case_of(connection, judge, case)
     if found is None:
-        raise problem or Refused("case '{case}' is not in the queue: it was erased or removed", case=case)
+        raise _gone(case)
     if not parts and problem is None and outcome != "conflict":
         shown = case if state == "answered" else None
         return RedirectResponse(link(judge, "review", case=shown), 303)
@@ -143,7 +146,7 @@ def save_answer(
     # Refused: the same card again, with what was typed. Only somebody who has answered may see more than the case.
     with server.store.read() as connection:
         current = review_of(connection, judge, person.name, case)
-    card = _asked(request, loaded, found, current)
+        card = _asked(connection, request, loaded, found, current, person.name)
     card |= {
         "problem": None if problem is None else told(speaking(request), problem),
         "conflict": said if outcome == "conflict" else None,
@@ -162,10 +165,44 @@ def undo_answer(request: Request, judge: str, server: Here, person: Asking, case
         found = case_of(connection, judge, case)
         said = review_of(connection, judge, person.name, case)
         mine = _standing(connection, loaded, person.name)
+        card = None if found is None else _asked(connection, request, loaded, found, said, person.name)
     if found is None or request.headers.get("hx-request") != "true":
         return RedirectResponse(link(judge, "review", case=case if found else None), 303)
-    card = _asked(request, loaded, found, said)
     return render(request, "answered.html", judge=judge, card=card, revealed=False, again=False, **mine)
+
+
+@router.post("/review/words")
+def save_words(
+    request: Request,
+    judge: str,
+    server: Here,
+    person: Asking,
+    case: Annotated[str, Form()],
+    words: Annotated[str, Form()] = "",
+    revision: Annotated[int, Form(ge=0)] = 0,
+    done: Annotated[bool, Form()] = False,
+) -> Response:
+    """Keep what the person has typed on a case; `done` gives it to their answer, where they have given a verdict.
+
+    The answer has the draft's `revision`. Over another one than that which stands: 409, with the `words` that stand.
+    """
+    kind = server.judges.latest(judge).judge.value_type
+    problem = None
+    with server.store.write() as connection:
+        if case_of(connection, judge, case) is None:
+            raise _gone(case)
+        said = review_of(connection, judge, person.name, case)
+        saved = save_draft(connection, judge, person.name, case, words, revision=revision)
+        stands = saved.draft.words
+        if stands is None and said is not None and said.state == "answered":
+            stands = said.rationale
+        if saved.outcome == "conflict" and (stands or "") != words.strip():
+            return JSONResponse({"revision": saved.draft.revision, "words": stands or ""}, 409)
+        if done and say_drafts(connection, judge, person.name, case, kind=kind):
+            long = Refused("your words have {n} characters; keep them under {most}", n=len(words), most=LONGEST)
+            problem = told(speaking(request), long)
+        draft = draft_of(connection, judge, person.name, case)
+    return JSONResponse({"revision": draft.revision, "problem": problem})
 
 
 @router.get("/review/similar")
@@ -210,13 +247,21 @@ def _next(
     """The card of the most useful case for a person, and not of the one that is shown; None where there is none left."""
     name = loaded.judge.name
     for case in next_cases(connection, name, person, n=1, without=[without] if without else [], again=again):
-        return _asked(request, loaded, case, review_of(connection, name, person, case.example.id))
+        return _asked(connection, request, loaded, case, review_of(connection, name, person, case.example.id), person)
     return None
 
 
-def _asked(request: Request, loaded: Loaded, case: QueuedCase, said: Review | None) -> dict[str, Any]:
+def _gone(case: str) -> Problem:
+    return Problem(410, "case '{case}' is not in the queue: it was erased or removed", parts={"case": case})
+
+
+def _asked(
+    connection: Connection, request: Request, loaded: Loaded, case: QueuedCase, said: Review | None, person: str
+) -> dict[str, Any]:
     """What a card needs before an answer: nothing of the judge's verdict and of other people's."""
     language = speaking(request)
+    draft = draft_of(connection, loaded.judge.name, person, case.example.id)
+    rationale = "" if said is None else said.rationale or ""
     return {
         "id": case.example.id,
         "blocks": blocks_of(case.example, loaded.judge.value_type),
@@ -225,7 +270,9 @@ def _asked(request: Request, loaded: Loaded, case: QueuedCase, said: Review | No
         "kind": loaded.judge.value_type,
         "form": secrets.token_hex(8),
         "revision": 0 if said is None else said.revision,
-        "words": "" if said is None else said.rationale or "",
+        "words": rationale if draft.words is None else draft.words,
+        "rationale": rationale,
+        "draft_revision": draft.revision,
         "problem": None,
         "conflict": None,
     }
@@ -238,7 +285,7 @@ def _revealed(
     found = reviewed(connection, loaded.judge, said.person, case)
     texts = {each.id: each.text for each in loaded.judge.memory.guidelines}
     findings = () if found.judgment is None else found.judgment.findings[:_SHOWN_FINDINGS]
-    return _asked(request, loaded, case, said) | {
+    return _asked(connection, request, loaded, case, said, said.person) | {
         "said": said,
         "judgment": found.judgment,
         "problem_judging": case.problem,

@@ -113,6 +113,7 @@ _PAGES: Final[dict[str, Public | Role]] = {
     "next_case": _REVIEWER,
     "save_answer": _REVIEWER,
     "undo_answer": _REVIEWER,
+    "save_words": _REVIEWER,
     "similar_guidelines": _REVIEWER,
     "settle_page": _REVIEWER,
     "teach_judge": _REVIEWER,

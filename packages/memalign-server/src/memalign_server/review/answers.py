@@ -10,11 +10,12 @@ from sqlalchemy import Connection, Row, and_, func, insert, select, update
 from memalign.values import Value, ValueType
 from memalign_server.problems import Refused
 from memalign_server.review.cases import QueuedCase, case_of
+from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.review.usefulness import DISAGREE, Reason
-from memalign_server.store.columns import from_json, now, to_json
+from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.review_tables import queue, reviews
 
-__all__ = ["Answer", "Review", "Saved", "answers_on", "review_of", "save", "undo"]
+__all__ = ["Answer", "Review", "Saved", "answers_on", "review_of", "save", "say_drafts", "undo"]
 
 State = Literal["answered", "skipped", "unclear", "undone"]
 
@@ -115,8 +116,8 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
 def undo(connection: Connection, judge: str, person: str, case_id: str, *, revision: int | None = None) -> Saved | None:
     """Take back an answer that was not taught yet, if it still has this `revision`; None where there is none.
 
-    The next answer on the case is not blind any more: the judge's may have been shown. Raises InputError for an answer
-    that was taught: it has to be forgotten, which is the registry's to do.
+    The next answer on the case is not blind any more: the judge's may have been shown. Its words become a draft.
+    Raises InputError for an answer that was taught: it has to be forgotten, which is the registry's to do.
     """
     before = review_of(connection, judge, person, case_id)
     if before is None or before.state == "undone":
@@ -130,10 +131,44 @@ def undo(connection: Connection, judge: str, person: str, case_id: str, *, revis
     empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version", "judge_confidence"))
     values = {"state": "undone", "form": "", "revision": before.revision + 1, "updated_at": now(), **empty}
     connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
+    typed = draft_of(connection, judge, person, case_id)
+    if before.rationale is not None and typed.words is None:
+        save_draft(connection, judge, person, case_id, before.rationale, revision=typed.revision)
     case = case_of(connection, judge, case_id)
     if case is not None:
         _mark_disagreement(connection, judge, case)
     return Saved(outcome="saved", review=before)
+
+
+def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType) -> list[str]:
+    """Give a person's drafts to the answers that they belong to, as their words.
+
+    Args:
+        connection: A transaction that writes.
+        judge: The judge whose queue has the cases.
+        person: Whose drafts; those of others are theirs to finish.
+        case_ids: The cases; without any, all.
+        kind: What the judge answers with.
+
+    Returns:
+        The cases whose draft is longer than an answer holds. Those, and drafts on cases without a verdict, stay drafts.
+    """
+    long: list[str] = []
+    for case_id, draft in drafts_of(connection, judge, person).items():
+        said = review_of(connection, judge, person, case_id)
+        if said is None or said.state != "answered" or (case_ids and case_id not in case_ids):
+            continue
+        words = (draft.words or "").strip()
+        if len(words) > LONGEST:
+            long.append(case_id)
+            continue
+        if words != (said.rationale or "") and (words or said.value is not None):
+            answer = Answer(
+                state="answered", value=said.value, rationale=words, form=new_id(), revision=said.revision, seen=True
+            )
+            save(connection, judge, person, case_id, answer, kind=kind)
+        end_draft(connection, judge, person, case_id)
+    return long
 
 
 def review_of(connection: Connection, judge: str, person: str, case_id: str) -> Review | None:

@@ -1,7 +1,6 @@
 // Keys, the next case, answers that wait for the line. No library but htmx, nothing from another host.
 (() => {
   "use strict";
-  const KEPT = "memalign-unsaved";
   const doc = document;
 
   // -- keys: an element with data-key is pressed by that key, unless somebody is writing --------------------------
@@ -9,11 +8,15 @@
   const shown = (element) => element.offsetParent !== null && !element.disabled;
 
   doc.addEventListener("keydown", (event) => {
-    if (event.isComposing) return;
+    if (event.isComposing || (event.repeat && !writing(event.target))) return; // a key that is held down is pressed once
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && writing(event.target)) {
       const form = event.target.closest("form");
       const button = form && form.querySelector("[data-main]");
-      if (button) { event.preventDefault(); button.click(); }
+      const value = form && form.querySelector("input[name=value], textarea[name=value]");
+      event.preventDefault();
+      // Words alone are saved as words: a verdict is chosen by its own button.
+      if (button && (form.closest(".done") || !value || value.value.trim())) button.click();
+      else if (event.target.matches("#card textarea[name=rationale]")) { event.target.blur(); doc.getElementById("card").focus({ preventScroll: true }); }
       return;
     }
     if (event.key === "Escape" && writing(event.target)) { event.target.blur(); return; }
@@ -46,6 +49,7 @@
     ahead.innerHTML = "";
     card.replaceWith(next);
     htmx.process(next);
+    arrive(next);
     window.scrollTo({ top: 0 });
     next.focus({ preventScroll: true });
     announce(next.dataset.announce || "");
@@ -64,14 +68,20 @@
   const announce = (text) => { const live = doc.getElementById("live"); if (live) live.textContent = text; };
 
   doc.addEventListener("click", (event) => {
-    const next = event.target.closest("[data-go-on]");
-    if (next && goOn()) { event.preventDefault(); return; }
+    const next = event.ctrlKey || event.metaKey ? null : event.target.closest("[data-go-on]");
+    if (next) {
+      event.preventDefault();
+      finish();
+      const words = sendWords();
+      if (!goOn()) atMost(3000, words).then(() => { window.location.assign(next.href); });
+      return;
+    }
     const toggle = event.target.closest("[data-focus-mode]");
     if (toggle) { setFocus(!doc.documentElement.hasAttribute("data-focus")); return; }
     const offered = event.target.closest("[data-use-words]");
     if (offered) {
       const area = doc.querySelector("#card textarea[name=rationale]");
-      if (area) { area.value = offered.dataset.useWords; area.focus(); }
+      if (area) { area.value = offered.dataset.useWords; area.focus(); area.dispatchEvent(new Event("input", { bubbles: true })); }
     }
   });
   doc.addEventListener("change", (event) => {
@@ -79,76 +89,269 @@
   });
   doc.addEventListener("submit", (event) => {
     const asked = event.submitter && event.submitter.dataset.ask || event.target.dataset.ask;
-    if (asked && !window.confirm(asked)) { event.preventDefault(); event.stopImmediatePropagation(); }
+    if (asked && !window.confirm(asked)) { event.preventDefault(); event.stopImmediatePropagation(); return; }
+    if (event.target.matches("[data-after-words]") && PERSON) { event.preventDefault(); afterWords(event.target); }
   }, true);
 
-  // -- answers that could not be sent are kept here until they are ------------------------------------------------
-  const unsaved = () => { try { return JSON.parse(localStorage.getItem(KEPT) || "{}"); } catch { return {}; } };
-  const keep = (all) => { try { localStorage.setItem(KEPT, JSON.stringify(all)); } catch { /* see above */ } };
-  const drop = (form) => { const all = unsaved(); delete all[form]; keep(all); tell(); };
+  // -- what a person says is kept here, under their id, until the server has it ------------------------------------
+  const meta = (name) => { const found = doc.querySelector(`meta[name=${name}]`); return found ? found.content : ""; };
+  const PERSON = meta("person");
+  const STORE = `memalign-unsaved:${PERSON}`;
+  const PAUSE = 600; // milliseconds after the last key
+  const UNDER_WAY = 20000; // an answer that is younger may still be on its way, and words of another window still typed
+  const OFTEN = 15000; // how long to wait after "too many requests"
+  const AGAIN = 3000;
+  const RETRIED = ["connection", "problem"]; // the others wait until the page is loaded again
+  let memory = "{}"; // where the browser has no store
+  // Of two windows each sends its own; what a closed one left behind is sent when it has waited long enough.
+  let here = Math.random().toString(36).slice(2);
+  try { here = sessionStorage.getItem("memalign-window") || here; sessionStorage.setItem("memalign-window", here); } catch { /* see below */ }
+
+  // answers: the form's id -> {to, body, case, key, words, window, at, why, told}
+  // words: the card's key -> {to, case, words, revision, done, window, at, why, told}
+  const unsaved = () => {
+    let text = memory;
+    try { text = localStorage.getItem(STORE) || "{}"; } catch { /* private windows have no store */ }
+    let kept = {};
+    try { kept = JSON.parse(text); } catch { /* not ours */ }
+    return { answers: kept.answers || {}, words: kept.words || {} };
+  };
+  const keep = (all) => {
+    const empty = !Object.keys(all.answers).length && !Object.keys(all.words).length;
+    memory = JSON.stringify(all);
+    if (!PERSON) return;
+    try { if (empty) localStorage.removeItem(STORE); else localStorage.setItem(STORE, memory); } catch { /* see above */ }
+  };
+  const change = (what) => { const all = unsaved(); what(all); keep(all); tell(); };
+  const entries = () => { const all = unsaved(); return [...Object.values(all.answers), ...Object.values(all.words)]; };
+
+  let last = null; // what is told although nothing waits any more: [why, words]
   const tell = () => {
     const line = doc.getElementById("line");
-    if (line) line.hidden = !Object.values(unsaved()).some((each) => each.failed);
+    if (!line) return;
+    const waiting = entries().filter((entry) => entry.why);
+    let shown = null;
+    for (const span of line.querySelectorAll("[data-why]")) {
+      const of = waiting.find((entry) => entry.why === span.dataset.why);
+      const words = of ? of.told : last && last[0] === span.dataset.why ? last[1] : null;
+      span.hidden = shown !== null || (!of && words === null);
+      if (span.hidden) continue;
+      shown = span;
+      if (span.dataset.why === "said") span.textContent = words || "";
+    }
+    line.hidden = shown === null;
   };
-  const formOf = (event) => {
-    const given = event.detail.requestConfig && event.detail.requestConfig.parameters;
-    const value = given && (given instanceof FormData ? given.get("form") : given.form);
-    return event.detail.elt && event.detail.elt.matches("form[data-answer]") ? value : null;
+  const whyOf = (status) => {
+    if (!status) return "connection";
+    if (status >= 500) return "problem";
+    return { 401: "session", 403: "refused", 413: "large", 429: "often" }[status] || "";
+  };
+  const elsewhere = (entry) => entry.window !== here && Date.now() - entry.at < UNDER_WAY;
+  const waits = (entry) => {
+    if (elsewhere(entry)) return true;
+    if (entry.why === "often") return Date.now() - entry.at < OFTEN;
+    return Boolean(entry.why) && !RETRIED.includes(entry.why);
   };
 
-  doc.addEventListener("htmx:beforeRequest", (event) => {
-    const form = formOf(event);
-    if (!form) return;
-    const given = event.detail.requestConfig.parameters;
-    const body = new URLSearchParams();
-    const entries = given instanceof FormData ? given.entries() : Object.entries(given);
-    for (const [name, value] of entries) body.append(name, value);
-    const all = unsaved();
-    all[form] = { to: event.detail.elt.getAttribute("hx-post"), body: body.toString(), at: Date.now() };
-    keep(all);
+  const post = (to, body, more) => fetch(to, {
+    method: "POST", body,
+    headers: { "Content-Type": "application/x-www-form-urlencoded", "X-CSRF-Token": meta("csrf"), ...more.headers },
+    keepalive: Boolean(more.keepalive), signal: more.signal, redirect: "error",
   });
-  doc.addEventListener("htmx:afterRequest", (event) => {
-    const form = formOf(event);
-    if (!form) return;
-    const status = event.detail.xhr ? event.detail.xhr.status : 0;
-    if (status >= 200 && status < 500) { drop(form); return; }
-    const all = unsaved();
-    if (all[form]) { all[form].failed = true; keep(all); }
-    tell();
-  });
-  let sending = false;
-  const sendAgain = async () => {
-    if (sending) return;
-    sending = true;
-    try {
-      for (const [form, kept] of Object.entries(unsaved())) {
-        if (!kept.failed && Date.now() - kept.at < 20000) continue;
-        const answer = await fetch(kept.to, {
-          method: "POST", body: kept.body,
-          headers: { "Content-Type": "application/x-www-form-urlencoded", "HX-Request": "true", "X-CSRF-Token": csrf() },
-        });
-        if (answer.status >= 500) break;
-        if (answer.status === 401 || answer.status === 403) break;
-        drop(form);
-        const card = doc.getElementById("card");
-        const field = card && card.querySelector(`input[name=form][value="${CSS.escape(form)}"]`);
-        if (field && answer.ok) {
-          const holder = doc.createElement("div");
-          holder.innerHTML = await answer.text();
-          const next = holder.querySelector("#card");
-          if (next) { card.replaceWith(next); htmx.process(next); }
-        }
-      }
-    } catch { /* still no line */ } finally { sending = false; tell(); }
+
+  // -- words ---------------------------------------------------------------------------------------------------------
+  const keyOf = (card) => `${card.dataset.words} ${card.dataset.case}`;
+  const cardOf = (key) => { const card = doc.getElementById("card"); return card && card.dataset.words && keyOf(card) === key ? card : null; };
+  const fieldOf = (card) => card && card.querySelector("textarea[name=rationale]");
+  const saved = (card, yes) => { const mark = card && card.querySelector("[data-saved]"); if (mark) mark.hidden = !yes; };
+  const together = (one, other) => (other.includes(one) ? other : one.includes(other) ? one : `${one}\n${other}`);
+  const held = new Set(); // cases whose answer is on its way, with their words
+  let sendingWords = null; // what is under way: {key, stop}
+  let pause = 0;
+
+  const note = (card, done) => {
+    const field = fieldOf(card);
+    if (!field || !PERSON) return;
+    last = null;
+    saved(card, false);
+    change((all) => {
+      const before = all.words[keyOf(card)] || {};
+      all.words[keyOf(card)] = {
+        to: card.dataset.words, case: card.dataset.case, words: field.value, revision: Number(card.dataset.revision),
+        done: Boolean(done || before.done), window: here, at: Date.now(),
+      };
+    });
   };
-  const csrf = () => { const meta = doc.querySelector("meta[name=csrf]"); return meta ? meta.content : ""; };
-  doc.addEventListener("htmx:configRequest", (event) => { event.detail.headers["X-CSRF-Token"] = csrf(); });
+  // The words beside a verdict belong to it as soon as the person goes on.
+  const finish = () => {
+    const card = doc.querySelector("#card.done");
+    const field = fieldOf(card);
+    if (field && field.value.trim() !== field.dataset.said.trim()) note(card, true);
+  };
+  // A card that arrives has the server's words: what was typed since comes with it.
+  const arrive = (card) => {
+    const field = fieldOf(card);
+    const entry = field && unsaved().words[keyOf(card)];
+    if (!entry) return;
+    const revision = Number(card.dataset.revision);
+    const words = entry.revision === revision ? entry.words : together(field.value, entry.words);
+    field.value = words;
+    change((all) => { Object.assign(all.words[keyOf(card)] || {}, { words, revision }); });
+  };
+  const bodyOf = (entry) => {
+    const body = new URLSearchParams({ case: entry.case, words: entry.words, revision: entry.revision });
+    if (entry.done) body.append("done", "true");
+    return body;
+  };
+  const sendOne = async (key, entry) => {
+    const stop = new AbortController();
+    sendingWords = { key, stop };
+    let status = 0, said = {};
+    try {
+      const answer = await post(entry.to, bodyOf(entry), {
+        headers: { Accept: "application/json" }, signal: AbortSignal.any([stop.signal, AbortSignal.timeout(15000)]),
+      });
+      status = answer.status;
+      said = await answer.json().catch(() => ({}));
+    } catch { /* no connection */ } finally { sendingWords = null; }
+    if (stop.signal.aborted) return;
+    const card = cardOf(key);
+    change((all) => {
+      const now = all.words[key];
+      if (!now) return;
+      const typedSince = now.words !== entry.words || now.done !== entry.done;
+      if (status === 200) {
+        if (card) { card.dataset.revision = said.revision; }
+        if (card && entry.done && !said.problem) fieldOf(card).dataset.said = entry.words;
+        if (typedSince) Object.assign(now, { revision: said.revision, why: undefined }); else delete all.words[key];
+        if (!typedSince) saved(card, true);
+        if (said.problem) last = ["said", said.problem];
+      } else if (status === 409) {
+        now.words = together(said.words, now.words);
+        now.revision = said.revision;
+        if (card) { card.dataset.revision = said.revision; fieldOf(card).value = now.words; }
+      } else if (status === 404 || status === 410) {
+        delete all.words[key];
+        last = ["gone", ""];
+      } else {
+        Object.assign(now, { why: whyOf(status) || "said", told: said.detail || "", at: Date.now() });
+      }
+    });
+    if (status === 409) await sendOne(key, unsaved().words[key]);
+  };
+  let queue = Promise.resolve(); // one after the other, in their order
+  const inTurn = (work) => { queue = queue.then(work).catch(() => {}); return queue; };
+  const sendWords = () => {
+    clearTimeout(pause);
+    return inTurn(async () => {
+      for (const [key, entry] of Object.entries(unsaved().words)) if (!held.has(key) && !waits(entry)) await sendOne(key, entry);
+    });
+  };
+  // Whoever leaves waits for nothing: the browser sends these after the page is gone.
+  const leave = () => {
+    for (const [key, entry] of Object.entries(unsaved().words)) {
+      if (held.has(key) || waits(entry)) continue;
+      try { post(entry.to, bodyOf(entry), { headers: { Accept: "application/json" }, keepalive: true }).catch(() => {}); } catch { /* too long for it */ }
+    }
+  };
+  doc.addEventListener("input", (event) => {
+    if (!event.target.matches("#card textarea[name=rationale]")) return;
+    note(doc.getElementById("card"));
+    clearTimeout(pause);
+    pause = setTimeout(sendWords, PAUSE);
+  });
+  doc.addEventListener("focusout", (event) => { if (event.target.matches("#card textarea[name=rationale]")) sendWords(); });
+  doc.addEventListener("visibilitychange", () => { if (doc.visibilityState === "hidden") leave(); });
+  window.addEventListener("pagehide", leave);
+
+  const atMost = (milliseconds, work) => Promise.race([work, new Promise((done) => { setTimeout(done, milliseconds); })]);
+  const afterWords = async (form) => {
+    const leaving = form.dataset.unsaved;
+    await atMost(3000, sendAgain());
+    const card = doc.getElementById("card");
+    const typed = card && card.dataset.words ? unsaved().words[keyOf(card)] : null;
+    const stay = leaving ? entries().length && !window.confirm(leaving) : typed || entries().some((entry) => entry.why === "connection");
+    if (!stay) form.submit();
+  };
+
+  // -- answers -------------------------------------------------------------------------------------------------------
+  const formOf = (event) => {
+    const sent = event.detail.requestConfig && event.detail.requestConfig.parameters;
+    return (sent && (sent instanceof FormData ? sent.get("form") : sent.form)) || null;
+  };
+  // What became of an answer: its words wait with it, and go with it.
+  const settle = (form, status) => {
+    change((all) => {
+      const answer = all.answers[form];
+      if (!answer) return;
+      held.delete(answer.key);
+      const words = new URLSearchParams(answer.body).get("rationale") || "";
+      const draft = all.words[answer.key];
+      const why = whyOf(status);
+      if (why) { Object.assign(answer, { why, at: Date.now() }); return; }
+      delete all.answers[form];
+      if (status === 404 || status === 410) { delete all.words[answer.key]; last = ["gone", ""]; return; }
+      if (status < 300 && draft && draft.words === words) delete all.words[answer.key];
+      if (status >= 300 && words && !draft) {
+        all.words[answer.key] = { to: answer.words, case: answer.case, words, revision: 0, done: false, window: here, at: Date.now() };
+      }
+    });
+  };
+  doc.addEventListener("htmx:beforeRequest", (event) => {
+    const form = event.detail.elt;
+    if (!form.matches("form[data-answer]") || !PERSON) return;
+    const card = form.closest("#card");
+    const sent = event.detail.requestConfig.parameters;
+    const body = new URLSearchParams();
+    for (const [name, value] of sent instanceof FormData ? sent.entries() : Object.entries(sent)) if (name !== "csrf") body.append(name, value);
+    last = null;
+    held.add(keyOf(card));
+    if (sendingWords && sendingWords.key === keyOf(card)) sendingWords.stop.abort();
+    change((all) => {
+      all.answers[formOf(event)] = {
+        to: form.getAttribute("hx-post"), body: body.toString(), case: card.dataset.case, key: keyOf(card), words: card.dataset.words, window: here, at: Date.now(),
+      };
+    });
+  });
+  // The form is gone from the page when its answer is there: it is known by its id, not by its place.
+  for (const end of ["htmx:beforeOnLoad", "htmx:afterRequest"]) {
+    doc.addEventListener(end, (event) => {
+      const form = formOf(event);
+      if (form && unsaved().answers[form]) settle(form, event.detail.xhr ? event.detail.xhr.status : 0);
+    });
+  }
+  const sendAnswer = async (form, answer) => {
+    let status = 0, text = "";
+    try {
+      const found = await post(answer.to, answer.body, { headers: { "HX-Request": "true" }, signal: AbortSignal.timeout(15000) });
+      status = found.status;
+      text = await found.text();
+    } catch { /* no connection */ }
+    const holder = doc.createElement("div");
+    holder.innerHTML = text;
+    const card = cardOf(answer.key);
+    const next = holder.querySelector("#card");
+    settle(form, status);
+    if (card && next && !whyOf(status)) { card.replaceWith(next); htmx.process(next); arrive(next); }
+  };
+  const sendAgain = () => {
+    if (!PERSON) return queue;
+    inTurn(async () => {
+      for (const [form, answer] of Object.entries(unsaved().answers)) {
+        const underWay = !answer.why && Date.now() - answer.at < UNDER_WAY;
+        if (!underWay && !waits(answer)) await sendAnswer(form, answer);
+      }
+    });
+    return sendWords();
+  };
+  doc.addEventListener("htmx:configRequest", (event) => { event.detail.headers["X-CSRF-Token"] = meta("csrf"); });
   // What the server says of a wrong input is shown where the answer would be.
   doc.addEventListener("htmx:beforeSwap", (event) => {
     if ([409, 422].includes(event.detail.xhr.status)) { event.detail.shouldSwap = true; event.detail.isError = false; }
   });
   doc.addEventListener("htmx:afterSwap", () => {
     const card = doc.getElementById("card");
+    if (card) arrive(card);
     if (card && card.dataset.announce) announce(card.dataset.announce);
     // The button that was pressed went with the old card: the focus must not fall back to the top of the page.
     if (card && doc.activeElement === doc.body) card.focus({ preventScroll: true });
@@ -168,13 +371,19 @@
 
   const start = () => {
     setFocus(focused());
-    tell();
+    const card = doc.getElementById("card");
+    if (card) arrive(card);
+    // What waits from the page before is tried at once.
+    change((all) => {
+      for (const entry of [...Object.values(all.answers), ...Object.values(all.words)]) if (!elsewhere(entry)) Object.assign(entry, { why: undefined, at: 0, window: here });
+    });
     const tab = doc.querySelector("nav a[aria-current]");
     if (tab) tab.parentElement.scrollLeft = tab.offsetLeft - (tab.parentElement.clientWidth - tab.offsetWidth) / 2;
     for (const zone of doc.querySelectorAll("[data-drop]")) droppable(zone);
     sendAgain();
     window.addEventListener("online", sendAgain);
-    setInterval(sendAgain, 3000);
+    window.addEventListener("pageshow", sendAgain);
+    setInterval(sendAgain, AGAIN);
   };
   if (doc.readyState === "loading") doc.addEventListener("DOMContentLoaded", start); else start();
 })();

@@ -6,7 +6,7 @@ from sqlalchemy import Column, Float, Index, Integer, String, Table, Text, Uniqu
 
 from memalign_server.store.columns import CASE_ID, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, judge_column, metadata
 
-__all__ = ["fired", "queue", "reviews", "turns"]
+__all__ = ["drafts", "fired", "queue", "reviews", "turns"]
 
 _TIME = String(40)
 
@@ -62,6 +62,18 @@ reviews = Table(
     Index("memalign_server_reviews_taught", "judge", "state", "taught", "revision"),
     Index("memalign_server_reviews_version", "judge", "judge_version"),
 )
+
+drafts = Table(
+    "memalign_server_drafts",
+    metadata,
+    judge_column(primary_key=True),
+    Column("case_id", String(500), primary_key=True, info=CASE_ID),
+    Column("person", String(200), primary_key=True, info=SOURCE),
+    Column("words", Text, info=TEXT),  # NULL where nothing waits: the answer holds them
+    Column("revision", Integer, nullable=False),  # counts the changes, from 1
+    Column("updated_at", _TIME, nullable=False),
+)
+"""What people have typed and not yet said with an answer: shown to nobody else, and never taught."""
 
 turns = Table(
     "memalign_server_turns",
