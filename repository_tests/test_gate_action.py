@@ -37,7 +37,7 @@ def memalign(folder: Path, *words: str, **environment: str) -> str:
 
 @pytest.fixture(scope="module", params=["good", "worse"])
 def repository(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bool]:
-    """A judge's bundle, labelled cases and committed evidence; and whether the judge is good."""
+    """A judge's bundle, labelled cases and a file of judgments; and whether the judge is good."""
     folder = tmp_path_factory.mktemp(request.param)
     rows = [
         {"id": f"h-{n}", "outputs": f"{'fine' if n % 2 else 'poor'} reply {n}", "value": n % 2 == 1} for n in range(60)
@@ -48,8 +48,7 @@ def repository(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         settings = ("--instructions", "Fine? {{ outputs }}", "--value-type", "bool", "--model", "openai:test")
         memalign(folder, "create", "judge", *settings, **there)
         memalign(folder, "export", "judge", "-o", "judge.json")
-        demand = ("--min", "exact_match=0.01", "--evidence", "evidence")
-        memalign(folder, "gate", "judge", "held_out.jsonl", *demand, **there)
+        memalign(folder, "judge", "judge", "held_out.jsonl", "-o", "judged.jsonl", **there)
     return folder, request.param == "good"
 
 
@@ -70,21 +69,21 @@ def test_the_script_passes_good_judges_and_fails_worse(repository: tuple[Path, b
         **without_a_key(folder),
         "JUDGE": "judge.json",
         "LABELLED": "held_out.jsonl",
-        "DEMANDS": "--min exact_match=0.8",
-        "EVIDENCE": "evidence",
+        "CRITERIA": "--min-accuracy 0.8",
+        "JUDGED": "judged.jsonl",
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
     }
     ran = subprocess.run(
         ["bash", str(ACTION / "gate.sh")], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == (0 if is_good else 1), ran.stderr
-    assert ("✅ pass" if is_good else "❌ regression") in (folder / "summary.md").read_text("utf-8")
+    assert ("Outcome: **pass**" if is_good else "Outcome: **worse**") in (folder / "summary.md").read_text("utf-8")
     assert (b"<failure" in (folder / "gate.xml").read_bytes()) is not is_good
 
 
 def test_the_action_gives_all_the_script_reads() -> None:
     action, script = ((ACTION / name).read_text("utf-8") for name in ("action.yml", "gate.sh"))
-    for name in ("JUDGE", "LABELLED", "DEMANDS", "EVIDENCE"):
+    for name in ("JUDGE", "LABELLED", "CRITERIA", "JUDGED"):
         assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in action
         assert f"${{{name}" in script or f"${name}" in script
 
@@ -96,9 +95,9 @@ def test_so_is_a_pytest_of_its_own(repository: tuple[Path, bool]) -> None:
         "def test_the_judge_is_good_enough(tmp_path):\n"
         "    registry = ma.Registry(f\"sqlite:///{tmp_path / 'judge.db'}\")\n"
         '    registry.import_bundle("judge.json", name="judge")\n'
-        "    found = ma.gate(registry.load('judge'), 'held_out.jsonl', minimum={'exact_match': 0.8},\n"
-        "                    evidence='evidence', offline=True)\n"
-        "    assert found.outcome == 'pass', str(found)\n",
+        "    found = ma.evaluate(registry.load('judge'), 'held_out.jsonl', unseen=True, judged='judged.jsonl')\n"
+        "    result = ma.gate(found, minimum={'accuracy': 0.8})\n"
+        "    assert result.outcome == 'pass', str(result)\n",
         "utf-8",
     )
     command = [
@@ -115,4 +114,4 @@ def test_so_is_a_pytest_of_its_own(repository: tuple[Path, bool]) -> None:
     ran = subprocess.run(command, cwd=folder, env=without_a_key(folder), capture_output=True, text=True, check=False)
     assert ran.returncode == (0 if is_good else 1), ran.stdout
     if not is_good:
-        assert "judge: regression, on 60 unseen cases" in ran.stdout
+        assert "judge: worse, on 60 unseen cases" in ran.stdout

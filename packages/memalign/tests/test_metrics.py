@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from memalign.errors import InputError
 from memalign.metrics import (
     Estimate,
+    accuracy,
     balanced_accuracy,
     bootstrap_interval,
     ccc,
     cohen_kappa,
     confusion,
-    exact_match,
     krippendorff_alpha,
     label_shares,
     mae,
@@ -43,7 +43,7 @@ def columns(pairs):
 
 
 def test_kappa_of_a_hand_computed_table():
-    assert exact_match(*columns(YES_NO)) == pytest.approx(0.7)
+    assert accuracy(*columns(YES_NO)) == pytest.approx(0.7)
     assert cohen_kappa(*columns(YES_NO)) == pytest.approx(0.4)  # (0.7 - 0.5) / (1 - 0.5)
 
 
@@ -75,7 +75,7 @@ def test_a_missing_middle_score_keeps_its_distance():
 
 def test_balanced_accuracy_counts_the_rare_label_as_much():
     truth = ["ok"] * 9 + ["bad"]
-    assert exact_match(["ok"] * 10, truth) == pytest.approx(0.9)
+    assert accuracy(["ok"] * 10, truth) == pytest.approx(0.9)
     assert balanced_accuracy(["ok"] * 10, truth) == pytest.approx(0.5)
 
 
@@ -140,7 +140,7 @@ def test_label_shares_show_labels_that_never_occur():
 # -- what is not defined is None ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("measure", [exact_match, balanced_accuracy, cohen_kappa, quadratic, ccc, mae])
+@pytest.mark.parametrize("measure", [accuracy, balanced_accuracy, cohen_kappa, quadratic, ccc, mae])
 def test_nothing_is_measured_without_cases(measure):
     assert measure([], []) is None
     assert bootstrap_interval(measure, [], []) is None
@@ -161,9 +161,9 @@ def test_one_label_only_cannot_tell_agreement_from_chance():
 
 def test_columns_of_different_length_are_an_error():
     with pytest.raises(InputError, match="length: 1, 2"):
-        exact_match(["A"], ["A", "B"])
+        accuracy(["A"], ["A", "B"])
     with pytest.raises(InputError, match="length"):
-        bootstrap_interval(exact_match, ["A", "B"], ["A", "B"], groups=["g"])
+        bootstrap_interval(accuracy, ["A", "B"], ["A", "B"], groups=["g"])
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_columns_of_different_length_are_an_error():
 def test_label_measures_are_bounded_symmetric_and_order_blind(pairs):
     first, second = columns(pairs)
     shuffled = columns(random.Random(1).sample(pairs, len(pairs)))
-    for measure in (exact_match, cohen_kappa):
+    for measure in (accuracy, cohen_kappa):
         value = measure(first, second)
         assert value is None or -1 - 1e-9 <= value <= 1 + 1e-9
         assert value == pytest.approx(measure(second, first))
@@ -218,7 +218,7 @@ def noisy(n, right=0.7, seed=0):
     return [label if draw.random() < right else draw.choice("ABC") for label in truth], truth
 
 
-@pytest.mark.parametrize("measure", [exact_match, balanced_accuracy, cohen_kappa])
+@pytest.mark.parametrize("measure", [accuracy, balanced_accuracy, cohen_kappa])
 def test_more_cases_narrow_the_interval_around_the_figure(measure):
     widths = []
     for n in (50, 800):
@@ -237,8 +237,8 @@ def test_the_same_seed_gives_the_same_interval():
 
 @pytest.mark.parametrize(
     "measure",
-    [exact_match, balanced_accuracy, cohen_kappa, quadratic, linear, ccc, mae],
-    ids=["exact_match", "balanced_accuracy", "cohen_kappa", "quadratic", "linear", "ccc", "mae"],
+    [accuracy, balanced_accuracy, cohen_kappa, quadratic, linear, ccc, mae],
+    ids=["accuracy", "balanced_accuracy", "cohen_kappa", "quadratic", "linear", "ccc", "mae"],
 )
 def test_weighted_resamples_give_what_plain_resamples_give(measure):
     draw = random.Random(3)
@@ -264,24 +264,24 @@ def test_cases_that_share_a_group_widen_the_interval():
     copies = 10
     many = [value for value in judged for _ in range(copies)], [value for value in truth for _ in range(copies)]
     groups = [i for i in range(40) for _ in range(copies)]
-    apart = bootstrap_interval(exact_match, *many) or (0, 0)
-    together = bootstrap_interval(exact_match, *many, groups=groups) or (0, 0)
+    apart = bootstrap_interval(accuracy, *many) or (0, 0)
+    together = bootstrap_interval(accuracy, *many, groups=groups) or (0, 0)
     assert together[1] - together[0] > 2 * (apart[1] - apart[0])
-    assert bootstrap_interval(exact_match, judged, truth, groups=["one"] * 40) is None
+    assert bootstrap_interval(accuracy, judged, truth, groups=["one"] * 40) is None
 
 
 def test_resamples_that_are_all_alike_are_no_interval():
-    assert bootstrap_interval(exact_match, ["A"] * 5, ["A"] * 5) is None
-    assert bootstrap_interval(exact_match, ["A"], ["B"]) is None
+    assert bootstrap_interval(accuracy, ["A"] * 5, ["A"] * 5) is None
+    assert bootstrap_interval(accuracy, ["A"], ["B"]) is None
     with pytest.raises(InputError):
-        bootstrap_interval(exact_match, ["A"], ["B"], level=1.0)
+        bootstrap_interval(accuracy, ["A"], ["B"], level=1.0)
 
 
 def test_the_interval_covers_the_truth_about_as_promised():
     held = 0
     for seed in range(120):
         judged, truth = noisy(100, seed=seed)
-        low, high = bootstrap_interval(exact_match, judged, truth, n_resamples=300) or (0, 0)
+        low, high = bootstrap_interval(accuracy, judged, truth, n_resamples=300) or (0, 0)
         held += low <= 0.8 <= high  # 70 % copied, and a third of the rest right by luck
     assert held >= 104  # 0.95 of 120 is 114
 
@@ -293,19 +293,19 @@ def test_paired_differences_are_surer_than_separate_intervals():
     for i, (value, label) in enumerate(zip(before, truth, strict=True)):
         if value != label and fixed < 12:
             after[i], fixed = label, fixed + 1
-    difference = paired_bootstrap(exact_match, before, after, truth)
+    difference = paired_bootstrap(accuracy, before, after, truth)
     assert difference.value == pytest.approx(12 / 200)
     assert (difference.low or 0) > 0
-    assert paired_bootstrap(exact_match, before, before, truth) == Estimate(value=0.0)
-    backwards = paired_bootstrap(exact_match, after, before, truth)
+    assert paired_bootstrap(accuracy, before, before, truth) == Estimate(value=0.0)
+    backwards = paired_bootstrap(accuracy, after, before, truth)
     assert backwards.value == pytest.approx(-12 / 200)
 
 
 def test_two_thousand_resamples_take_less_than_a_second():
     judged, truth = noisy(1000)
-    bootstrap_interval(exact_match, ["A", "B"], ["A", "A"])  # numpy's own import
+    bootstrap_interval(accuracy, ["A", "B"], ["A", "A"])  # numpy's own import
     started = time.process_time()
-    bootstrap_interval(exact_match, judged, truth)
+    bootstrap_interval(accuracy, judged, truth)
     assert time.process_time() - started < 1
 
 

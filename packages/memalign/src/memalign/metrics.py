@@ -26,12 +26,12 @@ Floats = NDArray[np.float64]
 __all__ = [
     "Estimate",
     "Statistic",
+    "accuracy",
     "balanced_accuracy",
     "bootstrap_interval",
     "ccc",
     "cohen_kappa",
     "confusion",
-    "exact_match",
     "kernel",
     "krippendorff_alpha",
     "label_shares",
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Statistic = Callable[..., "float | None"]
-"""A function of one or more columns of equal length, such as `exact_match` or `partial(cohen_kappa, weights=…)`."""
+"""A function of one or more columns of equal length, such as `accuracy` or `partial(cohen_kappa, weights=…)`."""
 
 _CELLS = 4_000_000  # weights held at once; 32 MB, whatever the number of cases
 
@@ -71,9 +71,9 @@ class Estimate:
 # -- agreement of two columns --------------------------------------------------------------------------------------
 
 
-def exact_match(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
+def accuracy(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
     """The share of cases on which both columns are equal, in [0, 1]; None without cases."""
-    return _once(_exact_match, first, second)
+    return _once(_accuracy, first, second)
 
 
 def balanced_accuracy(predicted: Sequence[Hashable], truth: Sequence[Hashable]) -> float | None:
@@ -308,7 +308,7 @@ def mcnemar_exact(b: int, c: int) -> float:
 Kernel = Callable[..., Floats]
 
 
-def _exact_match(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
+def _accuracy(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
     same = np.array([a == b for a, b in zip(first, second, strict=True)], dtype=float)
     return _ratio(weights @ same, weights.sum(axis=1))
 
@@ -367,7 +367,7 @@ def _mae(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Fl
 
 
 _KERNELS: dict[Statistic, Kernel] = {
-    exact_match: _exact_match,
+    accuracy: _accuracy,
     balanced_accuracy: _balanced_accuracy,
     cohen_kappa: _cohen_kappa,
     ccc: _ccc,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
-from tests.cli.conftest import Run
-from tests.support.endpoint import Endpoint
+import pytest
+
+from tests.cli.conftest import Run, jsonl
+from tests.support.endpoint import Endpoint, bad_request
 
 
 def test_another_model_is_asked_and_compared_with_a_version(
@@ -19,3 +23,155 @@ def test_another_model_is_asked_and_compared_with_a_version(
     assert ran.json["base"]["model"] == "openai:test"
     assert (ran.json["comparison"]["fixed"], ran.json["comparison"]["broken"]) == ([], [])
     assert "openai:other" not in memalign("show", aligned).out, "the judge keeps its own model"
+
+
+# -- a gate ------------------------------------------------------------------------------------------------------------
+
+INSTRUCTIONS = "Is the reply warm?\nReply: {{ outputs }}"
+
+
+def rows(right: int, wrong: int) -> list[dict[str, Any]]:
+    """The model behind the endpoint passes every reply."""
+    values = [True] * right + [False] * wrong
+    return [{"id": f"h-{n}", "outputs": f"Reply {n}.", "value": value} for n, value in enumerate(values)]
+
+
+@pytest.fixture
+def warm(memalign: Run, endpoint: Endpoint) -> str:
+    del endpoint
+    settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:test")
+    assert memalign("create", "warm", *settings).code == 0
+    return "warm"
+
+
+def test_every_outcome_of_a_gate_has_its_exit_code(memalign: Run, warm: str, tmp_path: Path) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
+    passed = memalign("evaluate", warm, cases, "--min-accuracy", "0.7")
+    assert passed.code == 0
+    assert "accuracy at least 0.7" in passed.out
+    assert memalign("evaluate", warm, cases, "--min-accuracy", "0.99").code == 1
+    told = memalign("evaluate", warm, cases, "--min-accuracy", "0.88", "--json")
+    assert told.code == 3
+    assert told.json["gate"]["outcome"] == "too few cases"
+    assert "cases more would settle it" in told.json["gate"]["criteria"][0]["why"]
+    assert memalign("evaluate", warm, cases).code == 0, "no criterion, no gate"
+
+
+def test_a_new_version_is_compared_with_the_last(memalign: Run, warm: str, tmp_path: Path) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(90, 10))
+    alone = memalign("evaluate", warm, cases, "--not-worse-than", "5")
+    assert alone.code == 2
+    assert "warm has no version before 1" in alone.err
+    assert memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?").code == 0
+    found = memalign("evaluate", warm, cases, "--not-worse-than", "5", "--json")
+    assert found.code == 0, found.err
+    assert (found.json["version"], found.json["against"], found.json["gate"]["outcome"]) == (2, "1", "pass")
+
+
+def test_another_model_must_keep_up_with_the_judges_own(memalign: Run, warm: str, tmp_path: Path) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(90, 10))
+    ran = memalign("evaluate", warm, cases, "--model", "openai:other", "--not-worse-than", "5", "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.json["against"], ran.json["base"]["model"]) == ("1", "openai:test")
+
+
+def test_a_build_reads_judgments_and_needs_no_server(
+    memalign: Run, warm: str, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
+    assert memalign("judge", warm, cases, "-o", "judged.jsonl").code == 0
+    asked = len(endpoint.requests)
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    demand = ("evaluate", warm, cases, "--min-accuracy", "0.7", "--judged", "judged.jsonl")
+    offline = memalign(*demand, "--report", "page.md")
+    assert offline.code == 0, offline.err
+    assert "no model was asked" in offline.out
+    assert len(endpoint.requests) == asked
+    assert memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?").code == 0
+    stale = memalign(*demand)
+    assert stale.code == 2
+    assert "was judged by another judge, or by warm with another model, wording, setting or memory" in stale.err
+
+
+def test_a_server_that_answers_nothing_passes_nobody(
+    memalign: Run, warm: str, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(3, 0))
+    endpoint.faults = [bad_request("no such thing")] * 20
+    ran = memalign("evaluate", warm, cases, "--min-kappa", "0.6")
+    assert ran.code == 2
+    assert "cases have no verdict" in ran.err
+    assert "Run it again" in ran.err
+
+
+def test_the_build_page_and_test_report_are_written(memalign: Run, warm: str, tmp_path: Path) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
+    files = ("--junit", tmp_path / "gate.xml", "--report", tmp_path / "page.md")
+    assert memalign("evaluate", warm, cases, "--min-accuracy", "0.99", *files).code == 1
+    assert b"<failure" in (tmp_path / "gate.xml").read_bytes()
+    assert "Outcome: **worse**" in (tmp_path / "page.md").read_text("utf-8")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file on which every write fails")
+def test_a_full_disk_loses_no_paid_result(memalign: Run, warm: str, tmp_path: Path) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
+    ran = memalign("evaluate", warm, cases, "--min-accuracy", "0.7", "--junit", "/dev/full")
+    assert ran.code == 2
+    assert "cannot be written" in ran.err
+    assert "accuracy at least 0.7" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--min-accuracy", "80"), "accuracy is at most 1"),
+        (("--not-worse-than", "-3", "--against", "1"), "points from 0"),
+        (("--min-kappa", "0.5", "--junit", "nowhere/gate.xml"), "cannot be written: there is no folder"),
+        (("--junit", "gate.xml"), "--junit writes criteria: name one"),
+        (("--report", "report.pdf"), "name a file that ends in .html, .md, .json"),
+        (("--report", "nowhere/report.html"), "there is no folder"),
+        (("--against", "first"), "give a version's number, or zero-shot"),
+        (("--judged", "none.jsonl"), "no such file"),
+    ],
+)
+def test_wrong_use_is_told_before_any_call(
+    memalign: Run, warm: str, endpoint: Endpoint, options: tuple[str, ...], message: str
+) -> None:
+    asked = len(endpoint.requests)
+    ran = memalign("evaluate", warm, jsonl(Path("cases.jsonl"), rows(9, 3)), *options)
+    assert ran.code == 2
+    assert message in ran.err
+    assert len(endpoint.requests) == asked
+
+
+# -- a report ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("suffix", "begins"), [("html", "<!doctype html>"), ("md", "# tone: agreement"), ("json", "{")]
+)
+def test_a_report_is_what_its_name_asks_for(
+    memalign: Run, aligned: str, held_out: Path, suffix: str, begins: str
+) -> None:
+    ran = memalign("evaluate", aligned, held_out, "--report", f"report.{suffix}", "--against", "1")
+    assert ran.code == 0, ran.err
+    assert f"the report is in report.{suffix}" in ran.err
+    assert "1 more cases are in memory and do not count" in ran.out
+    assert Path(f"report.{suffix}").read_text("utf-8").startswith(begins)
+
+
+def test_a_report_has_its_sides_by_name(memalign: Run, aligned: str, held_out: Path) -> None:
+    assert memalign("evaluate", aligned, held_out, "--report", "report.json", "--against", "zero-shot").code == 0
+    page = json.loads(Path("report.json").read_text("utf-8"))
+    assert [side["name"] for side in page["sides"]] == ["tone", "zero-shot", "always true"]
+
+
+def test_a_case_without_verdict_is_named_beside_the_report(
+    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
+) -> None:
+    endpoint.faults = [bad_request("no such thing")]
+    ran = memalign("evaluate", aligned, held_out, "--report", "report.html")
+    assert ran.code == 1
+    assert "no such thing" in ran.err
+    assert Path("report.html").exists()

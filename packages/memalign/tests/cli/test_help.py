@@ -21,7 +21,7 @@ COMMANDS = [name for name in ROOT.commands if name not in GROUPS]
 PUBLIC = {
     *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "overwrite", "unalign", "erase"),
     *("guideline", "lock", "ledger", "history", "diff", "rollback", "export", "import", "evaluate"),
-    *("explain", "next", "review", "gate", "report", "verify"),
+    *("explain", "next", "review", "verify"),
 }
 
 

@@ -68,13 +68,6 @@ def test_reading_commands_use_the_mapping_once(memalign: Run, tone: str, labels:
     assert (shown["version"], shown["columns"]) == (1, {})
 
 
-def test_a_report_and_a_gate_take_it_too(memalign: Run, tone: str, labels: Path) -> None:
-    kept = ("--evidence", "evidence")
-    assert memalign("report", tone, labels, "-o", "report.json", "--map", MAP, *kept).code == 0
-    gated = memalign("gate", tone, labels, "--min", "exact-match=0.99", "--map", MAP, *kept, "--offline", "--json")
-    assert gated.json["evaluation"]["n"] == 2
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

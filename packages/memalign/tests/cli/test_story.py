@@ -70,7 +70,7 @@ def test_examples_come_from_stdin_too(memalign: Run, tone: str) -> None:
 def test_an_evaluation_says_how_many_cases_were_seen(memalign: Run, aligned: str, held_out: Path) -> None:
     measured = memalign("evaluate", aligned, held_out)
     assert measured.code == 0
-    assert "exact match" in measured.out
+    assert "accuracy" in measured.out
     assert "Disagreements" in measured.out
     assert "seen: 1 of 3 cases are in the judge's memory, 2 are new to it" in measured.out
 
@@ -83,7 +83,7 @@ def test_two_judges_are_compared_on_the_same_cases(memalign: Run, aligned: str, 
     assert compared.json["comparison"]["n"] == 3
     assert compared.json["comparison"]["verdict"] == "tied"
     human = memalign("evaluate", aligned, held_out, "--against", "1")
-    assert "first judge: tone version 1; second judge: tone version 2" in human.out
+    assert "tone version 2 (the second judge) against version 1 (the first)" in human.out
     wrong = memalign("evaluate", aligned, held_out, "--against", "yesterday")
     assert wrong.code == 2
     assert "zero-shot" in wrong.err
@@ -273,7 +273,7 @@ def test_a_comparison_names_what_failed_on_either_side(
         return bad_request("no") if not taught and "Lovely shop" in user_of(body) else answer(body)
 
     endpoint.answer = fails_once_zero_shot
-    ran = memalign("evaluate", aligned, held_out, "--against", "bare")
+    ran = memalign("evaluate", aligned, held_out, "--against", "zero-shot")
     assert ran.code == 1
     assert "failed: h-2: ModelRejected" in ran.err
 

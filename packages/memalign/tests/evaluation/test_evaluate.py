@@ -33,7 +33,9 @@ class PreparedJudge:
         concurrency: int | None = None,
         out: str | Path | None = None,
         progress: Callable[[str, int, int], None] | None = None,
+        max_cost: object = None,
     ) -> list[Judgment]:
+        del max_cost
         self.asked.extend(example.id for example in examples)
         if out is not None:
             Path(out).write_text(f"{concurrency}")  # noqa: ASYNC240  # a few bytes in a test
@@ -80,9 +82,9 @@ def test_a_case_of_several_annotations_is_judged_once():
     judge = judge_of("bool", {"t-1": False, "t-2": True})
     found = evaluate(judge, annotations)
     assert judge.asked == ["t-1", "t-2"]
-    assert (found.n, found.metrics["exact_match"].value) == (2, 1.0)
+    assert (found.n, found.metrics["accuracy"].value) == (2, 1.0)
     with_authority = judge_of("bool", {"t-1": False, "t-2": True}, memory=Memory(authority=("ana",)))
-    assert evaluate(with_authority, annotations).metrics["exact_match"].value == 0.5
+    assert evaluate(with_authority, annotations).metrics["accuracy"].value == 0.5
 
 
 def test_the_judges_own_policy_says_which_label_counts():
@@ -106,7 +108,7 @@ def test_one_content_under_several_ids_is_one_case():
 def test_a_failed_judgment_is_unscored_and_not_wrong():
     found = evaluate(judge_of("bool", {"t-1": True}), [said("t-1", True), said("t-2", True)])
     assert (found.n, found.unscored) == (1, 1)
-    assert found.metrics["exact_match"].value == 1.0
+    assert found.metrics["accuracy"].value == 1.0
     assert found.cases[1].error == "ModelUnavailable: timed out"
     assert found.cases[1].correct is None
     assert found.usage.calls == 2
@@ -144,7 +146,7 @@ def test_a_labelled_file_is_checked_like_any_feedback(tmp_path):
     with pytest.raises(InvalidRows, match="line 3 \\(t-2\\): value 'perhaps' is not allowed"):
         evaluate(judge, path)
     path.write_text("id,outputs,value\nt-1,a,yes\nt-2,b,no\n")
-    assert evaluate(judge, str(path)).metrics["exact_match"].value == 1.0
+    assert evaluate(judge, str(path)).metrics["accuracy"].value == 1.0
 
 
 async def test_concurrency_out_and_progress_reach_the_judge(tmp_path):
@@ -170,8 +172,8 @@ def many(kind, pairs, **more):
 
 def test_choices_have_kappa_and_a_confusion_matrix():
     found = many("A|B|tie", [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15)
-    assert list(found.metrics) == ["exact_match", "balanced_accuracy", "kappa"]
-    assert found.metrics["exact_match"].value == pytest.approx(0.7)
+    assert list(found.metrics) == ["accuracy", "balanced_accuracy", "kappa"]
+    assert found.metrics["accuracy"].value == pytest.approx(0.7)
     assert found.metrics["kappa"].value == pytest.approx(0.4)
     assert found.labels == ("A", "B", "tie")
     assert found.confusion == ((20, 10, 0), (5, 15, 0), (0, 0, 0))  # 10 times people said A and the judge B
@@ -183,8 +185,8 @@ def test_choices_have_kappa_and_a_confusion_matrix():
 
 def test_whole_numbers_get_weighted_kappa_concordance_and_distance():
     found = many("int:1..5", [(1, 1), (2, 3), (5, 5), (4, 2), (3, 3)])
-    assert list(found.metrics) == ["exact_match", "weighted_kappa", "ccc", "mae"]
-    assert found.metrics["exact_match"].value == pytest.approx(0.6)
+    assert list(found.metrics) == ["accuracy", "weighted_kappa", "ccc", "mae"]
+    assert found.metrics["accuracy"].value == pytest.approx(0.6)
     assert found.metrics["mae"].value == pytest.approx(0.6)
     assert found.metrics["ccc"].value == pytest.approx(ccc([1, 2, 5, 4, 3], [1, 3, 5, 2, 3]))
     assert [(d.id, d.value, d.label) for d in found.disagreements] == [("t-3", 4, 2), ("t-1", 2, 3)]
@@ -206,20 +208,20 @@ def test_real_numbers_get_concordance_and_distance():
 
 def test_free_text_matches_whatever_white_space_surrounds_it():
     found = many("str", [("SELECT 1 ", "SELECT 1"), ("x", "y")])
-    assert found.metrics["exact_match"].value == 0.5
+    assert found.metrics["accuracy"].value == 0.5
     assert [d.id for d in found.disagreements] == ["t-1"]
 
 
 def test_five_of_five_is_no_proof_of_perfection():
     found = many("bool", [(True, True)] * 3 + [(False, False)] * 2)
-    assert found.metrics["exact_match"].value == 1.0
-    assert found.metrics["exact_match"].low == pytest.approx(0.4629, abs=1e-4)
+    assert found.metrics["accuracy"].value == 1.0
+    assert found.metrics["accuracy"].low == pytest.approx(0.4629, abs=1e-4)
     kappa = found.metrics["kappa"]
     assert (kappa.value, kappa.high) == (1.0, 1.0)
     assert (kappa.low or 0) < 0, "of four cases more, half are wrong"
     wrong = many("bool", [(True, False)] * 5)
-    assert wrong.metrics["exact_match"].low == 0.0
-    assert wrong.metrics["exact_match"].high == pytest.approx(1 - 0.4629, abs=1e-4)
+    assert wrong.metrics["accuracy"].low == 0.0
+    assert wrong.metrics["accuracy"].high == pytest.approx(1 - 0.4629, abs=1e-4)
 
 
 def test_cases_of_one_group_are_resampled_together():
@@ -227,9 +229,9 @@ def test_cases_of_one_group_are_resampled_together():
     verdicts = {f"t-{i}": value for i, (value, _) in enumerate(pairs)}
     alone = [said(f"t-{i}", True) for i in range(80)]
     grouped = [said(f"t-{i}", True, meta={"group": f"g-{i // 8}"}) for i in range(80)]
-    narrow = evaluate(judge_of("bool", verdicts), alone).metrics["exact_match"]
+    narrow = evaluate(judge_of("bool", verdicts), alone).metrics["accuracy"]
     wide = evaluate(judge_of("bool", verdicts), grouped)
-    assert width(wide.metrics["exact_match"]) > 1.5 * width(narrow)
+    assert width(wide.metrics["accuracy"]) > 1.5 * width(narrow)
     assert wide.cases[0].group == "g-0"
     assert "10 groups" in str(wide)
 
@@ -240,12 +242,12 @@ def test_two_groups_are_too_few_for_an_interval():
     found = evaluate(
         judge_of("bool", verdicts), [said(f"t-{i}", True, meta={"group": f"g-{i % 2}"}) for i in range(40)]
     )
-    figure = found.metrics["exact_match"]
+    figure = found.metrics["accuracy"]
     why = "too few groups for an interval: 2, and 10 are needed"
     assert (figure.value, figure.low, figure.high, figure.no_interval) == (0.75, None, None, why)
     assert why in str(found)
     assert "0.75  no interval" in str(found)
-    assert found.to_dict()["metrics"]["exact_match"]["no_interval"] == why
+    assert found.to_dict()["metrics"]["accuracy"]["no_interval"] == why
 
 
 def test_a_disagreement_shows_the_reasons_of_both():
@@ -260,10 +262,10 @@ def test_an_evaluation_prints_tables_and_dumps_json():
     text = str(found)
     assert text.splitlines()[0].startswith("helpfulness (bool) on test:prepared, memory ")
     assert "n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label" in text
-    assert "exact match" in text
+    assert "accuracy" in text
     assert "people \\ judge" in text
     plain = json.loads(json.dumps(found.to_dict()))
-    assert plain["metrics"]["exact_match"]["value"] == 0.75
+    assert plain["metrics"]["accuracy"]["value"] == 0.75
     assert plain["people_shares"] == {"true": 0.75, "false": 0.25}
     assert plain["confusion"] == [[2, 1], [0, 1]]
     assert plain["usage"]["calls"] == 4
@@ -287,12 +289,12 @@ def test_a_judge_that_fixes_many_is_ahead():
     before = many("bool", [(False, True)] * 12 + [(True, True)] * 20)
     after = many("bool", [(True, True)] * 12 + [(True, True)] * 20)
     found = compare(before, after)
-    assert (found.verdict, found.metric, found.n, found.left_out) == ("ahead", "exact_match", 32, 0)
+    assert (found.verdict, found.metric, found.n, found.left_out) == ("ahead", "accuracy", 32, 0)
     assert (len(found.fixed), found.broken, found.both_right, found.both_wrong) == (12, (), 20, 0)
     assert found.mcnemar_p == pytest.approx(2 / 2**12)
-    assert found.differences["exact_match"].value == pytest.approx(12 / 32)
+    assert found.differences["accuracy"].value == pytest.approx(12 / 32)
     assert compare(after, before).verdict == "behind"
-    assert "the second judge is ahead (exact match), n = 32" in str(found)
+    assert "the second judge is ahead (accuracy), n = 32" in str(found)
     assert json.loads(json.dumps(found.to_dict()))["fixed"] == [f"t-{i}" for i in range(12)]
 
 
@@ -300,7 +302,7 @@ def test_three_fixed_of_five_is_no_proof():
     before = cases(*[(False, True)] * 3, (True, True), (True, True))
     after = cases(*[(True, True)] * 5)
     found = compare(before, after)
-    assert (found.differences["exact_match"].low or 0) < 0
+    assert (found.differences["accuracy"].low or 0) < 0
     assert found.verdict == "tied"
     assert found.mcnemar_p == pytest.approx(0.25)
     assert "do not tell the two apart" in str(found)
@@ -340,7 +342,7 @@ def test_scores_are_compared_by_concordance():
     after = cases(*[(min(5, label + (i % 3 == 0)), label) for i, label in enumerate(truth)])
     found = compare(before, after)
     assert (found.metric, found.verdict) == ("ccc", "ahead")
-    assert set(found.differences) == {"exact_match", "ccc"}
+    assert set(found.differences) == {"accuracy", "ccc"}
     assert found.first["ccc"] == pytest.approx(-1.0)
     assert found.mcnemar_p is not None
 
@@ -348,7 +350,7 @@ def test_scores_are_compared_by_concordance():
 def test_scores_of_one_label_compare_by_being_right():
     right = compare([ScoredCase(id=str(n), label=5, value=2 + n % 2) for n in range(30)],
                     [ScoredCase(id=str(n), label=5, value=5) for n in range(30)])  # fmt: skip
-    assert (right.metric, right.verdict, len(right.fixed)) == ("exact_match", "ahead", 30)
+    assert (right.metric, right.verdict, len(right.fixed)) == ("accuracy", "ahead", 30)
 
 
 def test_real_numbers_have_no_right_and_wrong():
@@ -373,7 +375,7 @@ def test_few_groups_tell_no_two_judges_apart():
     before, after = cases(*[(False, True)] * 32), cases(*[(True, True)] * 32)
     three = [ScoredCase(id=c.id, value=c.value, label=c.label, group=f"g{i % 3}") for i, c in enumerate(before)]
     found = compare(three, after)
-    assert (found.verdict, found.differences["exact_match"].value) == ("tied", 1.0)
+    assert (found.verdict, found.differences["accuracy"].value) == ("tied", 1.0)
     assert "too few groups for an interval: 3, and 10 are needed" in str(found)
 
 

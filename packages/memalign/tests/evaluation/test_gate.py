@@ -12,9 +12,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from memalign import Judge
-from memalign.align.edit import lock
 from memalign.errors import InputError, ModelUnavailable
-from memalign.evaluation import GateResult, MissingEvidence, gate, junit_xml, markdown
+from memalign.evaluation import GateResult, as_markdown, check_criteria, evaluate, gate, junit_xml, report
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import Feedback
@@ -45,6 +44,12 @@ def never(_: int) -> bool:
     return False
 
 
+def decide(judge: Judge, rows: list[Feedback], against: Judge | None = None, **more: Any) -> GateResult:
+    """The gate on the cases that neither judge has met."""
+    demands = {name: more.pop(name) for name in ("minimum", "not_worse_than") if name in more}
+    return gate(evaluate(judge, rows, against=against, unseen=True, **more), **demands)
+
+
 def outcomes(found: GateResult) -> dict[str, str]:
     return {each.demand: each.outcome for each in found.criteria}
 
@@ -52,8 +57,8 @@ def outcomes(found: GateResult) -> dict[str, str]:
 class TestMinimum:
     def test_the_whole_interval_must_reach_it(self) -> None:
         judge, _ = judge_that(lambda number: number % 10 == 0)
-        for least, outcome in ((0.6, "pass"), (0.78, "inconclusive"), (0.95, "regression")):
-            found = gate(judge, labelled(200), minimum={"exact_match": least, "kappa": least})
+        for least, outcome in ((0.6, "pass"), (0.78, "too few cases"), (0.95, "worse")):
+            found = decide(judge, labelled(200), minimum={"accuracy": least, "kappa": least})
             assert outcomes(found)[f"kappa at least {least}"] == outcome
             assert found.outcome == outcome
 
@@ -61,9 +66,9 @@ class TestMinimum:
         right, _ = judge_that(never)
         constant, _ = judge_that(lambda number: number % 2 == 1)
         demands = {"kappa": 0.6, "balanced_accuracy": 0.7}
-        assert set(outcomes(gate(right, labelled(60), minimum=demands)).values()) == {"pass"}
-        assert gate(right, labelled(4), minimum=demands).outcome == "inconclusive"
-        assert set(outcomes(gate(constant, labelled(60), minimum=demands)).values()) == {"regression"}
+        assert set(outcomes(decide(right, labelled(60), minimum=demands)).values()) == {"pass"}
+        assert decide(right, labelled(4), minimum=demands).outcome == "too few cases"
+        assert set(outcomes(decide(constant, labelled(60), minimum=demands)).values()) == {"worse"}
 
     def test_of_an_error_less_is_better(self) -> None:
         def answer(request: ChatRequest) -> Answer:
@@ -77,36 +82,37 @@ class TestMinimum:
             model=ScriptedChatModel(answer),
         )
         rows = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=1 + n % 5) for n in range(50)]
-        assert gate(judge, rows, minimum={"mae": 3}).outcome == "pass"
-        assert gate(judge, rows, minimum={"mae": 0.5}).outcome == "regression"
+        assert decide(judge, rows, minimum={"mae": 3}).outcome == "pass"
+        assert decide(judge, rows, minimum={"mae": 0.5}).outcome == "worse"
 
-    def test_an_inconclusive_gate_says_how_many_more_cases(self) -> None:
+    def test_with_too_few_cases_it_says_how_many_more_cases(self) -> None:
         judge, _ = judge_that(lambda number: number % 10 == 0)
-        found = gate(judge, labelled(50), minimum={"exact_match": 0.85})
-        assert found.outcome == "inconclusive"
+        found = decide(judge, labelled(50), minimum={"accuracy": 0.85})
+        assert found.outcome == "too few cases"
         assert re.search(r"about \d+ cases more would settle it", str(found))
 
     def test_one_label_throughout_gives_no_kappa(self) -> None:
         judge, _ = judge_that(never)
         rows = [row for row in labelled(40) if row.value]
-        found = gate(judge, rows, minimum={"kappa": 0.5})
-        assert found.outcome == "inconclusive"
+        found = decide(judge, rows, minimum={"kappa": 0.5})
+        assert found.outcome == "too few cases"
         assert "give no figure" in str(found)
 
     @pytest.mark.parametrize(
         ("demand", "message"),
         [
-            ({}, "nothing is demanded"),
-            ({"minimum": {"f1": 0.5}}, "bool has no 'f1'; it has exact_match"),
-            ({"not_worse_than": 5}, "belong together"),
+            ({}, "name a criterion"),
+            ({"minimum": {"f1": 0.5}}, "bool has no 'f1'; it has accuracy"),
+            ({"not_worse_than": 5}, "needs a judge to compare with"),
+            ({"not_worse_than": 120, "against": True}, "points from 0 to below 100"),
             ({"minimum": {"kappa": float("nan")}}, "no number"),
-            ({"minimum": {"exact_match": 85}}, "exact_match is at most 1"),
+            ({"minimum": {"accuracy": 85}}, "accuracy is at most 1"),
         ],
     )
     def test_an_impossible_demand_is_wrong_use(self, demand: dict[str, Any], message: str) -> None:
         judge, _ = judge_that(never)
         with pytest.raises(InputError, match=message):
-            gate(judge, labelled(20), **demand)
+            check_criteria(judge, **{"minimum": {}} | demand)
 
 
 class TestBaseline:
@@ -114,10 +120,10 @@ class TestBaseline:
         base, _ = judge_that(lambda number: number % 10 == 0, instructions="Polite, then? {{ outputs }}")
         worse, _ = judge_that(lambda number: number % 3 == 0)
         same, _ = judge_that(lambda number: number % 10 == 1)
-        assert gate(worse, labelled(200), baseline=base, not_worse_than=5).outcome == "regression"
-        assert gate(same, labelled(600), baseline=base, not_worse_than=5).outcome == "pass"
-        few = gate(same, labelled(40), baseline=base, not_worse_than=5)
-        assert few.outcome == "inconclusive"
+        assert decide(worse, labelled(200), against=base, not_worse_than=5).outcome == "worse"
+        assert decide(same, labelled(600), against=base, not_worse_than=5).outcome == "pass"
+        few = evaluate(same, labelled(40), against=base, unseen=True)
+        assert gate(few, not_worse_than=5).outcome == "too few cases"
         assert few.comparison is not None
         assert few.comparison.broken
 
@@ -129,8 +135,8 @@ class TestBaseline:
             for n in range(200)
         ]
         alone = [Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows]
-        assert gate(worse, alone, baseline=base, not_worse_than=3).outcome == "regression"
-        assert gate(worse, rows, baseline=base, not_worse_than=3).outcome == "inconclusive"
+        assert decide(worse, alone, against=base, not_worse_than=3).outcome == "worse"
+        assert decide(worse, rows, against=base, not_worse_than=3).outcome == "too few cases"
 
 
 class TestCases:
@@ -140,126 +146,90 @@ class TestCases:
         model_calls = len(model.requests)
         taught = judge.align([Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]).judge
         model.requests.clear()
-        found = gate(taught, rows, minimum={"kappa": 0.3})
-        assert found.taught == 10
-        assert found.evaluation.n == 50
-        assert found.evaluation.seen == 0
+        found = evaluate(taught, rows, unseen=True)
+        assert (found.taught, found.n, found.seen) == (10, 50, 0)
+        assert gate(found, minimum={"kappa": 0.3}).n == 50
         assert model_calls == 0
+        with pytest.raises(InputError, match="10 cases are in the judge's memory: evaluate with unseen=True"):
+            gate(evaluate(taught, rows), minimum={"kappa": 0.3})
         with pytest.raises(InputError, match="all 10 cases are in the judge's memory"):
-            gate(taught, rows[:10], minimum={"kappa": 0.3})
-
-    def test_a_broken_lock_is_a_regression(self) -> None:
-        judge, _ = judge_that(never)
-        taught = judge.align([Feedback(id="t-1", outputs="item 1", value=True, source="ana")]).judge
-        locked = lock(taught, "t-1")
-        found = gate(locked, labelled(60), minimum={"kappa": 0.3})
-        assert found.outcome == "regression"
-        assert outcomes(found)["locked cases hold"] == "regression"
-        assert "t-1 broken" in str(found)
-
-    def test_a_score_near_the_label_keeps_a_lock(self) -> None:
-        def near(request: ChatRequest) -> Answer:
-            return {"changes": []} if "changes" in request.schema["properties"] else {"rationale": "", "value": 0.79}
-
-        for label, outcome in ((0.8, "pass"), (0.2, "regression")):
-            judge = Judge(
-                name="score",
-                instructions="Rate {{ outputs }}",
-                feedback_value_type="float:0..1",
-                model=ScriptedChatModel(near),
-                embedding_model=HashEmbedding(),
-            )
-            taught = judge.align([Feedback(id="t-1", outputs="item 1", value=label, source="ana")]).judge
-            rows = [Feedback(id=f"h-{n}", outputs=f"item {n + 10}", value=n / 40) for n in range(20)]
-            assert outcomes(gate(lock(taught, "t-1"), rows, minimum={"mae": 1}))["locked cases hold"] == outcome
+            decide(taught, rows[:10], minimum={"kappa": 0.3})
 
     def test_a_case_without_a_verdict_passes_nobody(self) -> None:
         def down(_: ChatRequest) -> Answer:
             raise ModelUnavailable("HTTP 503")
 
         judge, _ = judge_that(never)
-        with pytest.raises(MissingEvidence, match="60 of 60 cases have no verdict; the first, h-0: ModelUnavailable"):
-            gate(judge.replace(model=ScriptedChatModel(down)), labelled(60), minimum={"kappa": 0.3})
+        with pytest.raises(InputError, match="60 of 60 cases have no verdict; the first, h-0: ModelUnavailable"):
+            decide(judge.replace(model=ScriptedChatModel(down)), labelled(60), minimum={"kappa": 0.3})
 
 
-class TestEvidence:
-    def test_evidence_once_gathered_needs_no_model(self, tmp_path: Path) -> None:
+class TestKeptJudgments:
+    def test_kept_judgments_need_no_model(self, tmp_path: Path) -> None:
         judge, model = judge_that(lambda number: number % 10 == 0)
-        first = gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path / "evidence")
+        first = decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
         assert len(model.requests) == 60
-        again = gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path / "evidence")
-        offline = gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path / "evidence", offline=True)
+        again = decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
+        read = decide(judge, labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
         assert len(model.requests) == 60
-        assert first.criteria == again.criteria == offline.criteria
+        assert first.criteria == again.criteria == read.criteria
 
     @pytest.mark.parametrize(
-        ("changes", "what"),
+        "changes",
         [
-            ({"instructions": "Kind? {{ outputs }}"}, "the instructions changed"),
-            ({"parameters": {"temperature": 0.5}}, "the settings changed"),
-            ({"parameters": {"calibrate": False}}, "the settings changed"),
+            {"instructions": "Kind? {{ outputs }}"},
+            {"parameters": {"temperature": 0.5}},
+            {"parameters": {"calibrate": False}},
+            {"model": ScriptedChatModel(lambda _: {}, name="another")},
         ],
     )
-    def test_evidence_on_another_judge_is_stale(self, tmp_path: Path, changes: dict[str, Any], what: str) -> None:
+    def test_judgments_of_another_judge_count_for_nothing(self, tmp_path: Path, changes: dict[str, Any]) -> None:
         judge, _ = judge_that(never)
-        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
-        with pytest.raises(MissingEvidence, match=f"is stale: {what}; measure it again without --offline"):
-            gate(judge.replace(**changes), labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
+        with pytest.raises(InputError, match="was judged by another judge, or by tone with another model, wording"):
+            decide(judge.replace(**changes), labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
 
-    def test_evidence_from_another_embedding_model_is_stale(self, tmp_path: Path) -> None:
+    def test_nor_do_those_made_with_another_memory(self, tmp_path: Path) -> None:
         judge, _ = judge_that(never)
+        judge.judge_many([row.example for row in labelled(60)], out=tmp_path / "judged.jsonl")
         taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
-        gate(taught, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
-        for changes in ({"embedding_model": HashEmbedding(16)}, {"retrieval_k": 2}):
-            with pytest.raises(MissingEvidence, match="is stale: the settings changed"):
-                gate(
-                    taught.replace(**changes),
-                    labelled(60),
-                    minimum={"kappa": 0.5},
-                    evidence=tmp_path,
-                    offline=True,
-                )
+        with pytest.raises(InputError, match="with another model, wording, setting or memory"):
+            decide(taught, labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
 
     def test_a_renamed_judge_is_the_same_judge(self, tmp_path: Path) -> None:
         judge, _ = judge_that(never)
-        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
         renamed, model = judge_that(never, name="warmth")
-        found = gate(renamed, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
-        assert (found.judge, found.outcome, model.requests) == ("warmth", "pass", [])
-        gate(renamed, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path)
-        assert len(model.requests) == 20
-        gate(judge, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+        result = decide(renamed, labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
+        assert (result.judge, result.outcome, model.requests) == ("warmth", "pass", [])
 
-    def test_evidence_on_other_labels_or_memory_is_stale(self, tmp_path: Path) -> None:
+    def test_another_label_asks_no_model(self, tmp_path: Path) -> None:
         judge, model = judge_that(never)
-        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
         other = [row if row.id != "h-3" else Feedback(id="h-3", outputs="item 3", value=True) for row in labelled(60)]
-        with pytest.raises(MissingEvidence, match="the labelled cases changed"):
-            gate(judge, other, minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
-        calls = len(model.requests)
-        gate(judge, other, minimum={"kappa": 0.5}, evidence=tmp_path)
-        assert len(model.requests) == calls, "a label changes no verdict"
-        gate(judge, other, minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
-        taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
-        with pytest.raises(MissingEvidence, match="the memory changed"):
-            gate(taught, other, minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
+        asked = len(model.requests)
+        assert decide(judge, other, minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl").outcome == "pass"
+        assert len(model.requests) == asked
 
-    def test_several_label_files_share_a_folder(self, tmp_path: Path) -> None:
-        judge, model = judge_that(never)
-        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
-        found = gate(judge, labelled(80), minimum={"kappa": 0.5}, evidence=tmp_path)
-        assert found.asked.calls == 20
-        for count in (60, 80):
-            kept = gate(judge, labelled(count), minimum={"kappa": 0.5}, evidence=tmp_path, offline=True)
-            assert (kept.evaluation.n, kept.asked.calls) == (count, 0)
-        assert len(model.requests) == 80
-
-    def test_missing_evidence_of_the_baseline_is_named_so(self, tmp_path: Path) -> None:
+    def test_a_missing_or_changed_case_is_named(self, tmp_path: Path) -> None:
         judge, _ = judge_that(never)
-        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
+        with pytest.raises(InputError, match="has no judgment of 'h-60' and of 19 others"):
+            decide(judge, labelled(80), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
+        changed = [Feedback(id="h-3", outputs="item 30", value=True), *labelled(60)[4:]]
+        with pytest.raises(InputError, match="'h-3' has changed since it was judged"):
+            decide(judge, changed, minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
+
+    def test_each_judge_finds_its_own_file(self, tmp_path: Path) -> None:
+        judge, model = judge_that(never)
         base = judge.replace(instructions="Kind? {{ outputs }}")
-        with pytest.raises(MissingEvidence, match=r"of the baseline: the evidence on tone .* the instructions changed"):
-            gate(judge, labelled(60), baseline=base, not_worse_than=5, evidence=tmp_path, offline=True)
+        files = [tmp_path / "judged.jsonl", tmp_path / "base.jsonl"]
+        for one, file in zip((judge, base), files, strict=True):
+            one.judge_many([row.example for row in labelled(60)], out=file)
+        asked = len(model.requests)
+        for given in (files, files[::-1]):
+            assert decide(judge, labelled(60), base, not_worse_than=50, judged=given).outcome == "pass"
+        assert len(model.requests) == asked
 
     def test_a_failed_call_is_asked_for_again(self, tmp_path: Path) -> None:
         judge, model = judge_that(never)
@@ -270,17 +240,10 @@ class TestEvidence:
             return {"rationale": "Read.", "value": int(ITEM.findall(request.user)[-1]) % 2 == 0}
 
         broken = judge.replace(model=ScriptedChatModel(shaky, name=model.name))
-        with pytest.raises(MissingEvidence, match="1 of 60"):
-            gate(broken, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
-        gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
+        with pytest.raises(InputError, match="1 of 60"):
+            decide(broken, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
+        decide(judge, labelled(60), minimum={"kappa": 0.5}, out=tmp_path / "judged.jsonl")
         assert len(model.requests) == 1
-
-    def test_other_peoples_files_are_left_alone(self, tmp_path: Path) -> None:
-        judge, _ = judge_that(never)
-        (tmp_path / "evidence.json").write_text('{"mine": true}', "utf-8")
-        with pytest.raises(InputError, match=r"evidence\.json cannot be read"):
-            gate(judge, labelled(60), minimum={"kappa": 0.5}, evidence=tmp_path)
-        assert (tmp_path / "evidence.json").read_text("utf-8") == '{"mine": true}'
 
 
 class TestReports:
@@ -288,28 +251,24 @@ class TestReports:
     def found() -> GateResult:
         base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
         judge, _ = judge_that(lambda number: number % 3 == 0)
-        return gate(judge, labelled(60), minimum={"kappa": 0.3}, baseline=base, not_worse_than=5)
+        return decide(judge, labelled(60), minimum={"kappa": 0.3}, against=base, not_worse_than=5)
 
     def test_junit_has_a_case_a_criterion(self) -> None:
         found = self.found()
-        for how, failures, skipped in (("skipped", 1, 1), ("failure", 2, 0), ("pass", 1, 0)):
-            suite = ET.fromstring(junit_xml(found, inconclusive=how))[0]
-            assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == (
-                "2",
-                f"{failures}",
-                f"{skipped}",
-            )
-            assert len(suite.findall("testcase/failure")) == failures
+        suite = ET.fromstring(junit_xml(found))[0]
+        assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")
+        assert len(suite.findall("testcase/failure")) == 1
 
     def test_markdown_escapes_what_comes_from_data(self) -> None:
         base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
         judge, _ = judge_that(lambda number: number == 3)
         rows = [Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(20)]
-        text = markdown(gate(judge, rows, baseline=base, not_worse_than=5))
+        evaluation = evaluate(judge, rows, against=base, unseen=True)
+        text = as_markdown(report(judge, evaluation, gate=gate(evaluation, not_worse_than=5)))
         assert "Broken: \\<b\\>\\|h-3" in text
-        assert "❔ inconclusive" in text
+        assert "Outcome: **too few cases**" in text
 
     def test_all_of_it_is_json(self) -> None:
         plain = json.loads(json.dumps(self.found().to_dict()))
-        assert plain["outcome"] == "regression"
-        assert plain["criteria"][1]["found"]["high"] < -0.05
+        assert plain["outcome"] == "worse"
+        assert plain["criteria"][1]["figure"]["high"] < -0.05

@@ -14,18 +14,17 @@ from typer.main import get_command
 import memalign
 from memalign.cli import (
     aligning,
+    check,
     demo,
     embedded,
+    evaluate,
     explaining,
     forgetting,
-    gating,
     history,
     judges,
     judging,
     labelling,
-    measuring,
     registries,
-    reporting,
     reviewing,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
@@ -46,14 +45,12 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     "Judging": {
         "judge": (judging.judge, "memalign judge tone answers.jsonl -o judged.jsonl"),
         "explain": (explaining.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
-        "evaluate": (measuring.evaluate, "memalign evaluate tone held_out.jsonl --against zero-shot"),
-        "report": (reporting.report, "memalign report tone held_out.jsonl -o report.html"),
-        "gate": (gating.gate, "memalign gate tone held_out.jsonl --min-kappa 0.6 --not-worse-than 5"),
+        "evaluate": (evaluate.evaluate, "memalign evaluate tone held_out.jsonl --min-kappa 0.6 --report report.html"),
     },
     "Learning": {
         "next": (labelling.next_, "memalign next tone new.jsonl -n 5"),
         "review": (reviewing.review, "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx"),
-        "check": (measuring.check, "memalign check feedback.jsonl tone"),
+        "check": (check.check, "memalign check feedback.jsonl tone"),
         "align": (aligning.align, "memalign align tone feedback.jsonl"),
         "overwrite": (aligning.overwrite, "memalign overwrite tone corrected.jsonl"),
         "guideline": (aligning.guideline, "memalign guideline tone G2 --pin"),
@@ -75,7 +72,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
 }
 _VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
     (
-        *("judge", "evaluate", "report", "gate"),
+        *("judge", "evaluate"),
         *("align", "overwrite", "unalign", "erase"),
     )
 )

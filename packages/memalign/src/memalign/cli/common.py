@@ -26,6 +26,7 @@ __all__ = [
     "DONE",
     "FAILURES",
     "INTERRUPTED",
+    "TOO_FEW",
     "WRONG",
     "Concurrency",
     "EmbeddingModel",
@@ -46,8 +47,8 @@ __all__ = [
     "with_session",
 ]
 
-DONE, FAILURES, WRONG, INTERRUPTED = 0, 1, 2, 130
-"""Exit codes: done; done, with failures that are named; wrong use or bad input; Ctrl-C."""
+DONE, FAILURES, WRONG, TOO_FEW, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes: done; done, with failures that are named; wrong use or bad input; too few cases for a gate; Ctrl-C."""
 
 DEFAULT_REGISTRY = "sqlite:///memalign.db"
 

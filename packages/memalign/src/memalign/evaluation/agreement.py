@@ -3,132 +3,339 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.evaluated import Disagreement, Evaluation, ScoredCase, clusters, too_few_groups
+from memalign.evaluation.cases import ScoredCase, clusters, too_few_groups
+from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
+from memalign.evaluation.judgment_file import judgments_from, made_by
 from memalign.io import FeedbackSource, check_feedback
 from memalign.judge.spend_limit import SpendLimit
-from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import (
     Estimate,
     Statistic,
+    accuracy,
     balanced_accuracy,
     ccc,
     cohen_kappa,
     confusion,
-    exact_match,
     label_shares,
     mae,
 )
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["aevaluate", "evaluate", "measure", "metrics_of"]
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+    from memalign.memory import Memory
+
+__all__ = ["Disagreement", "Evaluation", "LabelledCases", "aevaluate", "evaluate", "measure", "metrics_of"]
 
 Progress = Callable[[str, int, int], None]
 Labelled = FeedbackSource
-_Scored = tuple[Value, ScoredCase]
+_Verdict = tuple[Value, ScoredCase]
 """A verdict (the judge's, or its calibrated one) and its case."""
 
 _LISTED_LABELS = 20  # an int:0..100 would make a confusion matrix of mostly empty rows
+_TABLE_LABELS = 10  # more rows and columns than that are no table; to_dict has them all
 
 
-class _Judging(Protocol):
-    """What an evaluation needs of a judge; `memalign.Judge` has it."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Disagreement:
+    """A case on which judge and people differ, with the reasons of both; `people` has the words by source."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def value_type(self) -> ValueType: ...
-    @property
-    def memory(self) -> Memory: ...
-    @property
-    def columns(self) -> Mapping[str, str]: ...
-    async def ajudge_many(
-        self,
-        examples: Sequence[Example],
-        *,
-        concurrency: int | None = None,
-        out: str | Path | None = None,
-        progress: Progress | None = None,
-    ) -> Sequence[Judgment]: ...
+    id: str
+    value: Value
+    label: Value
+    rationale: str | None
+    people: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Agreement of one judge with people's labels. Intervals are at 95 %.
+
+    Attributes:
+        judge: The judge's name.
+        value_type: What it answers, such as `bool`.
+        n: Cases with a label and a verdict; every figure is over these.
+        unscored: Cases with a label and no verdict, because the call failed. They are not wrong.
+        unlabelled: Cases that have only comments, and were not judged.
+        seen: Of the n, those in the judge's memory, by id or content: they say nothing about learning.
+        taught: Cases that were left out because they are in the memory of a judge here; see `unseen` of `evaluate`.
+        metrics: By name. bool and choices: accuracy, balanced_accuracy, kappa; int: accuracy, weighted_kappa (quadratic),
+            ccc, mae; float: ccc, mae; str: accuracy. Where it
+            calibrates, accuracy_calibrated is of the calibrated values and accuracy_own of the model's own verdicts.
+            Where cases have a group, intervals come from whole groups; fewer than ten groups give none.
+        labels: The labels of the confusion matrix.
+        confusion: Counts in the order of `labels` (rows: people, columns: judge); empty for float and str.
+        people_shares: How often people give each label, by the label as files write it.
+        judge_shares: How often the judge does.
+        disagreements: In the order of the cases; for numbers those that are furthest apart come first.
+        usage: What the calls of this evaluation came to.
+        model: The model that answered.
+        memory_hash: Of the judge's memory.
+        cases: Every case with a label.
+        base: The evaluation of the judge it is compared with, on the same cases.
+        comparison: This judge against that one, paired by case.
+        judgments: The judge's, by id. They are no part of `to_dict`.
+        rows: People's rows, likewise.
+    """
+
+    judge: str
+    value_type: str
+    n: int
+    unscored: int
+    unlabelled: int
+    seen: int
+    taught: int = 0
+    metrics: dict[str, Estimate]
+    labels: tuple[Value, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    people_shares: dict[str, float]
+    judge_shares: dict[str, float]
+    disagreements: tuple[Disagreement, ...]
+    usage: Usage
+    model: str
+    memory_hash: str
+    cases: tuple[ScoredCase, ...]
+    base: Evaluation | None = None
+    comparison: Comparison | None = None
+    judgments: Mapping[str, Judgment] = field(default_factory=dict, repr=False)
+    rows: tuple[Feedback, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures and cases as plain JSON values."""
+        names = [each.name for each in fields(self) if each.name not in ("judgments", "rows", "base")]
+        plain: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
+        return plain | {"base": None if self.base is None else self.base.to_dict()}
+
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name.replace('_', ' ')} {figure}" for name, figure in self.metrics.items())
+        return f"<Evaluation of {self.judge}: n = {self.n}, {figures}>"
+
+    def _repr_html_(self) -> str:
+        """The card of a notebook."""
+        from memalign.notebook import card, facts, table
+
+        figures = [[name.replace("_", " "), *_cells(figure)] for name, figure in self.metrics.items()]
+        names = [value_text(label) for label in self.labels]
+        counts = [(name, *row) for name, row in zip(names, self.confusion, strict=True)] if self.confusion else []
+        differ = [(case.id, value_text(case.value), value_text(case.label), case.rationale)
+                  for case in self.disagreements]  # fmt: skip
+        outside = {"without a verdict": self.unscored, "without a label": self.unlabelled, "in its memory": self.seen}
+        return card(
+            self.judge,
+            f"{self.value_type}, {self.model}, n = {self.n}",
+            facts([(name, count or None) for name, count in outside.items()]),
+            table(("agreement with people", "", "95 %"), figures),
+            table(("people \\ judge", *names), counts) if len(names) <= _TABLE_LABELS else "",
+            table(("id", "judge", "people", "the judge's reason"), differ, title="Disagreements"),
+        )
+
+    def __str__(self) -> str:
+        total = self.n + self.unscored + self.unlabelled
+        model = self.model or "a model that gave no verdict"
+        lines = [
+            f"{self.judge} ({self.value_type}) on {model}, memory {self.memory_hash[:12] or 'empty'}",
+            f"n = {self.n} of {total} cases; {self.unscored} unscored (no verdict), {self.unlabelled} without a label",
+        ]
+        if self.taught:
+            lines.append(f"{self.taught} more cases are in memory and do not count")
+        if self.seen:
+            lines.append(f"{self.seen} of the {self.n} are in the judge's memory: they say nothing about learning")
+        groups = clusters([case for case in self.cases if case.value is not None])
+        if groups is not None:
+            lines.append(too_few_groups(groups) or f"intervals are those of {len(set(groups))} groups of cases")
+        lines += ["", *_table([[name.replace("_", " "), *_cells(figure)] for name, figure in self.metrics.items()])]
+        if self.people_shares and len(self.people_shares) <= _TABLE_LABELS:
+            shares = [[name, f"{share:.0%}", f"{self.judge_shares[name]:.0%}"]
+                      for name, share in self.people_shares.items()]  # fmt: skip
+            lines += ["", *_table([["label", "people", "judge"], *shares])]
+        if self.confusion and len(self.labels) <= _TABLE_LABELS:
+            names = [value_text(label) for label in self.labels]
+            counts = [[name, *map(str, row)] for name, row in zip(names, self.confusion, strict=True)]
+            lines += ["", *_table([["people \\ judge", *names], *counts])]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledCases:
+    """Labelled rows as a judge reads them.
+
+    Attributes:
+        rows: People's rows on the cases.
+        examples: One example for each case that has a label that counts.
+        labels: The label by the example's id.
+        unlabelled: How many cases have comments only.
+        taught: How many cases were left out because they are in memory.
+    """
+
+    rows: tuple[Feedback, ...]
+    examples: tuple[Example, ...]
+    labels: Mapping[str, Value]
+    unlabelled: int
+    taught: int
+
+    @classmethod
+    def of(cls, judge: Judge, labelled: Labelled, *, outside: Sequence[Judge] = ()) -> LabelledCases:
+        """The labelled cases, without those in the memory of a judge of `outside`.
+
+        Raises:
+            InvalidRows: A row is not valid.
+            InputError: No case has a label, or all cases are in memory.
+        """
+        rows = list(check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows)
+        memory, known = judge.memory, _known_to(outside)
+        annotations = _by_case(rows)
+        fresh = {name: notes for name, notes in annotations.items() if not known & _keys(notes)}
+        if not fresh:
+            raise InputError(
+                f"all {len(annotations)} cases are in the judge's memory: they say nothing about cases it has not met"
+            )
+        labels = {name: policy_label(notes, memory.authority, memory.policy) for name, notes in fresh.items()}
+        examples = tuple(
+            Example(id=name, **notes[0].content, meta=notes[0].meta)
+            for name, notes in fresh.items()
+            if labels[name] is not None
+        )
+        if not examples:
+            raise InputError("no case has a label (a value): there is nothing to compare the judge with")
+        return cls(
+            rows=tuple(row for notes in fresh.values() for row in notes),
+            examples=examples,
+            labels={name: label for name, label in labels.items() if label is not None},
+            unlabelled=len(fresh) - len(examples),
+            taught=len(annotations) - len(fresh),
+        )
 
 
 def evaluate(
-    judge: _Judging,
+    judge: Judge,
     labelled: Labelled,
     *,
-    concurrency: int | None = None,
+    against: Judge | None = None,
+    unseen: bool = False,
+    judged: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
-    progress: Progress | None = None,
+    concurrency: int | None = None,
     max_cost: float | SpendLimit | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
-    return aio.run(aevaluate(judge, labelled, concurrency=concurrency, out=out, progress=progress, max_cost=max_cost))
+    return aio.run(
+        aevaluate(
+            judge,
+            labelled,
+            against=against,
+            unseen=unseen,
+            judged=judged,
+            out=out,
+            concurrency=concurrency,
+            max_cost=max_cost,
+            progress=progress,
+        )
+    )
 
 
 async def aevaluate(
-    judge: _Judging,
+    judge: Judge,
     labelled: Labelled,
     *,
-    concurrency: int | None = None,
+    against: Judge | None = None,
+    unseen: bool = False,
+    judged: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
-    progress: Progress | None = None,
+    concurrency: int | None = None,
     max_cost: float | SpendLimit | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
-    """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on its content.
+    """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on it.
 
-    `labelled` is a feedback file, or Feedback objects or mappings. Cases with comments only are counted and not
-    judged; cases whose judging fails are counted and not wrong. Where rows have a `group` column, intervals are as wide as
-    cases deserve that go together; fewer than ten groups give none. `out` keeps the judgments and is resumed from. What
-    `max_cost`, in dollars, stops is counted as not scored. Raises InvalidRows for bad rows, InputError when no case has a
-    label.
+    Args:
+        judge: The judge that is measured.
+        labelled: A feedback file, or Feedback objects or mappings. A column `group` names what several cases share.
+        against: A judge to compare with on the same cases.
+        unseen: Leave out cases in the memory of either judge, by id or content.
+        judged: Files that `judge_many(out=…)` wrote. A judge whose file is here is not asked.
+        out: A file that keeps the judge's judgments, and from which the same call resumes.
+        concurrency: Model calls at a time.
+        max_cost: Dollars for both judges together; a case that it stops is not scored.
+        progress: Called with the phase, how many cases are done, and how many there are.
+
+    Returns:
+        The figures, every case, and the comparison where there is one.
+
+    Raises:
+        InvalidRows: A row is not valid.
+        InputError: No case has a label, all are in memory, or a file of judgments does not fit.
     """
-    rows = check_feedback(labelled, value_type=judge.value_type, columns=judge.columns).rows
-    annotations = _by_case(rows)
-    memory = judge.memory
-    labels = {name: policy_label(said, memory.authority, memory.policy) for name, said in annotations.items()}
-    examples = [
-        Example(id=example_id, **said[0].content, meta=said[0].meta)
-        for example_id, said in annotations.items()
-        if labels[example_id] is not None
-    ]
-    if not examples:
-        raise InputError("no case has a label (a value): there is nothing to compare the judge with")
-    limit: dict[str, Any] = {} if max_cost is None else {"max_cost": max_cost}  # not every judge knows one
-    judgments = await judge.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress, **limit)
-    judged = list(zip(examples, judgments, strict=True))
-    cases = tuple(
-        _case(example, label, judgment) for example, judgment in judged if (label := labels[example.id]) is not None
+    cases = LabelledCases.of(
+        judge, labelled, outside=[] if not unseen else [judge] if against is None else [judge, against]
     )
+    files = [judged] if isinstance(judged, str | Path) else list(judged)
+    limit = max_cost if max_cost is None or isinstance(max_cost, SpendLimit) else SpendLimit(max_cost)
+
+    async def judgments_of(one: Judge, *, first: bool) -> tuple[Sequence[Judgment], Usage]:
+        if (file := next((path for path in files if made_by(one, path)), None)) is not None:
+            return judgments_from(file, cases.examples), Usage()
+        if first and files:
+            raise InputError(
+                f"{files[0]} was judged by another judge, or by {one.name} with another model, wording, setting or "
+                "memory: judge again"
+            )
+        made = await one.ajudge_many(
+            cases.examples,
+            concurrency=concurrency,
+            out=out if first else None,
+            progress=progress,
+            max_cost=limit,
+        )
+        return made, sum((judgment.usage for judgment in made), Usage())
+
+    evaluation = _evaluation(judge, cases, *await judgments_of(judge, first=True))
+    if against is None:
+        return evaluation
+    base = _evaluation(against, cases, *await judgments_of(against, first=False))
+    comparable = base.n > 0 and evaluation.n > 0
+    return replace(evaluation, base=base, comparison=compare(base, evaluation) if comparable else None)
+
+
+def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgment], usage: Usage) -> Evaluation:
+    by_id = {example.id: judgment for example, judgment in zip(labelled.examples, judgments, strict=True)}
+    cases = tuple(_case(example, labelled.labels[example.id], by_id[example.id]) for example in labelled.examples)
     scored = [(case.value, case) for case in cases if case.value is not None]
     values, truth = [value for value, _ in scored], [case.label for _, case in scored]
     listed = _listed(judge.value_type, [*values, *truth])
     ids = {case.id for _, case in scored}
-    rationales = {example.id: judgment.rationale for example, judgment in judged}
     return Evaluation(
         judge=judge.name,
         value_type=judge.value_type.spec,
         n=len(scored),
         unscored=len(cases) - len(scored),
-        unlabelled=len(annotations) - len(cases),
-        seen=_seen(judge.memory, [example for example in examples if example.id in ids]),
+        unlabelled=labelled.unlabelled,
+        seen=_seen(judge.memory, [example for example in labelled.examples if example.id in ids]),
+        taught=labelled.taught,
         metrics=_all_metrics(judge.value_type, scored),
         labels=listed,
         confusion=confusion(values, truth, listed) if listed else (),
         people_shares=_shares(truth, listed),
         judge_shares=_shares(values, listed),
-        disagreements=_disagreements(scored, rationales, annotations),
-        usage=sum((judgment.usage for judgment in judgments), Usage()),
+        disagreements=_disagreements(scored, by_id, _by_case(labelled.rows)),
+        usage=usage,
         model=", ".join(dict.fromkeys(judgment.model for judgment in judgments if judgment.model)),
         memory_hash=next((judgment.memory_hash for judgment in judgments if judgment.memory_hash), ""),
         cases=cases,
+        judgments=by_id,
+        rows=labelled.rows,
     )
 
 
@@ -146,6 +353,9 @@ def _case(example: Example, label: Value, judgment: Judgment) -> ScoredCase:
     )
 
 
+# -- whose cases -----------------------------------------------------------------------------------------------------
+
+
 def _by_case(rows: Sequence[Feedback]) -> dict[str, list[Feedback]]:
     """All annotations on each case, by its first id: the same content under two ids is one case, as in a memory."""
     annotations: dict[str, list[Feedback]] = {}
@@ -158,22 +368,23 @@ def _by_case(rows: Sequence[Feedback]) -> dict[str, list[Feedback]]:
     return annotations
 
 
+def _keys(rows: Sequence[Feedback]) -> set[str]:
+    contents = {f"content {row.example.content_hash}" for row in rows if row.example is not None}
+    return contents | {f"id {row.id}" for row in rows}
+
+
+def _known_to(judges: Sequence[Judge]) -> set[str]:
+    cases = [case for judge in judges for case in judge.memory.cases]
+    return {f"id {case.id}" for case in cases} | {f"content {case.example.content_hash}" for case in cases}
+
+
 def _seen(memory: Memory, examples: Sequence[Example]) -> int:
     ids = {case.example.id for case in memory.episodic}
     contents = {case.example.content_hash for case in memory.episodic}
     return sum(example.id in ids or example.content_hash in contents for example in examples)
 
 
-def _all_metrics(value_type: ValueType, scored: Sequence[_Scored]) -> dict[str, Estimate]:
-    """The metrics of the value type, and exact match of other verdicts: calibrated, the model's own."""
-    found = _metrics(value_type, scored)
-    calibrated = [(case.calibrated, case) for _, case in scored if case.calibrated is not None]
-    if value_type.kind != "float" and scored and len(calibrated) == len(scored):
-        found["exact_match_calibrated"] = _metrics(value_type, calibrated)["exact_match"]
-        own = [(case.own, case) for _, case in scored if case.own is not None]
-        if len(own) == len(scored):
-            found["exact_match_own"] = _metrics(value_type, own)["exact_match"]
-    return found
+# -- figures ---------------------------------------------------------------------------------------------------------
 
 
 def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
@@ -181,13 +392,13 @@ def metrics_of(value_type: ValueType) -> dict[str, Statistic]:
     match value_type.kind:
         case "int":
             quadratic = partial(cohen_kappa, weights="quadratic")
-            return {"exact_match": exact_match, "weighted_kappa": quadratic, "ccc": ccc, "mae": mae}
+            return {"accuracy": accuracy, "weighted_kappa": quadratic, "ccc": ccc, "mae": mae}
         case "float":
             return {"ccc": ccc, "mae": mae}
         case "str":
-            return {"exact_match": exact_match}
+            return {"accuracy": accuracy}
         case _:
-            return {"exact_match": exact_match, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
+            return {"accuracy": accuracy, "balanced_accuracy": balanced_accuracy, "kappa": cohen_kappa}
 
 
 def measure(value_type: ValueType, cases: Sequence[ScoredCase]) -> dict[str, Estimate]:
@@ -195,25 +406,37 @@ def measure(value_type: ValueType, cases: Sequence[ScoredCase]) -> dict[str, Est
     return _metrics(value_type, [(case.value, case) for case in cases if case.value is not None])
 
 
-def _metrics(value_type: ValueType, scored: Sequence[_Scored]) -> dict[str, Estimate]:
+def _all_metrics(value_type: ValueType, scored: Sequence[_Verdict]) -> dict[str, Estimate]:
+    """The metrics, and the accuracy of other verdicts: the calibrated ones, and the model's own."""
+    metrics = _metrics(value_type, scored)
+    calibrated = [(case.calibrated, case) for _, case in scored if case.calibrated is not None]
+    if value_type.kind != "float" and scored and len(calibrated) == len(scored):
+        metrics["accuracy_calibrated"] = _metrics(value_type, calibrated)["accuracy"]
+        own = [(case.own, case) for _, case in scored if case.own is not None]
+        if len(own) == len(scored):
+            metrics["accuracy_own"] = _metrics(value_type, own)["accuracy"]
+    return metrics
+
+
+def _metrics(value_type: ValueType, scored: Sequence[_Verdict]) -> dict[str, Estimate]:
     values, truth = [value for value, _ in scored], [case.label for _, case in scored]
     groups = clusters([case for _, case in scored])
     if value_type.kind == "str":
         values, truth = [str(value).strip() for value in values], [str(label).strip() for label in truth]
-    found: dict[str, Estimate] = {}
+    metrics: dict[str, Estimate] = {}
     few = too_few_groups(groups)
     for name, statistic in metrics_of(value_type).items():
         value = statistic(values, truth)
         if few and value is not None:
-            found[name] = Estimate(value=value, no_interval=few)
+            metrics[name] = Estimate(value=value, no_interval=few)
             continue
-        if name == "exact_match":
-            interval = share_interval([one == other for one, other in zip(values, truth, strict=True)], groups)
+        if name == "accuracy":
+            interval = share_interval([value == label for value, label in zip(values, truth, strict=True)], groups)
         else:
             interval = agreement_interval(statistic, values, truth, groups)
         low, high = interval or (None, None)
-        found[name] = Estimate(value=value, low=low, high=high)
-    return found
+        metrics[name] = Estimate(value=value, low=low, high=high)
+    return metrics
 
 
 def _listed(value_type: ValueType, values: Sequence[Value]) -> tuple[Value, ...]:
@@ -227,24 +450,46 @@ def _shares(values: Sequence[Value], labels: Sequence[Value]) -> dict[str, float
 
 
 def _disagreements(
-    scored: Sequence[_Scored],
-    rationales: Mapping[str, str | None],
+    scored: Sequence[_Verdict],
+    judgments: Mapping[str, Judgment],
     annotations: Mapping[str, Sequence[Feedback]],
 ) -> tuple[Disagreement, ...]:
     """Numbers that are furthest apart first, all else in the order of the cases."""
-    found = [
+    wrong = [
         Disagreement(
             id=case.id,
             value=value,
             label=case.label,
-            rationale=rationales[case.id],
-            people={each.source: each.rationale for each in annotations[case.id] if each.rationale},
+            rationale=judgments[case.id].rationale,
+            people={row.source: row.rationale for row in annotations[case.id] if row.rationale},
         )
         for value, case in scored
         if not case.correct
     ]
-    return tuple(sorted(found, key=lambda each: -_distance(each.value, each.label)))
+    return tuple(sorted(wrong, key=lambda case: -_distance(case.value, case.label)))
 
 
 def _distance(value: Value, label: Value) -> float:
     return 0.0 if isinstance(value, str) or isinstance(label, str) else abs(value - label)
+
+
+# -- printed ---------------------------------------------------------------------------------------------------------
+
+
+def _cells(figure: Estimate) -> list[str]:
+    if figure.value is None:
+        return ["n/a", ""]
+    if figure.no_interval:
+        return [f"{figure.value:.2f}", "no interval"]
+    interval = "" if figure.low is None or figure.high is None else f"[{figure.low:.2f}, {figure.high:.2f}]"
+    return [f"{figure.value:.2f}", interval]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Plain text, the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.rjust(width) if place else cell.ljust(width)
+                  for place, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]  # fmt: skip

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from memalign.errors import InputError
-from memalign.evaluation.evaluated import Evaluation, ScoredCase, clusters, same_value, too_few_groups
+from memalign.evaluation.cases import ScoredCase, clusters, same_value, too_few_groups
 from memalign.evaluation.intervals import difference_interval, paired_interval
-from memalign.metrics import Estimate, Statistic, ccc, exact_match, mcnemar_exact
+from memalign.metrics import Estimate, Statistic, accuracy, ccc, mcnemar_exact
 from memalign.values import Value, value_text
 
 __all__ = ["Comparison", "compare"]
@@ -19,17 +19,24 @@ __all__ = ["Comparison", "compare"]
 _ALPHA = 0.05
 
 
+class _Scored(Protocol):
+    """What has scored cases: an Evaluation."""
+
+    @property
+    def cases(self) -> tuple[ScoredCase, ...]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """The second judge against the first, over the `n` cases that both scored.
 
     `first` and `second` have each judge's figures on these cases, `differences` second minus first with 95 % intervals:
-    exact_match (not for float), and ccc for numbers. `fixed` are the ids that only the second got right, `broken` those
+    accuracy (not for float), and ccc for numbers. `fixed` are the ids that only the second got right, `broken` those
     that only the first did; `mcnemar_p` is McNemar's exact p of their difference. These four are None or empty for
     float, where right and wrong have no edge. `left_out` cases are in one evaluation only, or lack a verdict in one.
 
-    `verdict` is the second's, on `metric` (ccc for numbers, else exact_match): "ahead" or "behind" when the interval
-    excludes 0, and for exact_match McNemar's p is below 0.05 too; else "tied", which says that n cases do not tell them apart, not that they are equal.
+    `verdict` is the second's, on `metric` (ccc for numbers, else accuracy): "ahead" or "behind" when the interval
+    excludes 0, and for accuracy McNemar's p is below 0.05 too; else "tied", which says that n cases do not tell them apart, not that they are equal.
     """
 
     n: int
@@ -76,7 +83,7 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase]) -> Comparison:
+def compare(first: _Scored | Sequence[ScoredCase], second: _Scored | Sequence[ScoredCase]) -> Comparison:
     """Compare two judges on the cases that both scored, paired by id.
 
     Where cases have a group, intervals are wider; fewer than ten groups give none, and the two are tied. Raises InputError
@@ -105,7 +112,7 @@ def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Seque
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in every)
     continuous = numeric and any(isinstance(value, float) for value in every)
 
-    statistics: dict[str, Statistic] = {} if continuous else {"exact_match": exact_match}
+    statistics: dict[str, Statistic] = {} if continuous else {"accuracy": accuracy}
     statistics |= {"ccc": ccc} if numeric else {}
     differences = {name: _difference(statistic, old, new, truth, groups) for name, statistic in statistics.items()}
     right = [(case.id, a == label, b == label) for case, label, a, b in zip(pairs, truth, old, new, strict=True)]
@@ -113,12 +120,12 @@ def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Seque
     broken = () if continuous else tuple(name for name, a, b in right if a and not b)
     p = None if continuous else mcnemar_exact(len(fixed), len(broken))
     # Of labels that are all the same there is no concordance.
-    metric = "ccc" if numeric and (continuous or differences["ccc"].value is not None) else "exact_match"
+    metric = "ccc" if numeric and (continuous or differences["ccc"].value is not None) else "accuracy"
     return Comparison(
         n=len(pairs),
         left_out=len(before.keys() | after.keys()) - len(pairs),
         metric=metric,
-        verdict=_verdict(differences[metric], p if metric == "exact_match" else None),
+        verdict=_verdict(differences[metric], p if metric == "accuracy" else None),
         first={name: statistic(old, truth) for name, statistic in statistics.items()},
         second={name: statistic(new, truth) for name, statistic in statistics.items()},
         differences=differences,
@@ -142,7 +149,7 @@ def _difference(
         return Estimate(value=None)
     if few := too_few_groups(groups):
         return Estimate(value=after - before, no_interval=few)
-    if statistic is exact_match:
+    if statistic is accuracy:
         changes = [(b == label) - (a == label) for a, b, label in zip(old, new, truth, strict=True)]
         found = paired_interval(changes, groups)
     else:
@@ -157,8 +164,8 @@ def _verdict(difference: Estimate, p: float | None) -> Literal["ahead", "behind"
     return "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "tied"
 
 
-def _by_id(found: Evaluation | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
-    cases = found.cases if isinstance(found, Evaluation) else found
+def _by_id(scored: _Scored | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
+    cases = scored if isinstance(scored, Sequence) else scored.cases
     by_id = {case.id: case for case in cases}
     if len(by_id) != len(cases):
         raise InputError("an id comes twice among the cases of one evaluation")

@@ -1,16 +1,15 @@
-"""What feedback holds, before a judge learns from it: counts, agreement, conflicts, and remarks on bias."""
+"""What feedback holds, before a judge learns from it: counts, agreement, conflicts, and labels that are rare."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
 from memalign.errors import RowError
-from memalign.evaluation.bias_review import Remark, ReviewedCase, remarks
 from memalign.io import FeedbackSource, check_feedback
 from memalign.judge import Judge
 from memalign.memory.label_policy import POLICY, policy_label
@@ -19,6 +18,21 @@ from memalign.types import Feedback
 from memalign.values import Value, ValueType, value_text
 
 __all__ = ["ConflictingLabels", "FeedbackReview", "agreement_of_people", "review_feedback"]
+
+
+_FEW = 10
+"""Labels below which a share says nothing."""
+
+_RARE = 0.1
+_MOST_LABELS = 10  # more are not counted one by one
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """One content, all its annotations, and the label that counts (None: comments only)."""
+
+    annotations: tuple[Feedback, ...]
+    label: Value | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +50,7 @@ class FeedbackReview:
 
     `labels` and `sources` count rows. `duplicates` are groups of ids with the same content. `alpha` is Krippendorff's,
     over the `compared` cases that two or more people labelled; None when there are fewer than two such cases, or all
-    labels are the same. `remarks` answer what a reviewer of bias would ask. `status` counts new, changed and unchanged
+    labels are the same. `remarks` say which labels are missing or rare. `status` counts new, changed and unchanged
     rows against a judge, None without one. `notes` say what else became of rows, such as how many are not filled in.
     """
 
@@ -50,7 +64,7 @@ class FeedbackReview:
     conflicts: tuple[ConflictingLabels, ...]
     alpha: float | None
     compared: int
-    remarks: tuple[Remark, ...]
+    remarks: tuple[str, ...]
     status: dict[str, int] | None
     invalid: tuple[RowError, ...]
     notes: tuple[str, ...] = ()
@@ -64,7 +78,6 @@ class FeedbackReview:
             for label, count in self.labels.items()
         ]
         plain["source_shares"] = {source: count / self.rows for source, count in self.sources.items()}
-        plain["remarks"] = [asdict(each) for each in self.remarks]
         return plain
 
 
@@ -72,8 +85,7 @@ def review_feedback(
     feedback: FeedbackSource, value_type: ValueType | None, judge: Judge | None = None
 ) -> FeedbackReview:
     """What a file (or rows) of feedback holds; no model is called. Raises InputError when it cannot be read or is empty."""
-    known = {case.id: case.example for case in judge.memory.cases} if judge else {}
-    hashes = {name: example.content_hash for name, example in known.items()}
+    hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
     columns = judge.columns if judge else None
     file = check_feedback(
         feedback, value_type=value_type, known=hashes, skip_invalid=True, columns=columns, name="stdin"
@@ -92,11 +104,7 @@ def review_feedback(
         by_content[row.content_hash if row.content else hashes[row.id]].append(row)
     authority, policy = (judge.memory.authority, judge.memory.policy) if judge else ((), POLICY)
     cases = [
-        ReviewedCase(
-            content=next((row.content for row in annotations if row.content), {}) or known[annotations[0].id].content,
-            annotations=tuple(annotations),
-            label=policy_label(annotations, authority, policy),
-        )
+        _Case(annotations=tuple(annotations), label=policy_label(annotations, authority, policy))
         for annotations in by_content.values()
     ]
     pairable = [list(unit.values()) for each in cases if len(unit := _by_source(each.annotations)) > 1]
@@ -113,7 +121,7 @@ def review_feedback(
         conflicts=_conflicts(cases),
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
-        remarks=remarks(cases, labels=labels, value_type=value_type),
+        remarks=_rare_labels(labels, value_type),
         status=_status(judge, rows) if judge else None,
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
         notes=file.notes,
@@ -126,7 +134,7 @@ def _one_spelling(row: Feedback) -> Feedback:
     return msgspec.structs.replace(row, value=written == "true") if written in ("true", "false") else row
 
 
-def _conflicts(cases: Sequence[ReviewedCase]) -> tuple[ConflictingLabels, ...]:
+def _conflicts(cases: Sequence[_Case]) -> tuple[ConflictingLabels, ...]:
     found = []
     for each in cases:
         said = {str(row.key): row.value for row in each.annotations if row.value is not None}
@@ -142,6 +150,24 @@ def _status(judge: Judge, rows: Sequence[Feedback]) -> dict[str, int]:
         annotation = judge.memory.annotation(row.key)
         counts["new" if annotation is None else "unchanged" if annotation.says(row) else "changed"] += 1
     return dict(counts)
+
+
+def _rare_labels(labels: Mapping[str, int], value_type: ValueType | None) -> tuple[str, ...]:
+    """The labels that a judge would hardly learn from these; none where there are too few labels to say."""
+    counts = dict(labels)
+    if value_type is not None and value_type.kind == "int" and 0 < len(value_type.labels) <= _MOST_LABELS:
+        counts = {value_text(label): labels.get(value_text(label), 0) for label in value_type.labels}
+    kind = None if value_type is None else value_type.kind
+    n = sum(counts.values())
+    if kind in ("str", "float") or len(counts) > _MOST_LABELS or n < max(_FEW, 2 * len(counts)):
+        return ()
+    limit = min(_RARE, 0.5 / max(len(counts), 1))  # of ten labels each has a tenth when they are even
+    missing = [f"nobody gave {label}" for label, count in counts.items() if not count]
+    rare = [
+        f"{label} is rare: {count} of {n} ({count / n:.0%})" for label, count in counts.items() if 0 < count < limit * n
+    ]
+    same = [f"all {n} labels are {next(iter(counts))}"] if len(counts) == 1 and value_type is None else []
+    return tuple(f"{remark}; a judge hardly learns when to say it" for remark in (*missing, *rare, *same))
 
 
 def _by_source(annotations: Sequence[Feedback]) -> Mapping[str, Value]:

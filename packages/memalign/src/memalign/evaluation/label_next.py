@@ -12,7 +12,8 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.io import Examples, ExampleSource, read_judgments
+from memalign.evaluation.judgment_file import judgments_from
+from memalign.io import Examples, ExampleSource
 from memalign.memory.retrieval import RELEVANT, embedding_text
 from memalign.models import resolve_embedding
 from memalign.types import Example, Judgment, Usage
@@ -114,7 +115,11 @@ async def anext_cases(
             fresh.append(example)
     judgments: Sequence[Judgment] = ()
     if judged is not None:
-        judgments = _read(judge, fresh, Path(judged))
+        judgments = judgments_from(judged, fresh)
+        if any(each.error is None and each.memory_hash != judge.memory.hash for each in judgments):
+            raise InputError(
+                f"{judged} was judged with another memory than this version of {judge.name!r} has; judge again"
+            )
     elif fresh:
         judgments = await judge.ajudge_many(fresh, concurrency=concurrency, max_cost=max_cost, progress=progress)
     made = list(zip(fresh, judgments, strict=True))
@@ -127,21 +132,6 @@ async def anext_cases(
         failed=tuple((example.id, judgment.error) for example, judgment in made if judgment.error is not None),
         usage=Usage() if judged is not None else sum((judgment.usage for judgment in judgments), Usage()),
     )
-
-
-def _read(judge: Judge, fresh: Sequence[Example], path: Path) -> list[Judgment]:
-    found = read_judgments(path)
-    missing = [example.id for example in fresh if example.id not in found.judgments]
-    if missing:
-        more = f" and of {len(missing) - 1} others" if missing[1:] else ""
-        raise InputError(f"{path} has no judgment of {missing[0]!r}{more}; judge them first, or leave --judged out")
-    for example in fresh:
-        if found.contents.get(example.id) not in ("", None, example.content_hash):
-            raise InputError(f"{path}: {example.id!r} has changed since it was judged; judge it again")
-    judgments = [found.judgments[example.id] for example in fresh]
-    if any(each.error is None and each.memory_hash != judge.memory.hash for each in judgments):
-        raise InputError(f"{path} was judged with another memory than this version of {judge.name!r} has; judge again")
-    return judgments
 
 
 class _Signal(NamedTuple):

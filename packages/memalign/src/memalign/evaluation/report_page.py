@@ -1,20 +1,378 @@
-"""A report as one page: HTML that needs no network and no script, or Markdown."""
+"""A report that anybody can read: how far a judge agrees with people on cases that nobody taught it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memalign.evaluation.gate_report import markdown_cell
-from memalign.evaluation.report_parts import Report, ReportedCase
+import msgspec
+
+from memalign.errors import InputError
+from memalign.evaluation.agreement import Evaluation, measure
+from memalign.evaluation.cases import ScoredCase
+from memalign.evaluation.comparison import compare
+from memalign.evaluation.criteria import GateResult
+from memalign.evaluation.feedback_review import agreement_of_people
+from memalign.evaluation.intervals import share_interval
+from memalign.judge.findings import LEAST
 from memalign.metrics import Estimate
-from memalign.values import value_text
+from memalign.types import Feedback, Judgment
+from memalign.values import Value, ValueType, value_text
 
-__all__ = ["as_html", "as_markdown"]
+if TYPE_CHECKING:
+    from memalign.judge import Judge
 
-_PARTS = 30  # rows of a table
+__all__ = ["Report", "as_html", "as_markdown", "report"]
+
+_WIDTH = 0.05  # half of the interval that settles most questions
+_BINS = 10
+_SLICES = 30  # rows of a table
 _WRONG, _RIGHT = 50, 5  # cases of a cell that are shown in full
 _LONG = 1200  # characters of a field
-_COLUMNS = ("exact_match", "balanced_accuracy", "kappa", "weighted_kappa", "ccc", "mae")
+_COLUMNS = ("accuracy", "balanced_accuracy", "kappa", "weighted_kappa", "ccc", "mae")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """A way to give verdicts, and the judge's figure less its own on the same cases (None for the judge itself).
+
+    `metric` is what `ahead` and `verdict` are of: CCC for numbers, else accuracy.
+    """
+
+    name: str
+    metrics: dict[str, Estimate]
+    ahead: Estimate | None = None
+    verdict: str = ""
+    metric: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class People:
+    """How far annotators agree with each other: the ceiling. `pairs` of labels on `cases` that two or more labelled."""
+
+    cases: int
+    pairs: int
+    same: Estimate
+    alpha: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slice:
+    """Part of the cases, and the accuracy on them; of `float` labels the mean error."""
+
+    of: str
+    name: str
+    n: int
+    figure: Estimate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration:
+    """Whether confidence is true: for each bin its mean confidence, the accuracy and the number of cases.
+
+    `error` is the expected calibration error, the mean distance of the two, weighed by cases.
+    """
+
+    bins: tuple[tuple[float, float, int], ...]
+    error: float
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuidelineUse:
+    """What one guideline did: how often its checks answered yes or no, and which way they pulled.
+
+    `right` and `wrong` count cases where its contribution pulled towards people's label, or away from it.
+    """
+
+    id: str
+    text: str
+    taught_by: tuple[str, ...]
+    yes: int
+    no: int
+    right: int
+    wrong: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReportedCase:
+    """A case as a reader needs it: what was judged, both verdicts, and the reasons."""
+
+    id: str
+    label: str
+    value: str
+    correct: bool | None
+    content: dict[str, str]
+    rationale: str
+    people: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that an evaluation shows of a judge.
+
+    Attributes:
+        judge: Its name.
+        model: What answered.
+        instructions: The judge's.
+        headline: The metric that stands first: accuracy, of `float` ccc.
+        evaluation: The figures.
+        sides: The judge, the judge it is compared with, and one answer to every case.
+        people: How far people agree with each other; None where no case has two labels.
+        slices: The accuracy by label, group and source.
+        calibration: Whether confidence is true; None where there is none.
+        guidelines: What each guideline did.
+        cases: Every case with its texts.
+        more: Labels that would bring the interval of the headline to 5 points either way; 0 where it is there.
+        seconds: The median of a judgment, None where it is not known.
+        dollars: The mean of a judgment, None where it is not known.
+        gate: The criteria and their outcome, where there are any.
+    """
+
+    judge: str
+    model: str
+    instructions: str
+    headline: str
+    evaluation: Evaluation
+    sides: tuple[Side, ...]
+    people: People | None
+    slices: tuple[Slice, ...]
+    calibration: Calibration | None
+    guidelines: tuple[GuidelineUse, ...]
+    cases: tuple[ReportedCase, ...]
+    more: int | None
+    seconds: float | None
+    dollars: float | None
+    gate: GateResult | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "evaluation"}
+        return {**msgspec.to_builtins(own), "evaluation": self.evaluation.to_dict()}
+
+
+def report(
+    judge: Judge, evaluation: Evaluation, *, against: str = "the other judge", gate: GateResult | None = None
+) -> Report:
+    """Gather what an evaluation shows. Nothing is asked.
+
+    Args:
+        judge: The judge that was measured.
+        evaluation: What `evaluate(judge, labelled, unseen=True)` gave, with `against` for a second column.
+        against: What the other judge is called.
+        gate: What a gate decided on the same evaluation.
+
+    Returns:
+        Plain values, which `as_html` and `as_markdown` write as a page.
+
+    Raises:
+        InputError: No case has a verdict.
+    """
+    if not evaluation.n:
+        first = next((case.error for case in evaluation.cases if case.error), "")
+        raise InputError(f"no case has a verdict: {first}")
+    headline = "ccc" if judge.value_type.kind == "float" else "accuracy"
+    judgments = [each for each in evaluation.judgments.values() if each.error is None]
+    costs = [each.usage.cost for each in judgments if each.usage.cost is not None]
+    clocked = [sum(each.usage.seconds.values()) for each in judgments]
+    return Report(
+        judge=judge.name,
+        model=evaluation.model,
+        instructions=judge.instructions,
+        headline=headline,
+        evaluation=evaluation,
+        sides=_sides(judge, evaluation, against),
+        people=_people(evaluation.rows, judge.value_type),
+        slices=_slices(evaluation, judge.value_type),
+        calibration=_calibration(evaluation),
+        guidelines=_guidelines(judge, evaluation),
+        cases=_cases(evaluation),
+        more=_more(evaluation.metrics[headline], evaluation.n),
+        seconds=statistics.median(clocked) if any(clocked) else None,
+        dollars=statistics.fmean(costs) if costs else None,
+        gate=gate,
+    )
+
+
+# -- what is gathered ------------------------------------------------------------------------------------------------
+
+
+def _sides(judge: Judge, evaluation: Evaluation, against: str) -> tuple[Side, ...]:
+    others = {} if evaluation.base is None or not evaluation.base.n else {against: evaluation.base.cases}
+    constant = _constant(judge.value_type, [case.label for case in evaluation.cases])
+    others[f"always {value_text(constant)}"] = tuple(
+        replace(case, value=constant, calibrated=None, own=None, error=None) for case in evaluation.cases
+    )
+    sides = [Side(name=judge.name, metrics=evaluation.metrics)]
+    for name, cases in others.items():
+        comparison = compare(cases, evaluation.cases)
+        ahead, metrics = comparison.differences[comparison.metric], measure(judge.value_type, cases)
+        sides.append(
+            Side(name=name, metrics=metrics, ahead=ahead, verdict=comparison.verdict, metric=comparison.metric)
+        )
+    return tuple(sides)
+
+
+def _constant(value_type: ValueType, labels: Sequence[Value]) -> Value:
+    """The answer that is best for a judge that does not look: the commonest label, of `float` the median."""
+    if value_type.kind == "float":
+        return statistics.median(float(label) for label in labels)
+    return Counter(labels).most_common(1)[0][0]
+
+
+def _people(rows: Sequence[Feedback], value_type: ValueType) -> People | None:
+    labels: dict[str, dict[str, Value]] = {}
+    for row in rows:
+        if row.value is not None:
+            case = row.id if row.example is None else row.example.content_hash
+            labels.setdefault(case, {})[row.source] = row.value
+    shared = [list(by_source.values()) for by_source in labels.values() if len(by_source) > 1]
+    if not shared:
+        return None
+    pairs = [value_type.agree(one, other) for case in shared for one, other in combinations(case, 2)]
+    low, high = share_interval(pairs) or (None, None)
+    return People(
+        cases=len(shared),
+        pairs=len(pairs),
+        same=Estimate(value=sum(pairs) / len(pairs), low=low, high=high),
+        alpha=agreement_of_people(shared, value_type),
+    )
+
+
+def _slices(evaluation: Evaluation, value_type: ValueType) -> tuple[Slice, ...]:
+    sources: dict[str, list[str]] = {}
+    for row in evaluation.rows:
+        if row.value is not None:
+            sources.setdefault(row.id, []).append(row.source)
+    of: dict[str, Callable[[ScoredCase], Sequence[str]]] = {
+        "label": lambda case: [value_text(case.label)] if value_type.closed and value_type.kind != "float" else [],
+        "group": lambda case: [case.group] if case.group else [],
+        "source": lambda case: sources.get(case.id, []),
+    }
+    slices = []
+    for kind, names in of.items():
+        parts: dict[str, list[ScoredCase]] = {}
+        for case in evaluation.cases:
+            for name in names(case) if case.value is not None else ():
+                parts.setdefault(name, []).append(case)
+        ordered = sorted(parts.items(), key=lambda part: (-len(part[1]), part[0]))
+        slices += [
+            Slice(of=kind, name=name, n=len(cases), figure=_right(cases, value_type))
+            for name, cases in ordered
+            if len(parts) > 1
+        ]
+    return tuple(slices)
+
+
+def _right(cases: Sequence[ScoredCase], value_type: ValueType) -> Estimate:
+    if value_type.kind == "float":
+        return measure(value_type, cases)["mae"]
+    right = [bool(case.correct) for case in cases]
+    low, high = share_interval(right) or (None, None)
+    return Estimate(value=statistics.fmean(right), low=low, high=high)
+
+
+def _calibration(evaluation: Evaluation) -> Calibration | None:
+    confident = [
+        (confidence, bool(case.correct))
+        for case in evaluation.cases
+        if case.value is not None and (confidence := evaluation.judgments[case.id].confidence) is not None
+    ]
+    if not confident or any(isinstance(case.label, float) for case in evaluation.cases):
+        return None
+    bins: dict[int, list[tuple[float, bool]]] = {}
+    for confidence, right in confident:
+        bins.setdefault(min(int(confidence * _BINS), _BINS - 1), []).append((confidence, right))
+    rows = tuple(
+        (statistics.fmean(confidence for confidence, _ in pairs), statistics.fmean(r for _, r in pairs), len(pairs))
+        for _, pairs in sorted(bins.items())
+    )
+    error = sum(abs(mean - share) * n for mean, share, n in rows) / len(confident)
+    return Calibration(bins=rows, error=error, n=len(confident))
+
+
+def _guidelines(judge: Judge, evaluation: Evaluation) -> tuple[GuidelineUse, ...]:
+    counts: dict[str, Counter[str]] = {}
+    for case in evaluation.cases:
+        if case.value is None:
+            continue
+        for guideline, pull in _pulls(evaluation.judgments[case.id], counts).items():
+            if abs(pull) >= LEAST:
+                counts[guideline]["right" if _towards(judge.value_type, case, pull) else "wrong"] += 1
+    return tuple(
+        GuidelineUse(
+            id=guideline.id,
+            text=guideline.text,
+            taught_by=tuple(map(str, judge.memory.sources_of(guideline))),
+            **{name: counts.get(guideline.id, Counter())[name] for name in ("yes", "no", "right", "wrong")},
+        )
+        for guideline in judge.memory.semantic
+    )
+
+
+def _pulls(judgment: Judgment, counts: dict[str, Counter[str]]) -> dict[str, float]:
+    """What each guideline contributes to the verdict; its answers are counted in `counts`."""
+    pulls: dict[str, float] = {}
+    for finding in judgment.findings:
+        if finding.guideline is None:
+            continue
+        answers = counts.setdefault(finding.guideline, Counter())
+        if finding.answer in ("yes", "no"):
+            answers[finding.answer] += 1
+        pulls[finding.guideline] = pulls.get(finding.guideline, 0.0) + (finding.contribution or 0.0)
+    return pulls
+
+
+def _towards(kind: ValueType, case: ScoredCase, pull: float) -> bool:
+    """Whether the pull is towards people's label: of `float`, whether without it the score would be further away."""
+    value = case.value if case.calibrated is None else case.calibrated  # contributions add up to this one
+    if value is None:
+        return False
+    if kind.kind == "float":
+        return abs(float(value) - pull - float(case.label)) > abs(float(value) - float(case.label))
+    return (pull > 0) == kind.agree(value, case.label)
+
+
+def _cases(evaluation: Evaluation) -> tuple[ReportedCase, ...]:
+    content: dict[str, dict[str, str]] = {}
+    words: dict[str, dict[str, str]] = {}
+    for row in evaluation.rows:
+        shown = {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+            for name, value in row.content.items()
+        }
+        content.setdefault(row.id, shown)
+        if row.rationale:
+            words.setdefault(row.id, {})[row.source] = row.rationale
+    return tuple(
+        ReportedCase(
+            id=case.id,
+            label=value_text(case.label),
+            value="" if case.value is None else value_text(case.value),
+            correct=case.correct,
+            content=content.get(case.id, {}),
+            rationale=case.error or evaluation.judgments[case.id].rationale or "",
+            people=words.get(case.id, {}),
+        )
+        for case in evaluation.cases
+    )
+
+
+def _more(figure: Estimate, n: int) -> int | None:
+    if figure.low is None or figure.high is None:
+        return None
+    half = (figure.high - figure.low) / 2
+    return max(0, math.ceil(n * (half / _WIDTH) ** 2) - n)
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
 
 
 class _Cell(NamedTuple):
@@ -24,143 +382,116 @@ class _Cell(NamedTuple):
     most: int
 
 
-def as_html(found: Report) -> str:
-    """The report as one HTML file."""
+def as_html(report: Report) -> str:
+    """The report as one HTML file that needs no network and no script."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(
         loader=PackageLoader("memalign", "evaluation"), autoescape=True, undefined=StrictUndefined, trim_blocks=False
     )
-    return (
-        pages.get_template("report.html.jinja")
-        .render(
-            r=found,
-            e=found.evaluation,
-            headline=_headline(found),
-            sentences=_sentences(found),
-            metric=found.sides[-1].on,
-            columns=[name for name in _COLUMNS if name in found.sides[0].metrics],
-            names=[value_text(label) for label in found.evaluation.labels],
-            cells=_cells(found),
-            cost=_cost(found),
-            most=_PARTS,
-            number=_number,
-            points=_points,
-            words=_words,
-            at=_at,
-            short=_short,
-        )
-        .lstrip()
+    page = pages.get_template("report.html.jinja").render(
+        r=report,
+        e=report.evaluation,
+        headline=_headline(report),
+        sentences=_sentences(report),
+        metric=report.sides[-1].metric,
+        columns=[name for name in _COLUMNS if name in report.sides[0].metrics],
+        names=[value_text(label) for label in report.evaluation.labels],
+        cells=_confusion_cells(report),
+        cost=_cost(report),
+        most=_SLICES,
+        number=_number,
+        points=_points,
+        words=_words,
+        at=lambda value: round(100 * min(1.0, max(0.0, value)), 1),
+        short=lambda text: text if len(text) <= _LONG else f"{text[:_LONG]} … ({len(text) - _LONG:,} characters more)",
     )
+    return page.lstrip()
 
 
-def as_markdown(found: Report) -> str:
+def as_markdown(report: Report) -> str:
     """The report without its cases, as Markdown."""
-    names = [name for name in _COLUMNS if name in found.sides[0].metrics]
-    lines = [f"# {found.judge}: agreement with people", "", f"**{_headline(found)}**", "", *_sentences(found), ""]
+    names = [name for name in _COLUMNS if name in report.sides[0].metrics]
+    lines = [f"# {_escaped(report.judge)}: agreement with people", "", f"**{_headline(report)}**", ""]
+    if report.gate is not None:
+        criteria = [[each.outcome, _escaped(each.demand), _escaped(each.why)] for each in report.gate.criteria]
+        lines += [f"Outcome: **{report.gate.outcome}**", "", *_table(["", "criterion", "figure"], criteria), ""]
+    lines += [*_sentences(report), ""]
     lines += _table(
         ["", *map(_words, names), "ahead"],
         [
             [
-                markdown_cell(side.name),
+                _escaped(side.name),
                 *(_figure(side.metrics.get(name)) for name in names),
                 _points(side.ahead) if side.ahead else "",
             ]
-            for side in found.sides
+            for side in report.sides
         ],
     )
-    if found.people:
-        lines += ["", f"People give the same label in {_figure(found.people.same)} of {found.people.pairs} pairs."]
-    if found.slices:
-        rows = [[each.of, markdown_cell(each.name), str(each.n), _figure(each.found)] for each in found.slices[:_PARTS]]
+    comparison = report.evaluation.comparison
+    for title, ids in () if comparison is None else (("Fixed", comparison.fixed), ("Broken", comparison.broken)):
+        if ids:
+            more = f" and {len(ids) - _SLICES} more" if len(ids) > _SLICES else ""
+            lines += ["", f"{title}: {', '.join(map(_escaped, ids[:_SLICES]))}{more}"]
+    if report.people:
+        lines += ["", f"People give the same label in {_figure(report.people.same)} of {report.people.pairs} pairs."]
+    if report.slices:
+        rows = [[part.of, _escaped(part.name), str(part.n), _figure(part.figure)] for part in report.slices[:_SLICES]]
         lines += ["", "## By part", "", *_table(["", "", "cases", "right"], rows)]
-    lines += ["", "## Would more labels help?", "", *_curve(found)]
-    if found.guidelines:
-        used = [
-            [
-                g.id,
-                markdown_cell(g.text),
-                f"{g.yes} / {g.no}",
-                *map(str, (g.right, g.wrong, len(g.fixed), len(g.broken))),
-            ]
-            for g in found.guidelines
-        ]
-        heads = ["", "guideline", "yes / no", "towards", "away", "fixed", "broken"]
-        lines += ["", "## Guidelines", "", *_table(heads, used)]
-    if found.shares:
-        shares = [[markdown_cell(each.label), _figure(each.people), _number(each.judge)] for each in found.shares]
-        lines += ["", "## In the whole population", "", *_table(["label", "people would", "the judge does"], shares)]
-    return "\n".join([*lines, "", _cost(found), ""])
+    if report.guidelines:
+        used = [[g.id, _escaped(g.text), f"{g.yes} / {g.no}", str(g.right), str(g.wrong)] for g in report.guidelines]
+        lines += ["", "## Guidelines", "", *_table(["", "guideline", "yes / no", "towards", "away"], used)]
+    return "\n".join([*lines, "", _cost(report), ""])
 
 
-def _curve(found: Report) -> list[str]:
-    curve = found.curve
-    if not curve.points:
-        return [f"There is no learning curve: {curve.why_not}."]
-    said = "Weights refitted on fewer of the taught labels, and tried on these cases; the guidelines are those of all."
-    own = [] if curve.own is None else [f"The model's own verdicts come to {_number(curve.own)}."]
-    rows = [
-        [str(each.labels), _number(each.mean), f"{_number(each.least)} to {_number(each.most)}"]
-        for each in curve.points
-    ]
-    return [
-        " ".join([said, *own]),
-        "",
-        *_table(["labels", "CCC" if found.headline == "ccc" else "right", "draws"], rows),
-    ]
+def _headline(report: Report) -> str:
+    figure, n = report.evaluation.metrics[report.headline], report.evaluation.n
+    if report.headline == "ccc":
+        return f"Its scores agree with people's at {_figure(figure)} (CCC, 1 is perfect), on {n} cases."
+    interval = "" if figure.low is None or figure.high is None else f" [{figure.low:.0%}, {figure.high:.0%}]"
+    return f"It gives the people's label to {_percent(figure.value)}{interval} of {n} cases."
 
 
-def _headline(found: Report) -> str:
-    figure, n = found.evaluation.metrics[found.headline], found.evaluation.n
-    interval = "" if figure.low is None or figure.high is None else f" [{_number(figure.low)}, {_number(figure.high)}]"
-    if found.headline == "ccc":
-        return f"Its scores agree with people's at {_number(figure.value)}{interval} (CCC, 1 is perfect), on {n} cases."
-    return f"It gives the people's label to {_percent(figure.value)}{_percents(figure)} of {n} cases."
-
-
-def _sentences(found: Report) -> list[str]:
-    said = []
-    for side in found.sides[1:]:
+def _sentences(report: Report) -> list[str]:
+    sentences = []
+    for side in report.sides[1:]:
         if side.ahead is None or side.ahead.value is None:
             continue
         what = {"ahead": "It is ahead of", "behind": "It is behind"}.get(
             side.verdict, "These cases do not tell it from"
         )
-        said.append(f"{what} “{side.name}”: {_points(side.ahead)} ({_words(side.on)}).")
-    if found.people and found.people.same.value is not None:
-        said.append(f"People give the same label in {_percent(found.people.same.value)} of pairs.")
-    if found.more:
-        said.append(f"About {found.more:,} labels more would bring the interval to 5 points either way.")
-    figure = found.evaluation.metrics[found.headline]
-    if figure.no_interval:
-        said.append(f"There is no interval: {figure.no_interval}.")
-    return said
+        sentences.append(f"{what} “{side.name}”: {_points(side.ahead)} ({_words(side.metric)}).")
+    if report.people and report.people.same.value is not None:
+        sentences.append(f"People give the same label in {_percent(report.people.same.value)} of pairs.")
+    if report.more:
+        sentences.append(f"About {report.more:,} labels more would bring the interval to 5 points either way.")
+    if reason := report.evaluation.metrics[report.headline].no_interval:
+        sentences.append(f"There is no interval: {reason}.")
+    return sentences
 
 
-def _cells(found: Report) -> list[_Cell]:
+def _confusion_cells(report: Report) -> list[_Cell]:
     """The cases by people's label and verdict, the wrong ones first; of numbers those that differ most."""
-    names = [value_text(label) for label in found.evaluation.labels]
+    names = [value_text(label) for label in report.evaluation.labels]
     if not names:
-        wrong = {each.id: place for place, each in enumerate(found.evaluation.disagreements)}
-        cases = sorted((each for each in found.cases if each.id in wrong), key=lambda each: wrong[each.id])
+        places = {case.id: place for place, case in enumerate(report.evaluation.disagreements)}
+        cases = sorted((case for case in report.cases if case.id in places), key=lambda case: places[case.id])
         return [_Cell("c", "Where judge and people differ", tuple(cases), _WRONG)]
-    cells = []
+    wrong, right = [], []
     for row, label in enumerate(names):
         for column, value in enumerate(names):
-            cases = [each for each in found.cases if each.label == label and each.value == value]
+            cases = [case for case in report.cases if case.label == label and case.value == value]
             if cases:
-                title = f"People say {label}, the judge says {value}"
-                cells.append(
-                    (row == column, _Cell(f"c{row}-{column}", title, tuple(cases), _RIGHT if row == column else _WRONG))
-                )
-    return [cell for _, cell in sorted(cells, key=lambda each: each[0])]
+                title, most = f"People say {label}, the judge says {value}", _RIGHT if row == column else _WRONG
+                (right if row == column else wrong).append(_Cell(f"c{row}-{column}", title, tuple(cases), most))
+    return [*wrong, *right]
 
 
-def _cost(found: Report) -> str:
-    seconds = "" if found.seconds is None else f"A judgment takes {found.seconds:.2g} s in the median. "
-    if found.dollars is None:
+def _cost(report: Report) -> str:
+    seconds = "" if report.seconds is None else f"A judgment takes {report.seconds:.2g} s in the median. "
+    if report.dollars is None:
         return f"{seconds}What it costs is not known."
-    return f"{seconds}1,000 cost ${1000 * found.dollars:.2g}."
+    return f"{seconds}1,000 cost ${1000 * report.dollars:.2g}."
 
 
 def _number(value: float | None) -> str:
@@ -169,10 +500,6 @@ def _number(value: float | None) -> str:
 
 def _percent(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.0%}"
-
-
-def _percents(figure: Estimate) -> str:
-    return "" if figure.low is None or figure.high is None else f" [{figure.low:.0%}, {figure.high:.0%}]"
 
 
 def _points(figure: Estimate) -> str:
@@ -187,19 +514,16 @@ def _words(name: str) -> str:
     return {"ccc": "CCC", "mae": "mean error"}.get(name, name.replace("_", " "))
 
 
-def _at(value: float) -> float:
-    return round(100 * min(1.0, max(0.0, value)), 1)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONG else f"{text[:_LONG]} … ({len(text) - _LONG:,} characters more)"
-
-
 def _figure(figure: Estimate | None) -> str:
     if figure is None or figure.value is None:
         return "n/a"
     interval = "" if figure.low is None or figure.high is None else f" [{figure.low:.2f}, {figure.high:.2f}]"
     return f"{figure.value:.2f}{interval}"
+
+
+def _escaped(text: str) -> str:
+    """Text from data as a cell of Markdown, in which no character is markup."""
+    return " ".join(re.sub(r"([\\`*_{}\[\]<>|#!~])", r"\\\1", text).split())
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:

@@ -1,0 +1,233 @@
+"""A gate: whether a judge is good enough to release, decided on cases that nobody taught it.
+
+A criterion passes when the whole interval of its figure lies on the good side, and the judge is worse when all of it lies
+on the bad side. Between the two there are too few cases to tell. At 95 % a judge at the very edge is passed, or stopped,
+about once in twenty times at most, whichever way chance goes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from memalign.errors import InputError
+from memalign.evaluation.agreement import Evaluation, metrics_of
+from memalign.evaluation.comparison import Comparison
+from memalign.metrics import Estimate
+from memalign.values import ValueType
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+
+__all__ = ["Criterion", "GateResult", "Outcome", "check_criteria", "gate", "junit_xml"]
+
+Outcome = Literal["pass", "worse", "too few cases"]
+
+_MOST_MORE = 100_000  # labels; nobody labels more than that for one figure
+_ERRORS = {"mae"}  # metrics of which less is better
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Criterion:
+    """One criterion, the figure that answers it, and the outcome.
+
+    Attributes:
+        demand: The criterion in words, such as `kappa at least 0.6`.
+        outcome: Whether the judge passes.
+        why: The figure with its interval, in words.
+        figure: The figure.
+        threshold: What its interval is held against.
+    """
+
+    demand: str
+    outcome: Outcome
+    why: str
+    figure: Estimate
+    threshold: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateResult:
+    """What a gate decided: "worse" when one criterion says so, else "too few cases" when one does, else "pass"."""
+
+    judge: str
+    outcome: Outcome
+    criteria: tuple[Criterion, ...]
+    n: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    def __str__(self) -> str:
+        lines = [f"{self.judge}: {self.outcome}, on {self.n} unseen cases"]
+        return "\n".join([*lines, *(f"{each.outcome}: {each.demand}: {each.why}" for each in self.criteria)])
+
+
+def check_criteria(
+    judge: Judge, *, minimum: Mapping[str, float], not_worse_than: float | None = None, against: bool = False
+) -> None:
+    """Refuse criteria that no judge could meet, before a model is asked.
+
+    Args:
+        judge: The judge that is to be measured.
+        minimum: See `gate`.
+        not_worse_than: See `gate`.
+        against: Whether the judge is compared with another.
+
+    Raises:
+        InputError: There is no criterion, a metric is unknown, or a number is impossible.
+    """
+    if not minimum and not_worse_than is None:
+        raise InputError(
+            "name a criterion: --min-accuracy 0.8, --min-kappa 0.6, or --not-worse-than 5 --against VERSION"
+        )
+    if not_worse_than is not None:
+        if not against:
+            raise InputError("--not-worse-than needs a judge to compare with (--against)")
+        if not 0 <= not_worse_than < 100:
+            raise InputError(f"--not-worse-than takes points from 0 to below 100, not {not_worse_than:g}")
+    for metric, least in minimum.items():
+        if _metric(metric, judge.value_type) not in (known := metrics_of(judge.value_type)):
+            raise InputError(f"{judge.value_type.spec} has no {metric!r}; it has {', '.join(known)}")
+        if not math.isfinite(least):
+            raise InputError(f"the minimum of {metric} is no number: {least}")
+        if metric not in _ERRORS and least > 1:
+            raise InputError(f"{metric} is at most 1, and can never reach {least:g}: say 0.8, not 80")
+
+
+def gate(
+    evaluation: Evaluation, *, minimum: Mapping[str, float] | None = None, not_worse_than: float | None = None
+) -> GateResult:
+    """Decide whether a judge passes. Nothing is asked: the evaluation has all that is needed.
+
+    Args:
+        evaluation: What `evaluate(judge, labelled, unseen=True)` gave; with `against` for `not_worse_than`.
+        minimum: What the interval of a metric must reach, such as `{"kappa": 0.6}` (of `int` the weighted kappa); of an
+            error (mae) what the interval must not pass.
+        not_worse_than: Points of accuracy, or of CCC for numbers, that the judge may lose against the other one.
+
+    Returns:
+        The outcome, and each criterion with its figure.
+
+    Raises:
+        InputError: A case has no verdict (a server that is down neither passes a judge nor stops it), a case is in memory,
+            or a criterion has no figure to be held against.
+    """
+    for name, one in (("", evaluation), ("of the other judge: ", evaluation.base)):
+        if one is not None and one.unscored:
+            first = next(case for case in one.cases if case.error)
+            missing = f"{one.unscored} of {one.unscored + one.n} cases have no verdict"
+            raise InputError(
+                f"{name}{missing}; the first, {first.id}: {(first.error or '').rstrip('. ')}. Run it again"
+            )
+    if evaluation.seen:
+        raise InputError(f"{evaluation.seen} cases are in the judge's memory: evaluate with unseen=True")
+    kind = ValueType.of(evaluation.value_type)
+    criteria = []
+    for name, least in (minimum or {}).items():
+        if (metric := _metric(name, kind)) not in evaluation.metrics:
+            raise InputError(f"{kind.spec} has no {name!r}; it has {', '.join(metrics_of(kind))}")
+        criteria.append(_reaches(evaluation, metric, least))
+    if not_worse_than is not None:
+        if evaluation.comparison is None:
+            raise InputError("not_worse_than needs a judge to compare with: evaluate with against=…")
+        criteria.append(_keeps_up(evaluation.comparison, not_worse_than))
+    if not criteria:
+        raise InputError("name a criterion: a minimum, or not_worse_than")
+    outcomes: tuple[Outcome, ...] = ("worse", "too few cases")
+    outcome: Outcome = next((each for each in outcomes if any(c.outcome == each for c in criteria)), "pass")
+    return GateResult(judge=evaluation.judge, outcome=outcome, criteria=tuple(criteria), n=evaluation.n)
+
+
+def junit_xml(result: GateResult) -> bytes:
+    """The gate as JUnit XML, a test case for each criterion; one with too few cases is skipped."""
+    by_outcome = [criterion.outcome for criterion in result.criteria]
+    counts = {"tests": len(by_outcome), "failures": by_outcome.count("worse"), "errors": 0}
+    counts["skipped"] = by_outcome.count("too few cases")
+    numbers = {key: str(count) for key, count in counts.items()}
+    suite = ET.Element("testsuite", {"name": f"memalign {result.judge}", **numbers})
+    for criterion in result.criteria:
+        case = ET.SubElement(
+            suite, "testcase", classname=f"memalign.{_plain(result.judge)}", name=_plain(criterion.demand)
+        )
+        if criterion.outcome == "worse":
+            ET.SubElement(case, "failure", message=_plain(criterion.why), type=criterion.outcome)
+        elif criterion.outcome == "too few cases":
+            ET.SubElement(case, "skipped", message=_plain(criterion.why))
+    ET.SubElement(suite, "system-out").text = _plain(str(result))
+    root = ET.Element("testsuites")
+    root.append(suite)
+    ET.indent(root)
+    written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return written + b"\n"
+
+
+def _plain(text: str) -> str:
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _metric(name: str, value_type: ValueType) -> str:
+    return "weighted_kappa" if name == "kappa" and value_type.kind == "int" else name
+
+
+def _reaches(evaluation: Evaluation, metric: str, least: float) -> Criterion:
+    figure, less_is_better = evaluation.metrics[metric], metric in _ERRORS
+    outcome = _outcome(figure, least, less_is_better=less_is_better)
+    return Criterion(
+        demand=f"{metric.replace('_', ' ')} {'at most' if less_is_better else 'at least'} {least:g}",
+        outcome=outcome,
+        why=_why(figure, least, evaluation.n, outcome),
+        figure=figure,
+        threshold=least,
+    )
+
+
+def _keeps_up(comparison: Comparison, points: float) -> Criterion:
+    figure = comparison.differences[comparison.metric]
+    outcome = _outcome(figure, -points / 100)
+    return Criterion(
+        demand=f"{comparison.metric.replace('_', ' ')} not worse than the other judge's by {points:g} points",
+        outcome=outcome,
+        why=_why(figure, -points / 100, comparison.n, outcome, points=True),
+        figure=figure,
+        threshold=-points / 100,
+    )
+
+
+def _outcome(figure: Estimate, threshold: float, *, less_is_better: bool = False) -> Outcome:
+    if figure.low is None or figure.high is None:
+        return "too few cases"
+    if less_is_better:
+        return "pass" if figure.high <= threshold else "worse" if figure.low > threshold else "too few cases"
+    return "pass" if figure.low >= threshold else "worse" if figure.high < threshold else "too few cases"
+
+
+def _why(figure: Estimate, threshold: float, n: int, outcome: Outcome, *, points: bool = False) -> str:
+    """The figure in words; with `points` it is a difference, and written in points."""
+    if figure.value is None:
+        return f"the {n} cases give no figure: it needs two labels, and verdicts that vary"
+
+    def number(value: float) -> str:
+        return f"{100 * value:+.1f}" if points else f"{value:.2f}"
+
+    text = f"{number(figure.value)} points" if points else number(figure.value)
+    if figure.low is None or figure.high is None:
+        return f"{text}, and no interval: {figure.no_interval or f'{n} cases give none'}"
+    text = f"{text} [{number(figure.low)}, {number(figure.high)}], n = {n}"
+    if outcome != "too few cases":
+        return text
+    away = abs(figure.value - threshold)
+    half = max(figure.high - figure.value, figure.value - figure.low)
+    more = math.inf if away == 0 else math.ceil(n * (half / away) ** 2) - n
+    if more > _MOST_MORE:
+        return f"{text}; no number of cases that anybody labels would settle it"
+    return f"{text}; about {max(more, 1):,} cases more would settle it, if the figure stays"
