@@ -1,10 +1,8 @@
-"""A poisonous rule in good form: structure cannot stop it; trials, locks, notes and the ledger say what it did and whose it is."""
+"""A poisonous rule in good form: structure cannot stop it; locks and the ledger say what it did and whose it is."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
 
 from memalign import Registry
 from memalign.align import lock
@@ -20,18 +18,6 @@ def world() -> World:
     return World(lambda rules, _: POISON in rules)
 
 
-def test_a_trial_leaves_poison_out_and_says_so() -> None:
-    judge, _ = judge_in(world())
-    judge = learn(judge, labelled(range(10, 30), value=False)).judge
-    result = learn(judge, [said("x1", POISON, by="eve", value=True)], careful=True)
-    assert result.impact
-    assert result.impact.reverted == ("G1",)
-    assert not result.judge.memory.semantic
-    entry = next(each for each in result.judge.memory.ledger() if str(each.key) == "t-x1@eve")
-    assert entry.state == "rejected"
-    assert "made verdicts worse" in entry.reason
-
-
 def test_a_lock_keeps_poison_out_without_trials() -> None:
     judge, _ = judge_in(world())
     judge = lock(learn(judge, labelled(range(10, 12), value=False)).judge, "t-10")
@@ -41,13 +27,9 @@ def test_a_lock_keeps_poison_out_without_trials() -> None:
     assert [check.id for check in result.locks] == ["t-10"]
 
 
-def test_poison_that_enters_is_flagged_with_its_teacher(tmp_path: Path) -> None:
+def test_poison_that_enters_names_its_teacher_and_goes_with_them(tmp_path: Path) -> None:
     judge, _ = judge_in(world())
     result = learn(judge, [said(1, "Be kind."), said(2, POISON, by="eve", value=True)])
-    flagged = [note for note in result.notes if note.startswith("look at ")]
-    assert flagged == [
-        "look at G2 (from t-2@eve): it states a verdict without a condition; keep it, reword it or retire it"
-    ]
     guideline = result.judge.memory.guideline("G2")
     assert (guideline.supported_by, guideline.exposed_to) == (keys("t-2@eve"), keys("t-2@eve"))
     receipt = result.judge(inputs="question 3", outputs="answer 3")
@@ -60,9 +42,3 @@ def test_poison_that_enters_is_flagged_with_its_teacher(tmp_path: Path) -> None:
     (trail,) = registry.lineage("replies", "t-2@eve")
     assert "G2" in str(trail)
     assert str(trail.key) == "t-2@eve"
-
-
-@pytest.mark.parametrize("value", [True, False])
-def test_an_ordinary_rule_is_not_flagged(value: bool) -> None:
-    judge, _ = judge_in(World(lambda _rules, _item: not value))
-    assert learn(judge, [said(1, "When a customer is upset, begin with the apology.", value=value)]).notes == ()

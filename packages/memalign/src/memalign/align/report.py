@@ -15,7 +15,6 @@ from memalign.judge.calibrator import calibrates, fit_calibrator
 from memalign.judge.open_model import open_model
 from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import Memory
-from memalign.memory.directive_check import directive_in
 from memalign.types import FeedbackKey, Guideline, Usage, guideline_number
 
 __all__ = ["Run", "calibrator_note", "conflicts", "rule_conflicts"]
@@ -52,7 +51,7 @@ class Run:
             rule_conflicts=rule_conflicts(judge.memory),
             impact=self.impact,
             locks=self.locks,
-            notes=(*self.notes, *_directives(new, judge)),
+            notes=tuple(self.notes),
             stopped=self.calls.stopped,
             usage=self.usage,
             seconds=time.perf_counter() - self.started,
@@ -73,15 +72,6 @@ class Run:
         )
         bad = (RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid)
         return tuple(sorted((*good, *bad), key=lambda row: row.line))
-
-
-def _directives(written: Sequence[Guideline], judge: Judge) -> list[str]:
-    """New guidelines in force that are orders rather than rules: a person should look, and nothing is dropped."""
-    flagged = [(g, why) for g in written if g.status != "retired" and (why := directive_in(g.text, judge.value_type))]
-    return [
-        f"look at {g.id} (from {', '.join(map(str, g.supported_by))}): {why}; keep it, reword it or retire it"
-        for g, why in flagged
-    ]
 
 
 async def calibrator_note(judge: Judge) -> list[str]:

@@ -184,7 +184,6 @@ def guideline(
     A merged guideline is a new one with the checks of both. Withdraw feedback of one, and the other is back as it was.
     """
     from memalign.align import edit_guideline, merge_guidelines, write_guideline
-    from memalign.memory.directive_check import directive_in
 
     checks = _checks(check, answer, label, none=no_checks)
     if add is None and text is None and pin is None and retire is None and merge is None and checks is None:
@@ -213,8 +212,6 @@ def guideline(
     memory = saved.judge.memory
     new = guideline_id is None or merge is not None
     changed = memory.guidelines[-1] if new else memory.guideline(guideline_id or "")
-    if (add or text) and (order := directive_in(changed.text, saved.judge.value_type)):
-        session.say(f"note: {changed.id} is an order rather than a rule: {order}")
     others, lines = consequences(saved, but=changed.id)
     if not new and checks is None:
         dropped = len(saved.before.memory.guideline(changed.id).checks) - len(changed.checks)
