@@ -124,20 +124,6 @@ def test_guidelines_are_written_and_edited(local: world.Browser) -> None:
     assert local.get(f"{API}/tone/guidelines/G7").status_code == 404
 
 
-def test_two_guidelines_are_merged(taught: world.Browser) -> None:
-    place = f"{API}/tone/guidelines"
-    taught.post(place, json={"text": "A reply names a day."})
-    before = [each["id"] for each in items(taught, place)]
-    made = taught.post(f"{place}/{before[0]}/merge", json={"other": before[-1], "text": "Sympathy, then a day."})
-    assert made.status_code == 201, made.text
-    assert (made.json()["text"], made.json()["origin"]) == ("Sympathy, then a day.", "local")
-    assert taught.get(f"{place}/{before[0]}").json()["superseded_by"] == made.json()["id"]
-    assert taught.post(f"{place}/{before[0]}/merge", json={"other": before[0], "text": "x y"}).status_code == 422
-    assert taught.post(f"{place}/{before[0]}/merge", json={"other": "G99", "text": "x y"}).status_code == 404
-    ended(taught, taught.post(f"{API}/tone/unalign", json={"source": "ana"}).json())
-    assert [each["text"] for each in items(taught, place)] == ["A reply names a day."]
-
-
 def test_cases_are_locked_and_unlocked(taught: world.Browser) -> None:
     assert taught.put(f"{API}/tone/locks/t-1").json()["locks"] == ["t-1"]
     assert taught.get(f"{API}/tone/locks").json()["locks"] == ["t-1"]

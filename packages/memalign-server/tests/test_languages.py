@@ -109,13 +109,13 @@ def test_the_summary_is_made_from_data() -> None:
     report: dict[str, Any] = {
         "rows": [{"status": "new", "state": "learned"}, {"status": "invalid", "state": None}],
         "guidelines": [{"id": "G1"}, {"id": "G2"}],
-        "impact": {"checked": 1200, "fixed": 3, "broken": 1, "examples": None, "reverted": ["G9"]},
+        "impact": {"checked": 1200, "fixed": 3, "broken": 1},
         "locks": [{"id": "t-1", "kept": False}],
         "seconds": 31.2,
         "usage": {"cost": 0.0042},
     }
     assert alignment_line(report, language("en")) == (
-        "1 learned, 1 not understood, new G1, G2, fixed 3 and broke 1 of 1,200 checked, 1 new guideline left out, "
+        "1 learned, 1 not understood, new G1, G2, fixed 3 and broke 1 of 1,200 checked, "
         "locked and not kept: t-1, 31 s, $0.0042"
     )
     told = alignment_line(report, language("pt"))

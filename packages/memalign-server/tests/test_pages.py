@@ -73,18 +73,6 @@ def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (loads, len(set(map(id, found)))) == ([1], 1)
 
 
-def test_two_guidelines_are_made_one(taught: TestClient) -> None:
-    assert "Merge it with" not in taught.get("/judges/tone/memory").text  # there is one
-    post(taught, "/judges/tone/guidelines/new", text="Never promise a date.")
-    assert "Merge it with" in taught.get("/judges/tone/memory").text
-    form: dict[str, Any] = {"guideline": "G1", "other": "G2", "text": "Sympathy first, and no promised date."}
-    assert post(taught, "/judges/tone/guidelines/merge", **form).headers["location"].endswith("#G3")
-    page = taught.get("/judges/tone/memory").text
-    assert "Sympathy first, and no promised date." in page
-    assert page.count("Now G3 counts.") == 2
-    assert post(taught, "/judges/tone/guidelines/merge", **form).status_code == 422
-
-
 def test_cases_are_found_by_word(taught: TestClient) -> None:
     page = taught.get("/judges/tone/memory?find=three weeks").text
     assert "1 case found" in page

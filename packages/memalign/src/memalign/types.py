@@ -224,10 +224,9 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
 
     `id` is G1, G2, … and never reused. `supported_by` are the keys of the feedback that it states; `exposed_to` the
     keys of every feedback whose words were in the prompt that wrote it, a superset. `origin` is "distilled" or the
-    name of the person who wrote or edited it. A `superseded` guideline says the same as `superseded_by`, was revised by it,
-    or contradicts `overridden_by`; it steps in when that one goes. A `demoted` one is over the budget of tokens, and is
-    shown where a similar case calls for it. `status_by` is the person who pinned or retired it. One that the
-    judge's own checks retired was `left_out` by its admission, or for the locked case `left_out_for`, which it broke.
+    name of the person who wrote or edited it. A `superseded` guideline says the same as `superseded_by`, in the same words,
+    or was `replaced_by` it: revised, or in other words of a person. It steps in when that one goes. `status_by` is the
+    person who pinned or retired it. `barred_for` is the locked case that it broke, and for which it is out of force.
     """
 
     id: str
@@ -235,13 +234,12 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
     supported_by: tuple[FeedbackKey, ...] = ()
     exposed_to: tuple[FeedbackKey, ...] = ()
     origin: str = "distilled"
-    status: Literal["active", "demoted", "superseded", "retired"] = "active"
+    status: Literal["active", "superseded", "retired"] = "active"
     pinned: bool = False
     superseded_by: str | None = None
-    overridden_by: str | None = None
+    replaced_by: str | None = None
     status_by: str | None = None
-    left_out: Literal["admission", "lock"] | None = None
-    left_out_for: str | None = None
+    barred_for: str | None = None
     checks: tuple[Check, ...] = ()
 
     @property

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import MemAlign, aio
-from memalign.align import STAGES, edit_guideline
+from memalign.align import edit_guideline
 from memalign.align.ask import FOLDS, MOST, ask
 from memalign.errors import ModelUnavailable
 from memalign.judge.checks import which_checks
@@ -33,8 +33,8 @@ from tests.support.invariants import no_answer_outlives_its_source
 from tests.support.learning import TAKEN, bare, batches, key_of, learn, own_words, row, text_of, words_in
 
 replace = msgspec.structs.replace
-ways = st.tuples(st.sampled_from([1, 3]), st.booleans(), st.booleans())
-"""Shard size, whether the model answers checks apart, and whether the judge learns carefully."""
+ways = st.tuples(st.sampled_from([1, 3]), st.booleans())
+"""Shard size, and whether the model answers checks apart."""
 some = settings(max_examples=20)
 pytestmark = pytest.mark.usefixtures("few_are_enough")
 
@@ -151,15 +151,6 @@ class TestCalls:
         assert not answered(memory)
         assert [request.schema_name for request in model.requests] == ["changes"]
 
-    def test_the_stage_can_be_switched_off(self) -> None:
-        judge, model = checking(shard_size=1)
-        assert "ask" in STAGES
-        learned = learn(judge, labelled(5), stages=STAGES - {"ask"})
-        assert not answered(learned.judge.memory)
-        asked = len(model.requests)
-        assert len(answered(learn(learned.judge, stages=STAGES).judge.memory)) == 5
-        assert len(model.requests) == asked + 5
-
     def test_rows_that_are_known_cost_nothing(self) -> None:
         judge, model = checking(shard_size=1)
         rows = labelled(5)
@@ -203,9 +194,8 @@ class TestFailure:
     def test_a_case_whose_call_fails_waits_with_note(self, apart: bool) -> None:
         imp = Checker()
         judge, _ = checking(apart=apart, shard_size=1, imp=imp)
-        first = learn(judge, labelled(4), stages=STAGES - {"ask"}).judge
         imp.storm = dict.fromkeys(("judgment", "margins"), ModelUnavailable("down: HTTP 503"))
-        failed = learn(first)
+        failed = learn(judge, labelled(4))
         assert not answered(failed.judge.memory)
         count = 8 if apart else 4
         assert failed.notes == (
@@ -244,10 +234,10 @@ class TestExactness:
     @given(batches(orders=TAKEN), ways)
     def test_aligning_twice_is_aligning_once(self, rows, way) -> None:
         judge, model = checking(shard_size=way[0], apart=way[1])
-        once = learn(judge, rows, careful=way[2]).judge
+        once = learn(judge, rows).judge
         asked = len(model.requests)
-        assert learn(once, rows, careful=way[2]).judge == once
-        again = learn(once, careful=way[2])
+        assert learn(once, rows).judge == once
+        again = learn(once)
         assert again.judge == once
         assert text_of(again.judge.memory) == text_of(once.memory)
         assert not again.changed
@@ -258,10 +248,7 @@ class TestExactness:
     def test_row_order_does_not_matter(self, rows, way, shuffler: random.Random) -> None:
         mixed = list(rows)
         shuffler.shuffle(mixed)
-        one, other = (
-            learn(checking(shard_size=way[0], apart=way[1])[0], each, careful=way[2]).judge.memory
-            for each in (rows, mixed)
-        )
+        one, other = (learn(checking(shard_size=way[0], apart=way[1])[0], each).judge.memory for each in (rows, mixed))
         assert one == other
         assert text_of(one) == text_of(other)
 
@@ -269,8 +256,8 @@ class TestExactness:
     @given(batches(orders=TAKEN), ways, st.permutations([0.0, 0.002, 0.004, 0.006]))
     def test_it_does_not_matter_which_call_finishes_first(self, rows, way, delays) -> None:
         slow = Checker(delays=dict(enumerate(delays)))
-        one = learn(checking(shard_size=way[0], apart=way[1])[0], rows, careful=way[2]).judge.memory
-        other = learn(checking(shard_size=way[0], apart=way[1], imp=slow)[0], rows, careful=way[2]).judge.memory
+        one = learn(checking(shard_size=way[0], apart=way[1])[0], rows).judge.memory
+        other = learn(checking(shard_size=way[0], apart=way[1], imp=slow)[0], rows).judge.memory
         assert text_of(one) == text_of(other)
 
     @some
@@ -280,13 +267,9 @@ class TestExactness:
         if not gone or not kept:
             return
         judge, _ = checking(shard_size=way[0], apart=way[1])
-        forgot = (
-            learn(judge, rows, careful=way[2])
-            .judge.unalign(*(key_of(row) for row in gone), optimizer=MemAlign(careful=way[2]))
-            .judge
-        )
-        rebuilt = learn(judge, rows_of(forgot.memory), careful=way[2]).judge.memory
-        alone = learn(judge, kept, careful=way[2]).judge.memory
+        forgot = learn(judge, rows).judge.unalign(*(key_of(row) for row in gone)).judge
+        rebuilt = learn(judge, rows_of(forgot.memory)).judge.memory
+        alone = learn(judge, kept).judge.memory
         assert rebuilt == alone
         assert answered(rebuilt) == answered(alone)
 
@@ -298,11 +281,11 @@ class TestExactness:
             return
         imp = Checker()
         judge, model = checking(shard_size=way[0], apart=way[1], imp=imp)
-        aligned = learn(judge, rows, careful=way[2]).judge
+        aligned = learn(judge, rows).judge
         if down:
-            imp.storm = dict.fromkeys(("judgment", "changes", "rule", "relations"), ModelUnavailable("down"))
+            imp.storm = dict.fromkeys(("judgment", "changes", "rule"), ModelUnavailable("down"))
         asked = len(model.requests)
-        memory = aligned.unalign(*(key_of(row) for row in gone), optimizer=MemAlign(careful=way[2])).judge.memory
+        memory = aligned.unalign(*(key_of(row) for row in gone)).judge.memory
         no_answer_outlives_its_source(memory)
         lost = own_words(gone, kept)
         assert not lost & set(words_in(text_of(memory, tombstones=False)))
@@ -322,11 +305,7 @@ class TestExactness:
         if not gone or not kept:
             return
         judge, _ = checking(shard_size=way[0], apart=way[1])
-        left = (
-            learn(judge, rows, careful=way[2])
-            .judge.unalign(*(key_of(row) for row in gone), optimizer=MemAlign(careful=way[2]))
-            .judge
-        )
+        left = learn(judge, rows).judge.unalign(*(key_of(row) for row in gone)).judge
         again, usage, notes = aio.run(ask(left, left.memory))
         assert again == left.memory
         assert (usage.calls, notes) == (0, ())
@@ -339,9 +318,9 @@ class TestExactness:
             return
         old = worded[0]
         judge, model = checking(shard_size=way[0], apart=way[1])
-        aligned = learn(judge, rows, careful=way[2]).judge
+        aligned = learn(judge, rows).judge
         asked = len(model.requests)
-        memory = learn(aligned, [old | {"rationale": "word99999 do:add"}], careful=way[2]).judge.memory
+        memory = learn(aligned, [old | {"rationale": "word99999 do:add"}]).judge.memory
         no_answer_outlives_its_source(memory)
         lost = own_words([old], [row for row in rows if row is not old] + [old | {"rationale": ""}])
         assert not lost & set(words_in(text_of(memory)))

@@ -104,11 +104,11 @@ class TestWhatIsSaid:
         one = row(1, "ana", "add", value=False)
         one["outputs"] += " verdict:down"
         imp = Imp()
-        judge, model = bare(imp)
-        ill = learn(judge, [one], careful=True).judge
+        judge, model = bare(imp, brief=True)
+        ill = learn(judge, [one]).judge
         imp.healed = True
         start = len(model.requests)
-        learn(ill, careful=True)
+        learn(ill)
         pre_alignment = model.requests[start]
         assert pre_alignment.schema_name == "judgment"
         assert "word1" not in pre_alignment.system + pre_alignment.user
@@ -117,11 +117,11 @@ class TestWhatIsSaid:
         late = row(2, "ben", "add", value=False)
         late["outputs"] += " verdict:down"
         imp = Imp()
-        judge, model = bare(imp)
-        ill = learn(judge, [row(1, "ana", "add"), late], careful=True).judge
+        judge, model = bare(imp, brief=True)
+        ill = learn(judge, [row(1, "ana", "add"), late]).judge
         imp.healed = True
         start = len(model.requests)
-        learn(ill, [row(1, "ana", "add") | {"rationale": "word555 do:add"}], careful=True)
+        learn(ill, [row(1, "ana", "add") | {"rationale": "word555 do:add"}])
         assert model.requests[start].schema_name == "judgment"
         old = own_words([row(1, "ana", "add")]) - {"case1"}
         assert old
@@ -136,10 +136,9 @@ class TestWhatIsSaid:
         if order in (*LEFT, *REFUSED):
             assert reason(judge, "t-1@ana")
 
-    @pytest.mark.parametrize("stages", [None, frozenset({"distil"})])
-    def test_a_label_alone_is_held_against_a_verdict(self, stages: frozenset[str] | None) -> None:
+    def test_a_label_alone_is_held_against_a_verdict(self) -> None:
         judge, model = bare()
-        result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=True)], stages=stages)
+        result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=True)])
         assert set(states(result.judge).values()) == {"learned"}
         assert [case.pre_alignment is not None for case in result.judge.memory.cases] == [False, True]
         asked = [request for request in model.requests if request.schema_name == "judgment"]
@@ -147,14 +146,6 @@ class TestWhatIsSaid:
         assert "case2" in asked[0].user
         told = next(request for request in model.requests if request.schema_name == "changes").user
         assert ("\njudge: " in told.partition("case2")[0], "case1" in told) == (False, True)
-
-    def test_without_the_distil_stage_there_are_only_examples(self) -> None:
-        judge, _ = bare()
-        result = learn(judge, [row(1, "ana", "add")], stages=frozenset({"pre_alignment"}))
-        assert not result.judge.memory.guidelines
-        assert states(result.judge) == {"t-1@ana": "pending"}
-        with pytest.raises(InputError, match="unknown stage 'tea'"):
-            MemAlign(stages=frozenset({"tea"}))
 
     def test_a_new_comment_replaces_the_old_lesson(self) -> None:
         first, second = row(1, "ana", "add"), row(1, "ana", "add") | {"rationale": "word555 do:add"}
@@ -270,10 +261,10 @@ class TestSeveralPeople:
         assert len(judgment.example_ids) == 1
 
     def test_a_later_twin_takes_the_existing_pre_alignment(self) -> None:
-        judge, model = bare()
-        aligned = learn(judge, [row(1, "ana", "add", value=True)], careful=True).judge
+        judge, model = bare(brief=True)
+        aligned = learn(judge, [row(1, "ana", "add", value=True)]).judge
         pre_alignment_verdicts = [asked.schema_name for asked in model.requests].count("judgment")
-        both = learn(aligned, [row(1, "ben", "add", value=True) | {"id": "t-2"}], careful=True).judge
+        both = learn(aligned, [row(1, "ben", "add", value=True) | {"id": "t-2"}]).judge
         assert [asked.schema_name for asked in model.requests].count("judgment") == pre_alignment_verdicts
         first, second = both.memory.cases
         assert first.pre_alignment is not None
@@ -522,7 +513,7 @@ class TestWhatGoesWrong:
 
     def test_the_ledger_repeats_no_answer_outside_the_type(self) -> None:
         judge = bare(model=ScriptedChatModel(lambda _: {"rationale": "r", "value": "secret words of somebody"}))[0]
-        result = learn(judge, [row(1, "ana", "add")], careful=True)
+        result = learn(judge, [row(1, "ana", None, value=True)])
         why = reason(result.judge, "t-1@ana")
         assert (
             why
@@ -580,7 +571,7 @@ class TestWhatGoesWrong:
                 return {"rationale": "fine", "value": True}
             raise InvalidOutput("cut", usage=spent)
 
-        result = learn(bare(model=ScriptedChatModel(failing))[0], [row(1, "ana", "add")], careful=True)
+        result = learn(bare(model=ScriptedChatModel(failing))[0], [row(1, "ana", None, value=False)])
         assert result.usage.calls == 3
         assert result.usage.cost == 0.25
 
@@ -589,7 +580,11 @@ class TestModels:
     def test_reflection_model_distils_and_judge_model_judges(self) -> None:
         judge, own = bare()
         reflection = ScriptedChatModel(Imp(), name="strong", limits=Limits(shard_size=20))
-        learn(judge, [row(n, "ana", "add") for n in range(5)], reflection_model=reflection, careful=True)
+        learn(
+            judge,
+            [*(row(n, "ana", "add") for n in range(4)), row(5, "ana", None, value=True)],
+            reflection_model=reflection,
+        )
         assert {asked.schema_name for asked in own.requests} == {"judgment"}
         assert [asked.schema_name for asked in reflection.requests] == ["changes"]
 
@@ -628,14 +623,13 @@ class TestModels:
         assert states(result.judge) == {"t-1@ana": "withdrawn", "t-2@ben": "pending"}
         assert states(learn(result.judge.replace(model=aligned.model)).judge)["t-2@ben"] == "learned"
 
-    @pytest.mark.parametrize("careful", [False, True])
-    def test_progress_names_the_phases_and_ends_complete(self, careful: bool) -> None:
+    @pytest.mark.parametrize("brief", [False, True])
+    def test_progress_names_the_phases_and_ends_complete(self, brief: bool) -> None:
         seen: list[tuple[str, int, int]] = []
         rows = [row(n, "ana", "add") for n in range(3)]
-        optimizer = MemAlign(careful=careful)
-        bare(shard_size=1)[0].align(rows, optimizer=optimizer, progress=lambda *step: seen.append(step))
-        asked = ["pre_alignment"] if careful else []
-        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", *asked, "distil", "consolidate"]
+        bare(shard_size=1, brief=brief)[0].align(rows, progress=lambda *step: seen.append(step))
+        asked = ["pre_alignment"] if brief else []
+        assert list(dict.fromkeys(phase for phase, _, _ in seen)) == ["embed", *asked, "distil"]
         assert {(phase, done) for phase, done, total in seen if done == total} >= {(each, 3) for each in asked}
         assert ("distil", 3, 3) in seen
 

@@ -26,7 +26,6 @@ from tests.support.learning import bare, learn, text_of
 
 replace = msgspec.structs.replace
 _RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\".*?>>>$(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
-_PAIR = re.compile(r"^(P\d+)$", re.MULTILINE)
 
 
 def provider(request: ChatRequest) -> Answer:
@@ -34,8 +33,6 @@ def provider(request: ChatRequest) -> Answer:
     match request.schema_name:
         case "judgment":
             return {"rationale": "It reads well.", "value": True}
-        case "relations":
-            return dict.fromkeys(_PAIR.findall(request.user), "unrelated")
         case _:
             new = request.user.rpartition("New feedback:")[2]
             return {"changes": [_rule(label, item) for label, item, _ in _RECORD.findall(new)]}
@@ -79,17 +76,9 @@ class TestWords:
         asked = kinds(model)
         assert asked["changes"] == 5
         assert 0 < asked["judgment"] <= MOST[False] == 24
-        assert asked.keys() <= {"changes", "relations", "judgment"}
+        assert asked.keys() <= {"changes", "judgment"}
         assert result.usage.calls == sum(asked.values())
         assert {*states(result.judge.memory).values()} == {"learned"}
-
-    def test_a_careful_align_asks_more(self) -> None:
-        plain, careful = provider_judge(), provider_judge()
-        learn(plain[0], spoken(range(50)))
-        learn(careful[0], spoken(range(50)), careful=True)
-        assert [request.schema_name for request in careful[1].requests[:50]] == ["judgment"] * 50
-        assert kinds(careful[1])["changes"] == kinds(plain[1])["changes"]
-        assert kinds(careful[1])["judgment"] >= kinds(plain[1])["judgment"] + 50
 
     def test_one_more_comment_costs_a_few_calls(self) -> None:
         # Past cases are asked about again only where it brings other checks into view, or moves them to another fold.
@@ -101,10 +90,9 @@ class TestWords:
             judge = learn(judge, spoken([f"more{number}"])).judge
             found = kinds(model, asked)
             assert found["changes"] == 1
-            assert 1 <= found["relations"] <= 2
             assert found["judgment"] < MOST[False]
             calls.append(sum(found.values()))
-        assert sorted(calls)[5] <= 4, "the median"
+        assert sorted(calls)[5] <= 2, "the median"
         assert {*states(judge.memory).values()} == {"learned"}
 
     def test_a_few_comments_cost_one_call(self) -> None:

@@ -173,21 +173,12 @@ class TestAnotherJudge:
         assert "t-2" in other(**item).example_ids, "the nearest: of none is it known whether this model has it wrong"
         assert judge.replace(model=judge.model)(**item).example_ids == first, "what was measured is not lost"
 
-    def test_after_an_align_they_rank_no_guideline_either(self) -> None:
-        judge, _ = bare(model=self.says(True))
-        judge = learn(judge, self.rows).judge
-        assert judge.memory.corrective
-        moved = learn(judge.replace(model=self.says(False))).judge
-        assert not moved.memory.corrective
-        back = learn(moved.replace(model=judge.model)).judge
-        assert back.memory.corrective == judge.memory.corrective
-
     def test_the_current_judge_is_asked_what_waits(self) -> None:
-        judge, _ = bare(model=self.says(True, learns=False))
-        waiting = learn(judge, [row(1, "ana", "add", value=True)], careful=True).judge
+        judge, _ = bare(model=self.says(False, learns=False))
+        waiting = learn(judge, [row(1, "ana", None, value=True)]).judge
         assert states(waiting) == {"t-1@ana": "pending"}
-        model = self.says(False)
-        moved = learn(waiting.replace(model=model), careful=True).judge
+        moved = learn(waiting.replace(model=self.says(True))).judge
         (case,) = moved.memory.cases
         assert case.pre_alignment is not None
-        assert (case.pre_alignment.value, case.pre_alignment.judge) == (False, moved.base_fingerprint)
+        assert (case.pre_alignment.value, case.pre_alignment.judge) == (True, moved.base_fingerprint)
+        assert states(moved) == {"t-1@ana": "learned"}

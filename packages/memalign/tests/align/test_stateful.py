@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from memalign import Judge, MemAlign, Registry, aio
-from memalign.align import edit_guideline, lock, merge_guidelines, set_policy, write_guideline
-from memalign.errors import InputError, UnknownKey
+from memalign import Judge, Registry, aio
+from memalign.align import edit_guideline, lock, set_policy, write_guideline
+from memalign.errors import UnknownKey
 from memalign.judge.prepare import budget_of
-from memalign.memory import Memory, Relation
+from memalign.memory import Memory
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts.encoding import estimate_tokens
@@ -49,15 +49,13 @@ from tests.support.world import said as said_of
 pytestmark = pytest.mark.usefixtures("few_are_enough")
 
 SOURCES = ("ana@example.org", "default", "مراجِعة")
-KINDS = ("judgment", "changes", "rule", "relations")
+KINDS = ("judgment", "changes", "rule")
 PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters here: the tone.")
 
 cases = st.integers(1, 5)
 sources = st.sampled_from(SOURCES)
 said = st.tuples(cases, sources, st.none() | st.sampled_from(ORDERS), st.none() | st.booleans(), st.integers(0, 3))
 contexts = st.sampled_from([600, 1200, 128_000])
-optimizers = st.sampled_from([MemAlign(), MemAlign(careful=True)])
-"""What was learned in one way is learned on in the other."""
 
 
 def alive(memory: Memory) -> set[str]:
@@ -108,7 +106,7 @@ def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
         shown = f"- {guideline.text}" in lines
         if guideline.pinned and guideline.status == "active":
             assert shown, f"{guideline.id} is pinned"
-    known = {f"- {g.text}" for g in judge.memory.guidelines if g.status in ("active", "demoted")}
+    known = {f"- {g.text}" for g in judge.memory.guidelines if g.status == "active"}
     under = asked[0].system.partition("# Guidelines from experts")[2]
     assert {line for line in under.splitlines() if line.startswith("- ")} <= known
     room = budget_of(judge, model.limits).guidelines
@@ -126,7 +124,7 @@ class JudgeMachine(RuleBasedStateMachine):
     @initialize(way=st.sampled_from(SETTINGS), context=contexts)
     def begin(self, way: tuple[int, bool], context: int) -> None:
         self.hand = Hand()
-        self.imp = Imp(healed=True, omits=True)
+        self.imp = Imp(healed=True)
         self.model = self._model(way, context)
         self.judge = bare(self.imp)[0].replace(model=self.model)
         self.withdrawn: set[str] = set()
@@ -137,11 +135,11 @@ class JudgeMachine(RuleBasedStateMachine):
 
     # -- learning and forgetting -----------------------------------------------------------------------------------
 
-    @rule(drawn=st.lists(said, min_size=1, max_size=3), optimizer=optimizers)
-    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]], optimizer: MemAlign) -> None:
+    @rule(drawn=st.lists(said, min_size=1, max_size=3))
+    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
         rows = self.hand.rows(drawn)
         asked, before = len(self.model.requests), self.judge.memory
-        result = self.judge.align(rows, optimizer=optimizer)
+        result = self.judge.align(rows)
         assert [report.key for report in result.rows] == [key_of(one) for one in rows]
         assert all(report.status != "invalid" and report.state for report in result.rows)
         assert {annotation.key for annotation in before.annotations()} <= {
@@ -150,24 +148,24 @@ class JudgeMachine(RuleBasedStateMachine):
         self.withdrawn -= {key_of(one) for one in rows}
         self._now(result.judge, asked)
 
-    @rule(optimizer=optimizers)
-    def align_nothing_new(self, optimizer: MemAlign) -> None:
+    @rule()
+    def align_nothing_new(self) -> None:
         asked = len(self.model.requests)
-        once = self.judge.align([], optimizer=optimizer)
+        once = self.judge.align([])
         assert once.changed == (once.judge != self.judge)
         self._now(once.judge, asked)
-        twice = once.judge.align([], optimizer=optimizer)
+        twice = once.judge.align([])
         assert twice.judge == once.judge, "what waits waits for the same reason"
 
     @precondition(lambda self: bool(self.judge.memory.cases))
-    @rule(data=st.data(), how=st.sampled_from(["key", "id", "source"]), optimizer=optimizers)
-    def unalign(self, data: st.DataObject, how: str, optimizer: MemAlign) -> None:
+    @rule(data=st.data(), how=st.sampled_from(["key", "id", "source"]))
+    def unalign(self, data: st.DataObject, how: str) -> None:
         annotation = data.draw(st.sampled_from(sorted(self.judge.memory.annotations(), key=lambda each: each.key)))
         asked = len(self.model.requests)
         if how == "source":
-            result = self.judge.unalign(source=annotation.source, optimizer=optimizer)
+            result = self.judge.unalign(source=annotation.source)
         else:
-            result = self.judge.unalign(annotation.key if how == "key" else annotation.id, optimizer=optimizer)
+            result = self.judge.unalign(annotation.key if how == "key" else annotation.id)
         self.withdrawn |= set(map(str, result.removed))
         assert {str(e.key) for e in result.judge.memory.ledger() if e.state == "withdrawn"} == self.withdrawn
         self._now(result.judge, asked)
@@ -192,24 +190,12 @@ class JudgeMachine(RuleBasedStateMachine):
         if what == "restore":
             face = self.judge.memory.guideline(new.superseded_by) if new.superseded_by else new
             assert face.status != "retired", "a person said that it counts"
-            if face.overridden_by is None:
-                assert face.status in ("active", "demoted", "superseded")
+            assert face.status in ("active", "superseded")
 
     @rule(text=st.sampled_from(PEOPLES), pinned=st.booleans())
     def write(self, text: str, pinned: bool) -> None:
         assume(len(self.judge.memory.guidelines) < 12)
         self.judge = write_guideline(self.judge, text, by="eve", pinned=pinned)
-
-    @precondition(lambda self: 1 < len(self.judge.memory.guidelines) < 12)
-    @rule(data=st.data(), text=st.sampled_from(PEOPLES))
-    def merge(self, data: st.DataObject, text: str) -> None:
-        one, other = data.draw(st.permutations([each.id for each in self.judge.memory.guidelines]))[:2]
-        try:
-            self.judge = merge_guidelines(self.judge, one, other, by="dora", text=text)
-        except InputError:
-            return
-        face, *_ = (self.judge.memory.guideline(name) for name in (one, other))
-        assert face.status == "superseded"
 
     @precondition(lambda self: any(self.judge.memory.label(case) is not None for case in self.judge.memory.cases))
     @rule(data=st.data())
@@ -294,7 +280,7 @@ class RegistryMachine(RuleBasedStateMachine):
     @initialize(way=st.sampled_from(SETTINGS))
     def begin(self, way: tuple[int, bool]) -> None:
         self.hand = Hand()
-        self.imp = Imp(healed=True, omits=True)
+        self.imp = Imp(healed=True)
         limits = Limits(shard_size=way[0], brief=way[1], concurrency=4)
         self.model = ScriptedChatModel(self.imp, limits=limits)
         judge = bare(self.imp)[0].replace(model=self.model)
@@ -309,19 +295,19 @@ class RegistryMachine(RuleBasedStateMachine):
     def head(self) -> Judge:
         return self.registry.load("replies")
 
-    @rule(drawn=st.lists(said, min_size=1, max_size=3), optimizer=optimizers)
-    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]], optimizer: MemAlign) -> None:
+    @rule(drawn=st.lists(said, min_size=1, max_size=3))
+    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
         rows = [one for one in self.hand.rows(drawn) if key_of(one) not in self.erased]
         assume(rows)
-        self.registry.align("replies", rows, optimizer=optimizer, allow_erased=True)
+        self.registry.align("replies", rows, allow_erased=True)
         # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
         self.erased_words -= set(words_in(json.dumps(rows)))
 
     @precondition(lambda self: bool(self.head.memory.cases))
-    @rule(data=st.data(), optimizer=optimizers)
-    def unalign(self, data: st.DataObject, optimizer: MemAlign) -> None:
+    @rule(data=st.data())
+    def unalign(self, data: st.DataObject) -> None:
         annotation = data.draw(st.sampled_from(sorted(self.head.memory.annotations(), key=lambda each: each.key)))
-        self.registry.unalign("replies", annotation.key, optimizer=optimizer)
+        self.registry.unalign("replies", annotation.key)
 
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
@@ -359,15 +345,6 @@ class RegistryMachine(RuleBasedStateMachine):
     def edit(self, data: st.DataObject, what: dict[str, Any]) -> None:
         name = data.draw(st.sampled_from([guideline.id for guideline in self.head.memory.guidelines]))
         self.registry.update("replies", lambda judge: edit_guideline(judge, name, by="dora", **what))
-
-    @precondition(lambda self: len(self.head.memory.guidelines) > 1)
-    @rule(data=st.data())
-    def merge(self, data: st.DataObject) -> None:
-        one, other = data.draw(st.permutations([each.id for each in self.head.memory.guidelines]))[:2]
-        with suppress(InputError):
-            self.registry.update(
-                "replies", lambda judge: merge_guidelines(judge, one, other, by="dora", text=PEOPLES[0])
-            )
 
     @precondition(lambda self: any(self.head.memory.label(case) is not None for case in self.head.memory.cases))
     @rule(data=st.data())
@@ -430,17 +407,12 @@ def renumbered(memory: Memory) -> Memory:
     replace = msgspec.structs.replace
 
     def named(guideline: Guideline) -> Guideline:
-        shown, overridden = (names.get(name) for name in (guideline.superseded_by, guideline.overridden_by))
-        return replace(guideline, id=str(names[guideline.id]), superseded_by=shown, overridden_by=overridden)
+        shown, replaced = (names.get(name) for name in (guideline.superseded_by, guideline.replaced_by))
+        return replace(guideline, id=str(names[guideline.id]), superseded_by=shown, replaced_by=replaced)
 
     return replace(
         memory,
         guidelines=tuple(map(named, memory.guidelines)),
-        relations=tuple(
-            Relation(pair=(str(names[one]), str(names[other])), verdict=relation.verdict)
-            for relation in memory.relations
-            for one, other in [relation.pair]
-        ),
         cases=tuple(
             replace(case, annotations=tuple(replace(annotation, reason="") for annotation in case.annotations))
             for case in memory.cases
@@ -460,10 +432,9 @@ def worded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     batches(orders=TAKEN),
     st.lists(st.booleans(), min_size=15, max_size=15),
     st.sampled_from([400, 800, 128_000]),
-    st.booleans(),
 )
 def test_forgetting_leaves_what_the_others_alone_would_teach(
-    drawn: list[dict[str, Any]], chosen: list[bool], context: int, careful: bool
+    drawn: list[dict[str, Any]], chosen: list[bool], context: int
 ) -> None:
     rows = worded(drawn)
     gone = [row for row, flag in zip(rows, chosen, strict=False) if flag]
@@ -471,16 +442,14 @@ def test_forgetting_leaves_what_the_others_alone_would_teach(
     assume(gone and kept)
     imp = Imp(healed=True)
     judge = bare(imp)[0].replace(model=ScriptedChatModel(imp, limits=Limits(shard_size=1, context_tokens=context)))
-    everything = learn(judge, rows, careful=careful).judge
-    forgot = everything.unalign(*(key_of(row) for row in gone), optimizer=MemAlign(careful=careful)).judge
-    alone = learn(judge, kept, careful=careful).judge
+    everything = learn(judge, rows).judge
+    forgot = everything.unalign(*(key_of(row) for row in gone)).judge
+    alone = learn(judge, kept).judge
     assert renumbered(forgot.memory) == renumbered(alone.memory)
-    first = learn(learn(judge, kept, careful=careful).judge, gone, careful=careful).judge
+    first = learn(learn(judge, kept).judge, gone).judge
     check_memory(first)
-    assert renumbered(
-        first.unalign(*(key_of(row) for row in gone), optimizer=MemAlign(careful=careful)).judge.memory
-    ) == renumbered(alone.memory)
-    assert learn(first, rows, careful=careful).judge == first
+    assert renumbered(first.unalign(*(key_of(row) for row in gone)).judge.memory) == renumbered(alone.memory)
+    assert learn(first, rows).judge == first
 
 
 def test_a_removed_copy_leaves_its_own_expert_waiting(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 from msgspec import structs
 
 from memalign import Judge, MemAlign
-from memalign.align import STAGES
 from memalign.models import ChatReply, ChatRequest, Limits
 from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.providers import Target
@@ -98,25 +97,8 @@ def distilling(body: dict[str, Any]) -> bool:
     return DISTILLING in system_of(body)
 
 
-PAIR = re.compile(r'^(P\d+)\n1: "Mind matter number (\d+)\."\n2: "Mind matter number (\d+)\."$', re.MULTILINE)
-
-
-def comparing(body: dict[str, Any]) -> bool:
-    return "You compare guidelines" in system_of(body)
-
-
-def relation_of(one: str, other: str) -> str:
-    """Every rule says the same as the one four further on, and the first ones contradict each other."""
-    numbers = {int(one), int(other)}
-    if abs(int(one) - int(other)) == 4:
-        return "same"
-    return "contradicts" if numbers <= {0, 1, 2} else "unrelated"
-
-
 def good(body: dict[str, Any]) -> Answer:
     """A good model: one rule for each new record."""
-    if comparing(body):
-        return {name: "unrelated" for name, *_ in PAIR.findall(user_of(body))}
     if not distilling(body):
         return {"rationale": "It answers.", "value": True}
     new = user_of(body).rpartition("New feedback:")[2]
@@ -126,13 +108,6 @@ def good(body: dict[str, Any]) -> Answer:
         for label, number in records
     ]
     return {"changes": changes}
-
-
-def relating(body: dict[str, Any]) -> Answer:
-    """The same, of whose rules some say the same and some contradict each other."""
-    if comparing(body):
-        return {name: relation_of(*texts) for name, *texts in PAIR.findall(user_of(body))}
-    return good(body)
 
 
 class Weather:
@@ -166,15 +141,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("careful", [False, True])
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_failed_lesson_waits_with_its_reason(name: str, careful: bool) -> None:
-    untried = MemAlign(stages=STAGES - {"admit"}) if careful else MemAlign()
+def test_a_failed_lesson_waits_with_its_reason(name: str) -> None:
     fault, why = FAULTS[name]
     weather = Weather(lambda body: fault if distilling(body) else None)
     with Endpoint(weather) as endpoint:
         judge = judge_at(endpoint, hangs=lambda request: name == "hang" and DISTILLING in request.system)
-        ill = judge.align(rows(2), optimizer=untried)
+        ill = judge.align(rows(2))
         assert [report.state for report in ill.rows] == ["pending", "pending"]
         for key, reason in ill.pending:
             assert re.match(why, reason), (key, reason)
@@ -183,12 +156,10 @@ def test_a_failed_lesson_waits_with_its_reason(name: str, careful: bool) -> None
         assert not ill.guidelines
         weather.storm = False
         asked = len(endpoint.requests)
-        well = judge_at(endpoint).replace(memory=ill.judge.memory).align([], optimizer=untried)
+        well = judge_at(endpoint).replace(memory=ill.judge.memory).align([])
         assert states(well.judge) == {"learned"}
         assert [g.text for g in well.guidelines] == ["Mind matter number 0.", "Mind matter number 1."]
-        assert all(map(distilling, endpoint.requests[asked:])), (
-            "what was asked before learning is not asked before learning again"
-        )
+        assert all(map(distilling, endpoint.requests[asked:]))
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -214,16 +185,17 @@ def test_a_failed_judgment_stops_no_other(name: str, tmp_path: Path) -> None:
 
 def test_a_failed_pre_alignment_keeps_its_lesson_waiting() -> None:
     weather = Weather(lambda body: None if distilling(body) else server_error())
+    labels = [{name: part for name, part in row.items() if name != "rationale"} for row in rows(2)]
     with Endpoint(weather) as endpoint:
         judge = judge_at(endpoint)
-        ill = judge.align(rows(2), optimizer=MemAlign(careful=True))
+        ill = judge.align(labels)
         assert all(reason.startswith("not asked before learning: ModelUnavailable") for _, reason in ill.pending)
         assert len(ill.pending) == 2
         assert not any(map(distilling, endpoint.requests))
         weather.storm = False
-        well = ill.judge.align([], optimizer=MemAlign(careful=True))
-        assert states(well.judge) == {"learned"}
+        well = ill.judge.align([])
         assert all(case.pre_alignment for case in well.judge.memory.cases)
+        assert all("not asked before learning" not in reason for _, reason in well.pending)
 
 
 def test_a_rate_limit_is_waited_for_as_asked() -> None:
@@ -238,7 +210,8 @@ def test_a_rate_limit_is_waited_for_as_asked() -> None:
 def test_cached_tokens_and_phases_are_counted_apart() -> None:
     with Endpoint(good) as endpoint:
         judge = judge_at(endpoint)
-        result = judge.align(rows(6), optimizer=MemAlign(careful=True))
+        labels = [{**row, "id": f"l-{n}", "rationale": None} for n, row in enumerate(rows(2))]
+        result = judge.align([*rows(6), *labels])
         assert result.usage.calls == len(endpoint.requests)
         assert 0 < result.usage.cached_tokens < result.usage.input_tokens
         assert result.usage.output_tokens > 0
@@ -303,16 +276,9 @@ def canonical(judge: Judge) -> dict[str, Any]:
     """A memory without what depends on which lesson was learned first: numbers, and which of two that say the same."""
     memory = judge.memory
     text = {guideline.id: guideline.text for guideline in memory.guidelines}
-    same = {name: {name} for name in text}
-    for relation in memory.relations:
-        if relation.verdict == "same":
-            one, other = relation.pair
-            same[one] |= same[other]
-            same.update(dict.fromkeys(same[one], same[one]))
     return {
         "rules": {(g.text, g.supported_by, g.exposed_to, g.origin) for g in memory.guidelines},
-        "relations": {(frozenset(text[name] for name in r.pair), r.verdict) for r in memory.relations},
-        "in force": {frozenset(text[name] for name in same[g.id]) for g in memory.semantic},
+        "in force": {text[g.id] for g in memory.semantic},
         "states": {e.key: "in" if e.state in ("learned", "merged") else e.state for e in memory.ledger()},
         "pre_alignment_verdicts": {case.id: case.pre_alignment and case.pre_alignment.value for case in memory.cases},
         "shards": {shard.keys for shard in memory.shards},
@@ -330,9 +296,8 @@ def weathered(seed: int) -> None:
     def hangs(request: ChatRequest) -> bool:
         return bool((fault := drawn(request.user)) and fault.hang)
 
-    # In time, so that of rules that contradict each other one side is the stronger whoever is heard first.
-    given = [row | {"created_at": f"2026-01-0{n}"} for n, row in enumerate(rows(8), 1)]
-    weather = Weather(lambda body: drawn(user_of(body)), relating)
+    given = rows(16)
+    weather = Weather(lambda body: drawn(user_of(body)))
     with Endpoint(weather) as endpoint:
         ill = judge_at(endpoint, shard_size=1, hangs=hangs).align(given)
         assert {str(entry.key) for entry in ill.judge.memory.ledger()} == {row["id"] + "@ana" for row in given}
@@ -344,7 +309,6 @@ def weathered(seed: int) -> None:
         assert not healed.notes
         assert states(healed.judge) <= {"learned", "merged", "disputed"}
         assert canonical(healed.judge) == canonical(peace.judge)
-        assert {g.text for g in peace.judge.memory.guidelines if g.overridden_by}, "or no rule contradicted another"
         asked = len(endpoint.requests)
         assert healed.judge.align(given).judge == healed.judge
         assert len(endpoint.requests) == asked

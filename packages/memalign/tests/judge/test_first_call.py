@@ -44,7 +44,7 @@ SCRIPT = textwrap.dedent(
         sys.meta_path.insert(0, Watch())
         ticking = asyncio.create_task(tick())
         if rows:
-            one = (await ma.MemAlign(stages=frozenset({"distil"})).align(one, rows)).judge
+            one = (await ma.MemAlign().align(one, rows)).judge
         judgment = await one.ajudge(inputs="a")
         if not rows:
             many = await one.ajudge_many([{"id": "x", "inputs": "b"}])

@@ -453,7 +453,7 @@ class TestRetrieve:
 
 class TestReplace:
     def test_a_changed_judge_keeps_memory_and_names_staleness(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add"), row(2, "ana", "add")], careful=True).judge
+        aligned = learn(bare(brief=True)[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
         assert aligned.stale_pre_alignment() == ()
         for changes in (
             {"instructions": "Good? {{ outputs }}"},
@@ -467,7 +467,7 @@ class TestReplace:
         assert aligned.replace(name="other").stale_pre_alignment() == ()
 
     def test_another_embedding_model_makes_another_judge(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add")], careful=True).judge
+        aligned = learn(bare(brief=True)[0], [row(1, "ana", "add")]).judge
         other = aligned.replace(embedding_model=HashEmbedding(dim=24))
         assert other.fingerprint != aligned.fingerprint
         assert other.stale_pre_alignment() == (), "a pre-alignment verdict is made without any case"

@@ -8,7 +8,6 @@ import msgspec
 
 from memalign import Judge, Registry
 from memalign.align import edit_guideline, write_guideline
-from memalign.memory import Relation
 from memalign.types import Guideline
 from tests.support.places import Place
 from tests.support.registry import case, judge, memory_of
@@ -35,18 +34,14 @@ def test_two_rules_of_one_number_are_told_apart(registry: Registry) -> None:
     registry.create(BASE)
     mine = write_guideline(registry.load("helpfulness"), "Be kind.", by="ben")  # G3 as well, outside the registry
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
-    behind = Guideline(id="G4", text="be kind", status="superseded", superseded_by="G3")
-    relations = (Relation(pair=("G1", "G3"), verdict="unrelated"), Relation(pair=("G3", "G4"), verdict="newer"))
-    grown = replace(mine.memory, guidelines=(*mine.memory.guidelines, behind), relations=relations, next_guideline=5)
+    behind = Guideline(id="G4", text="be kind", status="superseded", superseded_by="G3", replaced_by="G3")
+    grown = replace(mine.memory, guidelines=(*mine.memory.guidelines, behind), next_guideline=5)
     mine = mine.replace(memory=grown)
     registry.save(mine, note="by hand")
     kept = registry.load("helpfulness")
     assert [name for name, _ in ids(kept)] == ["G1", "G2", "G4", "G5"]
     assert kept.memory.guideline("G4").superseded_by == "G5"
-    assert [(*each.pair, each.verdict) for each in kept.memory.relations] == [
-        ("G1", "G5", "unrelated"),
-        ("G4", "G5", "older"),  # the same of the two took the other's place
-    ]
+    assert kept.memory.guideline("G4").replaced_by == "G5"
     assert kept.memory.next_guideline == 6
     assert registry.history("helpfulness")[-1].note == "by hand; G3 is G5 here"
     registry.save(kept)

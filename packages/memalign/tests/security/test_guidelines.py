@@ -207,7 +207,7 @@ class TestABundle:
         reworded = edit_guideline(loaded, "G1", by="ana", text="Be kind.", retired=False)
         assert [guideline.text for guideline in reworded.memory.semantic] == ["Be kind."]
 
-    @pytest.mark.parametrize("state", [{"status": "retired", "left_out": "admission"}, {"status": "superseded"}])
+    @pytest.mark.parametrize("state", [{"status": "retired", "barred_for": "t-1"}, {"status": "superseded"}])
     def test_a_returning_forged_guideline_is_checked_first(self, state: dict[str, str]) -> None:
         with pytest.raises(InputError, match="guideline G1 may not enter a prompt"):
             load_bundle(self.forged("# Old <|x|>", **state))

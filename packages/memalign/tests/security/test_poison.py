@@ -18,11 +18,10 @@ def world() -> World:
     return World(lambda rules, _: POISON in rules)
 
 
-def test_a_lock_keeps_poison_out_without_trials() -> None:
+def test_a_lock_keeps_poison_out() -> None:
     judge, _ = judge_in(world())
     judge = lock(learn(judge, labelled(range(10, 12), value=False)).judge, "t-10")
-    stages = frozenset({"pre_alignment", "distil", "consolidate", "budget"})
-    result = learn(judge, [said("x1", POISON, by="eve", value=True)], stages=stages)
+    result = learn(judge, [said("x1", POISON, by="eve", value=True)])
     assert not result.judge.memory.semantic
     assert [check.id for check in result.locks] == ["t-10"]
 

@@ -108,7 +108,7 @@ class TestAJudgesPrompt:
     ) -> None:
         one, model = judge()
         row = Feedback(id="t-1", source="ana", value=label, rationale=comment, **past)
-        one = one.align([row], optimizer=MemAlign(stages=frozenset())).judge
+        one = one.align([row], optimizer=MemAlign()).judge
         one(**item)
         user = model.requests[-1].user
         check_marks(user)
@@ -203,14 +203,14 @@ class TestAVerdict:
 
 
 class TestADistillationPrompt:
-    @given(contents, hostile_text.filter(str.strip), st.sampled_from([True, False, None]), st.booleans(), st.booleans())
+    @given(contents, hostile_text.filter(str.strip), st.sampled_from([True, False, None]), st.booleans())
     @few
     def test_a_comment_is_one_json_string(
-        self, item: dict[str, Any], comment: str, label: bool | None, brief: bool, careful: bool
+        self, item: dict[str, Any], comment: str, label: bool | None, brief: bool
     ) -> None:
         one, model = judge(brief=brief)
         feedback = Feedback(id="t-1", source="ana", value=label, rationale=comment, **item)
-        one.align([feedback], optimizer=MemAlign(careful=careful))
+        one.align([feedback])
         asked = [request for request in model.requests if request.schema_name in ("rule", "changes")]
         assert len(asked) == 1
         check_marks(asked[0].user)
@@ -227,7 +227,7 @@ class TestADistillationPrompt:
             start = lines.index("F1 <<<")
             rest = check_item(["<<<", *lines[start + 1 :]])
             heads = [line.partition(":")[0] for line in rest if line]
-            assert heads == [*["judge"] * careful, *["expert"] * (label is not None), "expert's comment"]
+            assert heads == [*["expert"] * (label is not None), "expert's comment"]
             assert isinstance(json.loads(rest[len(heads) - 1].removeprefix("expert's comment: ")), str)
 
     def test_model_words_about_a_case_are_encoded_too(self) -> None:

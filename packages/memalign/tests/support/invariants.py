@@ -12,7 +12,6 @@ from memalign.align.consolidate import consolidate
 from memalign.memory import Memory
 from memalign.memory.check_answers import questions_of
 from memalign.memory.guard import guideline_fault, normalised
-from memalign.prompts.encoding import estimate_tokens
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.registry.judge_rows import Codec
 from memalign.types import Guideline
@@ -77,16 +76,11 @@ def everything_named_is_there(memory: Memory) -> None:
     assert all(number < memory.next_guideline for number in numbers)
     for guideline in memory.guidelines:
         assert {*guideline.supported_by, *guideline.exposed_to} <= keys
-        assert {guideline.superseded_by, guideline.overridden_by} <= {None, *ids}
+        assert {guideline.superseded_by, guideline.replaced_by} <= {None, *ids}
         if guideline.status == "retired":
-            assert bool(guideline.left_out) != bool(guideline.status_by), f"{guideline.id} is out of force by nobody"
-            assert (guideline.left_out == "lock") == (guideline.left_out_for is not None)
-            assert guideline.left_out_for in (None, *memory.locks)
-    pairs = [relation.pair for relation in memory.relations]
-    assert len(pairs) == len(set(pairs))
-    for older, newer in pairs:
-        assert {older, newer} <= set(ids)
-        assert int(older[1:]) < int(newer[1:])
+            assert (guideline.barred_for is None) != (guideline.status_by is None), f"{guideline.id} is out by nobody"
+        assert guideline.barred_for in (None, *memory.locks)
+        assert guideline.barred_for is None or guideline.status == "retired"
     for name in memory.locks:
         case = memory.case(name)
         assert case is not None
@@ -101,63 +95,29 @@ def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
             assert guideline_fault(guideline.text, outputs) is None, "a copy of what was judged is no rule"
 
 
-def meaning_groups(memory: Memory) -> dict[str, frozenset[str]]:
-    """Id → all that say the same, in words or by a verdict, worked out the slow way."""
-    group = {guideline.id: frozenset({guideline.id}) for guideline in memory.guidelines}
-    text = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
-    pairs = [(a, b) for a in group for b in group if a < b and text[a] == text[b]]
-    pairs += [relation.pair for relation in memory.relations if relation.verdict == "same"]
-    for one, other in pairs:
-        if one in group and other in group:
-            both = group[one] | group[other]
-            group.update(dict.fromkeys(both, both))
-    return group
-
-
 def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
-    group = meaning_groups(memory)
     by_id = {guideline.id: guideline for guideline in memory.guidelines}
-    precedence = [guideline for guideline in memory.guidelines if guideline.status in ("active", "demoted")]
+    text = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
     for guideline in memory.guidelines:
-        behind = guideline.superseded_by is not None or guideline.overridden_by is not None
-        assert (guideline.status == "superseded") == behind
-        assert guideline.superseded_by is None or guideline.overridden_by is None
-        assert not (guideline.pinned and guideline.status == "demoted"), "what a person pinned is always shown"
-        if guideline.overridden_by is not None:
-            winner = by_id[guideline.overridden_by]
-            assert winner in precedence
-            assert not guideline.pinned or winner.pinned
-            assert contradict(memory, group, guideline.id, winner.id)
-        if guideline.superseded_by is not None and guideline.superseded_by in group[guideline.id]:
-            face = by_id[guideline.superseded_by]
-            assert face.superseded_by is None
-            assert not guideline.pinned or face.pinned or face.status == "retired"
-    roots = [group[guideline.id] for guideline in precedence]
-    assert len(roots) == len(set(roots)), "of those that say the same one is shown"
-    for index, one in enumerate(precedence):
-        for other in precedence[:index]:
-            if contradict(memory, group, one.id, other.id):
-                assert one.pinned, f"{one.id} and {other.id} contradict each other and both stand"
-                assert other.pinned
-    tokens = memory.guideline_tokens
-    if tokens is None:
-        assert not memory.demoted
-    else:
-        cost = sum(estimate_tokens(g.text) + 2 for g in memory.semantic if not g.pinned)
-        pinned = sum(estimate_tokens(g.text) + 2 for g in memory.semantic if g.pinned)
-        assert cost == 0 or cost + pinned <= tokens
-
-
-def contradict(memory: Memory, group: dict[str, frozenset[str]], one: str, other: str) -> bool:
-    """Whether a verdict says so of two in force, or of members of their groups that are not out of force."""
-    out = {g.id for g in memory.guidelines if g.status == "retired"}
-    passed = {g.id for g in memory.guidelines if g.superseded_by is not None and g.superseded_by not in group[g.id]}
-    return group[one] != group[other] and any(
-        relation.verdict == "contradicts"
-        and (set(relation.pair) & group[one] and set(relation.pair) & group[other])
-        and not set(relation.pair) & (out | passed)
-        for relation in memory.relations
-    )
+        assert (guideline.status == "superseded") == (guideline.superseded_by is not None)
+        if guideline.superseded_by is None:
+            continue
+        face = by_id[guideline.superseded_by]
+        if guideline.replaced_by == face.id:
+            assert face.barred_for is None, "what is out of force gives its place back"
+            continue
+        assert text[guideline.id] == text[face.id]
+        assert face.superseded_by is None
+        assert not guideline.pinned or face.pinned
+        assert face.status == "active" or (face.status == "retired" and guideline.origin == "distilled")
+    shown = [text[guideline.id] for guideline in memory.semantic]
+    assert len(shown) == len(set(shown)), "of those that say the same one is shown"
+    retired = {text[g.id] for g in memory.guidelines if g.status == "retired" and g.barred_for is None}
+    for guideline in memory.semantic:
+        replaced = by_id.get(guideline.replaced_by or "")
+        assert replaced is None or replaced.barred_for is not None
+        if guideline.origin == "distilled" and not guideline.pinned:
+            assert text[guideline.id] not in retired, "what a person retired does not come back by a model"
 
 
 def what_was_taken_back_is_nowhere(memory: Memory) -> None:
@@ -214,8 +174,6 @@ def no_answer_outlives_its_source(memory: Memory) -> None:
 def it_is_settled(memory: Memory) -> None:
     assert memory.settled() == memory, "deciding again changes nothing"
     assert consolidate(memory) == memory
-    for guideline in memory.guidelines:
-        assert not guideline.left_out or guideline.status == "retired"
 
 
 def it_can_be_kept(judge: Judge) -> None:

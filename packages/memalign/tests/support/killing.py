@@ -32,21 +32,20 @@ from tests.support.world import World, judge_in, labelled, said
 NAME = "replies"
 RULES = (
     "Answer in one short sentence.",
-    "Give the answer in one short sentence only.",
+    "Answer in ONE short sentence!",
     "Never answer in one sentence.",
 )
-RELATIONS = {frozenset(RULES[:2]): "same", frozenset(RULES[1:]): "contradicts", frozenset(RULES[::2]): "contradicts"}
 HARM = "Refuse whatever mentions a refund."
 SECRET = "word777 is what nobody may ever read again after today"
 
 
 def world() -> World:
-    """Of its rules two say the same, one contradicts them, and one breaks the locked case."""
-    return World(lambda rules, item: item != "held" or HARM not in rules, relations=RELATIONS)
+    """Of its rules two say the same in the same words, and one breaks the locked case."""
+    return World(lambda rules, item: item != "held" or HARM not in rules)
 
 
 def models(answers: Callable[[ChatRequest], Answer]) -> tuple[ScriptedChatModel, HashEmbedding]:
-    limits = Limits(shard_size=1, concurrency=1, context_tokens=224)  # 28 tokens of guidelines
+    limits = Limits(shard_size=1, concurrency=1, context_tokens=4000)
     return ScriptedChatModel(answers, limits=limits), HashEmbedding(dim=16)
 
 

@@ -42,13 +42,6 @@ ORDERS = TAKEN + LEFT + REFUSED
 _WORDS = re.compile(r"\b(?:word|case|label)\d+\b")
 _RECORD = re.compile(r"^(F\d+) <<<\n(.*?)\n>>>\n(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
 
-_PAIR = re.compile(r"^(P\d+)\n(1: .*\n2: .*)$", re.MULTILINE)
-
-
-def relation_of(texts: str) -> str:
-    """What the model says of a pair of rules: anything, but the same whenever it is asked."""
-    return ("same", "contradicts", "unrelated")[zlib.crc32(texts.encode()) % 3]
-
 
 def words_in(text: str) -> list[str]:
     """The unique words in a text, in order, once each."""
@@ -59,14 +52,12 @@ class Imp:
     """What a misbehaving model answers.
 
     While `healed` is false, `fault:…` in a record or `verdict:…` in an item makes calls fail.
-    `storm` makes calls fail whatever they hold: the kind of question (a schema's name) to the error. With `omits` some
-    pairs of rules are never compared, and some verdicts are none.
+    `storm` makes calls fail whatever they hold: the kind of question (a schema's name) to the error.
     """
 
-    def __init__(self, *, healed: bool = False, delays: Mapping[int, float] | None = None, omits: bool = False) -> None:
+    def __init__(self, *, healed: bool = False, delays: Mapping[int, float] | None = None) -> None:
         self.healed = healed
         self.delays = delays or {}
-        self.omits = omits
         self.storm: dict[str, Exception] = {}
 
     async def __call__(self, request: ChatRequest) -> Answer:
@@ -87,11 +78,6 @@ class Imp:
                 return self._rule(request)
             case "checks":
                 return {"checks": _checks(request.user)}
-            case "relations":
-                pairs = dict(_PAIR.findall(request.user))
-                odd = {name: zlib.crc32(texts[::-1].encode()) % 7 if self.omits else 6 for name, texts in pairs.items()}
-                said = {name: relation_of(texts) for name, texts in pairs.items() if odd[name] > 0}
-                return said | {name: "perhaps" for name in said if odd[name] == 1} | ({"P99": "same"} if odd else {})
             case _:
                 return {"changes": self._changes(request)}
 

@@ -64,8 +64,6 @@ def memory_of(*cases: Case, size: int = 2) -> Memory:
 def _answer(request: ChatRequest) -> dict[str, Any]:
     if request.schema_name == "judgment":
         return {"rationale": "it answers the question", "value": True}
-    if request.schema_name == "relations":
-        return dict.fromkeys(request.schema["properties"], "unrelated")
     # One rule for each record, recognisable by the record's own comment and free of its words.
     comment = next(line for line in request.user.splitlines() if line.startswith("expert's comment"))
     number = sum(comment.encode()) % 997
@@ -154,7 +152,7 @@ def memories(draw: st.DrawFn) -> Memory:
             supported_by=shard.keys[:1],
             exposed_to=shard.keys,
             pinned=draw(st.booleans()),
-            status=draw(st.sampled_from(["active", "demoted", "retired"])),
+            status=draw(st.sampled_from(["active", "superseded", "retired"])),
         )
         for number, shard in enumerate(draw(st.permutations(shards)), 1)
     )

@@ -1,14 +1,13 @@
 """A model that does what its rules say: what it answers follows from the guidelines in its prompt, as a test lays down.
 
 Experts say their rule in so many words (`say: Be brief.`), and the model writes just that rule. Verdicts are a function
-of the rules in the prompt and of the item; what two rules are to each other is a table.
+of the rules in the prompt and of the item.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from memalign import Judge
@@ -23,22 +22,14 @@ Verdict = Callable[[frozenset[str], str], bool]
 _RULE = re.compile(r"^- (.*)$", re.MULTILINE)
 _ITEM = re.compile(r'outputs: "answer (\w+)"')
 _RECORD = re.compile(r"^(F\d+) <<<\n.*?^expert's comment: \"(\w+): (.*?)\"$", re.DOTALL | re.MULTILINE)
-_PAIR = re.compile(r"^(P\d+)\n1: (.*)\n2: (.*)$", re.MULTILINE)
 
 
 class World:
-    """The model. What is in `down` (names of schemas, or words of a prompt) gets no answer; `unsure` pairs are left out."""
+    """The model. What is in `down` (names of schemas, or words of a prompt) gets no answer."""
 
-    def __init__(
-        self,
-        verdict: Verdict = lambda _rules, _item: True,
-        *,
-        relations: Mapping[frozenset[str], str] | None = None,
-    ) -> None:
+    def __init__(self, verdict: Verdict = lambda _rules, _item: True) -> None:
         self.verdict = verdict
-        self.relations = dict(relations or {})
         self.down: set[str] = set()
-        self.unsure: set[frozenset[str]] = set()
 
     def __call__(self, request: ChatRequest) -> Answer:
         if any(name == request.schema_name or name in request.user for name in self.down):
@@ -47,10 +38,6 @@ class World:
             case "judgment":
                 item = _ITEM.findall(request.user)[-1]
                 return {"rationale": "so it is", "value": self.verdict(rules_in(request), item)}
-            case "relations":
-                pairs = {name: frozenset(map(json.loads, texts)) for name, *texts in _PAIR.findall(request.user)}
-                known = {name: pair for name, pair in pairs.items() if pair not in self.unsure}
-                return {name: self.relations.get(pair, "unrelated") for name, pair in known.items()}
             case _:
                 return {"changes": list(_changes(request.user))}
 

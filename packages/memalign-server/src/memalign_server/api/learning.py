@@ -91,7 +91,7 @@ def overwrite_feedback(
 @router.post("/estimate")
 def estimate_align(judge: JudgeName, given: shapes.AlignAsked, server: Here, person: Asking, owner: Owning) -> Usage:
     """About how many calls, tokens and dollars an align would take. No model is asked."""
-    optimizer = MemAlign(careful=given.careful, reflection_model=given.reflection_model, max_cost=given.max_cost)
+    optimizer = MemAlign(reflection_model=given.reflection_model, max_cost=given.max_cost)
     return server.registry.estimate(
         judge,
         _feedback(given, person, owner=owner),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from memalign import Guideline, Judge
-from memalign.align import edit_guideline, merge_guidelines, write_guideline
+from memalign.align import edit_guideline, write_guideline
 from memalign.types import Check
 from memalign_server.api import shapes
 from memalign_server.api.judges import JudgeName, Version, loaded
@@ -71,19 +71,6 @@ def edit_guideline_by_api(
         )
 
     return server.registry.update(judge, change, "edit").judge.memory.guideline(guideline)
-
-
-@router.post("/guidelines/{guideline}/merge", status_code=201)
-def merge_guidelines_by_api(
-    judge: JudgeName, guideline: GuidelineId, given: shapes.MergeAsked, server: Here, person: Asking
-) -> Guideline:
-    """Put a new guideline in the place of two. It goes with any feedback of either, and the other is back as it was."""
-    checks = None if given.checks is None else _checks(given.checks)
-
-    def change(old: Judge) -> Judge:
-        return merge_guidelines(old, guideline, given.other, by=person.name, text=given.text, checks=checks)
-
-    return server.registry.update(judge, change, "edit").judge.memory.guidelines[-1]
 
 
 def _checks(given: list[shapes.CheckGiven]) -> list[Check]:

@@ -25,7 +25,6 @@ __all__ = [
     "LedgerShown",
     "LocksShown",
     "MeasureAsked",
-    "MergeAsked",
     "RoleName",
     "Saved",
     "UnalignAsked",
@@ -180,14 +179,6 @@ class GuidelineChanged(_Shape):
     checks: list[CheckGiven] | None = None
 
 
-class MergeAsked(_Shape):
-    """The guideline to merge with, words that say what both say, and checks other than theirs."""
-
-    other: Annotated[str, Field(pattern=r"^G[1-9][0-9]{0,8}$", examples=["G5"])]
-    text: Annotated[str, Field(min_length=1, max_length=2000)]
-    checks: list[CheckGiven] | None = None
-
-
 class LedgerShown(BaseModel):
     """Where one piece of feedback ended."""
 
@@ -213,7 +204,6 @@ class AlignAsked(_Shape):
     feedback: Rows = Field(default_factory=list)
     skip_invalid: bool = False
     allow_erased: bool = False
-    careful: bool = False
     reflection_model: Model | None = None
     max_cost: Annotated[float, Field(gt=0)] | None = None
 

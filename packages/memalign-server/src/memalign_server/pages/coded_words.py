@@ -50,7 +50,8 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "checks": "its questions",
         "origin": "who wrote it",
         "superseded_by": "what replaced it",
-        "overridden_by": "what counts instead",
+        "replaced_by": "what took its place",
+        "barred_for": "the locked case that it broke",
     },
     "finding": {
         "the model's own verdict": "the model's own verdict",

@@ -9,7 +9,7 @@ from fastapi import Form, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign import Guideline, Judge, Memory
-from memalign.align import edit_guideline, merge_guidelines
+from memalign.align import edit_guideline
 from memalign.align import write_guideline as written
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
@@ -49,7 +49,6 @@ def memory_page(
     found = asyncio.run(find_cases(loaded, find)) if find.strip() else []
     rules, first = _rules_beside(memory, rule)
     shown = rules[first : first + _RULES]
-    contradictions = [each for each in memory.relations if each.verdict == "contradicts"]
     mine = [each for each in memory.ledger() if each.key.source == person.name]
     with server.store.read() as connection:
         uses = uses_of(connection, judge, [each.id for each in shown])
@@ -65,9 +64,7 @@ def memory_page(
         total=len(rules),
         earlier=rules[first - _RULES].id if first else None,
         later=rules[first + _RULES].id if first + _RULES < len(rules) else None,
-        mergeable=_mergeable(rules),
         texts={each.id: each.text for each in memory.guidelines},
-        contradictions=contradictions,
         uses=uses,
         unused=Use(),
         find=find,
@@ -117,25 +114,6 @@ def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[st
     return RedirectResponse(f"{link(judge, 'memory', rule=new)}#{new}", 303)
 
 
-@router.post("/guidelines/merge")
-def merge_guideline_page(
-    judge: str,
-    server: Here,
-    person: Asking,
-    guideline: Annotated[str, Form()],
-    other: Annotated[str, Form()],
-    text: Annotated[str, Form()],
-) -> Response:
-    """One guideline in the place of two, in words that say what both say."""
-
-    def change(old: Judge) -> Judge:
-        return merge_guidelines(old, guideline, other, by=person.name, text=text)
-
-    saved = server.registry.update(judge, change)
-    new = saved.judge.memory.guidelines[-1].id
-    return RedirectResponse(f"{link(judge, 'memory', rule=new)}#{new}", 303)
-
-
 @router.post("/withdraw")
 def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()]) -> Response:
     """Take feedback back, from the next version on; others' needs an owner."""
@@ -148,16 +126,10 @@ def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str],
 
 def _rules_beside(memory: Memory, rule: str) -> tuple[list[Guideline], int]:
     """All guidelines, those in force first, and the place of the first one of the page that shows `rule`."""
-    order = {"active": 0, "demoted": 1, "superseded": 2, "retired": 3}
+    order = {"active": 0, "superseded": 1, "retired": 2}
     rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
     place = next((place for place, each in enumerate(rules) if each.id == rule), 0)
     return rules, place - place % _RULES
-
-
-def _mergeable(rules: list[Guideline]) -> list[Guideline]:
-    """Those that can be merged, where there are two: in force, or overridden by one that contradicts them."""
-    found = [each for each in rules if each.status in ("active", "demoted") or each.overridden_by]
-    return found if len(found) > 1 else []
 
 
 def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str]) -> bool:

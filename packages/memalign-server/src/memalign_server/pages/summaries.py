@@ -39,7 +39,7 @@ def alignment_line(report: Mapping[str, Any], language: Language) -> str:
     parts += _impact(report.get("impact") or {}, language)
     if broken := [each for each in report.get("locks") or () if not each["kept"]]:
         parts.append(say("locked and not kept: {ids}", ids=_ids(broken)))
-    if conflicts := len(report.get("conflicts") or ()) + len(report.get("rule_conflicts") or ()):
+    if conflicts := len(report.get("conflicts") or ()):
         parts.append(count(conflicts, "{n} conflict", "{n} conflicts"))
     seconds = float(report.get("seconds") or 0.0)
     parts.append(f"{language.number(seconds, 0 if seconds >= 1 else 1)} s")
@@ -51,18 +51,8 @@ def alignment_line(report: Mapping[str, Any], language: Language) -> str:
 def _impact(impact: Mapping[str, Any], language: Language) -> list[str]:
     if not impact.get("checked"):
         return []
-    count, say = language.count, language.say
-    n = language.number(impact["checked"])
-    parts = [
-        say("fixed {fixed} and broke {broken} of {n} checked", fixed=impact["fixed"], broken=impact["broken"], n=n)
-    ]
-    trial = impact.get("examples") or {}
-    if trial.get("changed"):
-        better = trial["right_with"] > trial["right_without"]
-        parts.append(say("similar cases are shown again") if better else say("similar cases are shown no more"))
-    if left := len(impact.get("reverted") or ()):
-        parts.append(count(left, "{n} new guideline left out", "{n} new guidelines left out"))
-    return parts
+    n, say = language.number(impact["checked"]), language.say
+    return [say("fixed {fixed} and broke {broken} of {n} checked", fixed=impact["fixed"], broken=impact["broken"], n=n)]
 
 
 def _ids(named: Sequence[Mapping[str, Any]]) -> str:

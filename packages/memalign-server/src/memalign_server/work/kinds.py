@@ -61,7 +61,7 @@ Kind = Callable[[Work], Awaitable[dict[str, Any]]]
 
 
 def _optimizer(work: Work) -> MemAlign:
-    names = ("reflection_model", "concurrency", "max_cost", "careful")
+    names = ("reflection_model", "concurrency", "max_cost")
     return MemAlign(**{name: work.arguments[name] for name in names if work.arguments.get(name) is not None})
 
 

@@ -15,7 +15,6 @@ from memalign.align.states import LessonState
 from memalign.content import judged_texts, sides_of
 from memalign.memory import Annotation, Case, Memory, Shard
 from memalign.memory.guard import guideline_fault, tidy
-from memalign.memory.precedence import replacing, with_relations
 from memalign.models.base import ChatReply
 from memalign.prompts.language import Language, language_of
 from memalign.types import FeedbackKey, Guideline, Usage
@@ -296,12 +295,12 @@ def _carry_out(memory: Memory, shard: Shard, delta: Delta, keys: tuple[FeedbackK
         checks=delta.checks.checks,
     )
     guidelines = tuple(
-        replace(g, status="superseded", superseded_by=guideline.id) if g in older else g for g in memory.guidelines
+        replace(g, status="superseded", superseded_by=guideline.id, replaced_by=guideline.id) if g in older else g
+        for g in memory.guidelines
     )
     grown = replace(
         memory,
         guidelines=(*guidelines, guideline),
-        relations=with_relations(memory.relations, (replacing(guideline.id, g.id) for g in older)),
         next_guideline=memory.next_guideline + 1,
     )
     return grown, LessonState("learned")

@@ -14,15 +14,12 @@ from memalign.errors import InputError, InvalidValue, UnknownKey
 from memalign.judge import Judge
 from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.memory.label_policy import Rule, checked_authority, checked_policy
-from memalign.memory.precedence import groups, replacing, with_relations
 from memalign.types import Check, Guideline
 from memalign.values import Value
 
-__all__ = ["edit_guideline", "lock", "merge_guidelines", "set_policy", "write_guideline"]
+__all__ = ["edit_guideline", "lock", "set_policy", "write_guideline"]
 
 replace = msgspec.structs.replace
-
-_NOT_LEFT_OUT: dict[str, None] = {"left_out": None, "left_out_for": None}
 
 
 def edit_guideline(
@@ -53,44 +50,40 @@ def edit_guideline(
         changes |= {"checks": _usable(judge, checks), "origin": by}
     if pinned is not None:
         changes |= {"pinned": pinned}
-        if pinned and old.left_out:
-            changes |= {"status": "active", **_NOT_LEFT_OUT}  # a person's word outweighs the judge's own checks
-        if pinned or not old.left_out:
+        if pinned and old.barred_for:
+            changes |= {"status": "active", "barred_for": None}  # a person's word outweighs a lock
+        if pinned or not old.barred_for:
             changes |= {"status_by": by}
     if retired is not None:
         changes |= {
             "status": "retired" if retired else "active",
             "superseded_by": None,
-            "overridden_by": None,
             "status_by": by,
-            **_NOT_LEFT_OUT,
+            "barred_for": None,
         }
     if not changes:
         raise InputError("nothing to change: give a text or checks, or pin, or retire")
+    if text is not None or pinned or retired is False:
+        changes |= {"replaced_by": None}
     guidelines = tuple(replace(old, **changes) if g.id == guideline_id else g for g in judge.memory.guidelines)
-    relations = judge.memory.relations
     if text is not None:
-        # With words of its own it stands behind no other, and against no other until they are compared again. What a
-        # model wrote and stood behind the old words must not bring them back: the new ones stand for it.
-        behind = (g.id for g in guidelines if g.superseded_by == old.id and g.origin == "distilled" and not g.pinned)
-        others = (
-            relation
-            for relation in relations
-            if old.id not in relation.pair or relation.replaced not in (None, old.id)  # it took that one's place
-        )
-        relations = with_relations(others, (replacing(old.id, name) for name in behind))
-    if pinned or retired is False:
-        relations = tuple(relation for relation in relations if relation.replaced != old.id)
-    if retired is False:
-        # Another one that says the same and is retired would retire it again.
-        group = groups(guidelines, relations)
+        # What a model wrote and stood behind the old words must not bring them back: the new ones stand for it.
         guidelines = tuple(
-            replace(g, status="active", status_by=by, **_NOT_LEFT_OUT)
-            if g.status == "retired" and group[g.id] == group[guideline_id]
+            replace(g, replaced_by=old.id)
+            if g.superseded_by == old.id and g.origin == "distilled" and not g.pinned
             else g
             for g in guidelines
         )
-    memory = consolidate(replace(judge.memory, guidelines=guidelines, relations=relations))
+    if retired is False:
+        # Another one of the same words that is retired would retire it again.
+        words = normalised(judge.memory.guideline(guideline_id).text if text is None else text)
+        guidelines = tuple(
+            replace(g, status="active", status_by=by, barred_for=None)
+            if g.status == "retired" and normalised(g.text) == words
+            else g
+            for g in guidelines
+        )
+    memory = consolidate(replace(judge.memory, guidelines=guidelines))
     _check_back(judge, memory.guidelines)
     return judge.replace(memory=memory)
 
@@ -108,56 +101,6 @@ def write_guideline(
         checks=_usable(judge, checks),
     )
     grown = replace(memory, guidelines=(*memory.guidelines, new), next_guideline=memory.next_guideline + 1)
-    return judge.replace(memory=consolidate(grown))
-
-
-def merge_guidelines(
-    judge: Judge,
-    one: str,
-    other: str,
-    *,
-    by: str,
-    text: str,
-    checks: Iterable[Check | str] | None = None,
-) -> Judge:
-    """A judge with a new guideline in the place of these two: `text` says what both say, in the words of `by`.
-
-    It has the checks of both, unless `checks` has others, and is pinned where one of them was. It is supported by and
-    exposed to all that both were: whatever of it is withdrawn takes it along, and what had nothing to do with that
-    steps back into its place as it was. Raises UnknownKey, InputError.
-    """
-    memory = judge.memory
-    both = (memory.guideline(one), memory.guideline(other))
-    if one == other:
-        raise InputError(f"{one} is one guideline: name another one to merge it with")
-    for each in both:
-        if each.status == "retired":
-            raise InputError(f"{each.id} is retired: take it into use again first, or leave it as it is")
-        if each.superseded_by is not None:
-            raise InputError(f"{each.superseded_by} stands for {each.id} already: merge or edit that one")
-    words = normalised(_checked(text))
-    if same := next((each.id for each in memory.guidelines if normalised(each.text) == words), None):
-        raise InputError(f"{same} has these words already: write what both say, or retire one of the two")
-    first, second = both
-    asked = {check.question: check for check in (*second.checks, *first.checks)}
-    new = Guideline(
-        id=f"G{memory.next_guideline}",
-        text=_checked(text),
-        origin=_named(by),
-        supported_by=tuple(sorted({*first.supported_by, *second.supported_by})),
-        exposed_to=tuple(sorted({*first.exposed_to, *second.exposed_to})),
-        pinned=first.pinned or second.pinned,
-        status_by=by if first.pinned or second.pinned else None,
-        checks=tuple(asked.values()) if checks is None else _usable(judge, checks),
-    )
-    # What says the same as one of them must not bring its words back.
-    behind = {g.id for g in memory.guidelines if g.superseded_by in (one, other) and not g.pinned}
-    grown = replace(
-        memory,
-        guidelines=(*memory.guidelines, new),
-        relations=with_relations(memory.relations, (replacing(new.id, name) for name in sorted({one, other, *behind}))),
-        next_guideline=memory.next_guideline + 1,
-    )
     return judge.replace(memory=consolidate(grown))
 
 
@@ -206,7 +149,7 @@ def set_policy(judge: Judge, *, authority: Sequence[str] | None = None, policy: 
 def _named(by: str) -> str:
     name = by.strip()
     if not name or name == "distilled":
-        raise InputError("say who changes a guideline: by='ana'; 'distilled' and 'admission' are what a model did")
+        raise InputError("say who changes a guideline: by='ana'; 'distilled' is what a model did")
     return name
 
 

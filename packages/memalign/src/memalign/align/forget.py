@@ -53,8 +53,6 @@ def forget(
     return replace(
         memory,
         locks=locks,
-        examples=memory.examples if cases else None,
-        current_judge=memory.current_judge if cases else None,
         guidelines=tuple(unbarred(guideline, locks) for guideline in memory.guidelines),
         shards=tuple(shard for shard in shards if shard.keys),
         tombstones=tuple(stones[key] for key in sorted(stones)),
@@ -89,7 +87,6 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -
         for key in beside
         if (annotation := memory.annotation(key)) and (annotation.state == "pending" or annotation.example_only)
     }
-    there = {guideline.id for guideline in kept}
     met = (case for key in lost if (case := memory.case(key.id)))
     shown = {duplicate.id for case in met for duplicate in memory.duplicates(case.example)}
     pending = dict.fromkeys(orphaned, LessonState("pending", why))
@@ -97,13 +94,12 @@ def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -
         memory,
         cases=without_answers_beside(memory.cases, shown),
         guidelines=tuple(kept),
-        relations=tuple(relation for relation in memory.relations if there.issuperset(relation.pair)),
     )
     return with_states(memory, pending)
 
 
 def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
-    """The guideline in force again if it was left out for a case that is no longer locked."""
-    if guideline.left_out != "lock" or guideline.left_out_for in locks:
+    """The guideline in force again if the case that it was barred for is no longer locked."""
+    if guideline.barred_for is None or guideline.barred_for in locks:
         return guideline
-    return replace(guideline, status="active", left_out=None, left_out_for=None)
+    return replace(guideline, status="active", barred_for=None)

@@ -135,15 +135,13 @@ def settle(memory: Memory) -> Memory:
     are never disputed.
     """
     silenced, restored = set[FeedbackKey](), set[FeedbackKey]()
-    # An annotation whose label counts is disputed all the same when its rule lost against another: not for labels to settle.
-    carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
     for case in memory.cases:
         label = memory.label(case)
         for annotation in case.annotations:
             agrees = annotation.value is None or annotation.value == label
-            if not agrees and (annotation.state != "disputed" or annotation.key in carried):
+            if not agrees and annotation.state != "disputed":
                 silenced.add(annotation.key)
-            elif agrees and annotation.state == "disputed" and annotation.key not in carried:
+            elif agrees and annotation.state == "disputed":
                 restored.add(annotation.key)
     if not silenced and not restored:
         return memory

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from memalign import aio
-from memalign.align.consolidate import consolidate, leave_out, new_guidelines
+from memalign.align.consolidate import bar, consolidate, new_guidelines
 from memalign.align.past_cases import PastCases, agrees
 from memalign.align.result import LockCheck
 from memalign.align.states import LessonState, with_states
@@ -85,7 +85,7 @@ async def _mended(
 
     `fault` is why the case got no answer, if it got none.
     """
-    fresh = sorted(new_guidelines(given.memory, learned.memory), key=guideline_number)
+    fresh = sorted(new_guidelines(given.memory, learned.memory, case.id), key=guideline_number)
     try:
         culprits, rest = await _culprits(learned, case, fresh, past, fault)
     except _UnansweredError as unanswered:
@@ -102,7 +102,7 @@ async def _mended(
     if rest:
         reason += f", and so does something in {', '.join(rest)}, which wait for the next align"
     learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
-    learned = learned.replace(memory=leave_out(learned.memory, culprits, case.id))
+    learned = learned.replace(memory=bar(learned.memory, culprits, case.id))
     return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)
 
 
@@ -118,7 +118,7 @@ async def _culprits(
         raise _UnansweredError(fault)
 
     async def broken(out: Sequence[str]) -> bool:
-        memory = leave_out(learned.memory, out, case.id)
+        memory = bar(learned.memory, out, case.id)
         answer = await past.ask(learned.replace(memory=memory), case)
         if answer.fault is not None:
             raise _UnansweredError(answer.fault)

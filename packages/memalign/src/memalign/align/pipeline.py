@@ -1,7 +1,7 @@
 """MemAlign: from experts' feedback to a judge that learned from it. The pipeline, top to bottom.
 
-The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with pre-alignment
-verdicts, typed deltas over small shards and exact forgetting added. DESIGN's order of stages is the order of this file.
+The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with typed deltas over
+shards and exact forgetting added. The order of the stages is the order of this file.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from memalign.align.admission import admit
 from memalign.align.ask import ask
-from memalign.align.consolidate import candidates, consolidate, relate
+from memalign.align.consolidate import consolidate
 from memalign.align.distil import distil
 from memalign.align.forget import forget
+from memalign.align.impact import impact
 from memalign.align.ingest import Refuse, add_annotations, checked_rows, refreshed, settle, sort_rows
 from memalign.align.locked_cases import keep_locks
 from memalign.align.pre_alignment import pre_alignment
@@ -34,33 +34,11 @@ from memalign.memory.label_policy import Rule, checked_authority, checked_policy
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding
 from memalign.models.asking import asked_through
-from memalign.models.base import ChatModel, EmbeddingModel, Limits
+from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.notebook import notebook_progress
 from memalign.types import FeedbackKey
 
-__all__ = ["STAGES", "MemAlign", "default_stages"]
-
-STAGES = frozenset({"pre_alignment", "distil", "consolidate", "admit", "budget", "ask"})
-"""The stages that can be switched off, for ablations.
-
-Without `pre_alignment` the judge is asked before it learns only where an expert used no words; without `distil` there are no
-guidelines, only examples; without `consolidate` only guidelines of the same words are one; without `admit` nothing is tried
-before it counts (locked cases always are); without `budget` no guideline is demoted, and what does not fit is left out;
-without `ask` no check is weighed.
-"""
-
-
-def default_stages(limits: Limits, *, careful: bool = False) -> frozenset[str]:
-    """The stages that suit a model.
-
-    All for a model on this machine, where calls cost nothing, but a weak one cannot say what two guidelines are to each
-    other. Of a provider's, all with `careful`; else it is not asked about the same case again and again: the pass over
-    taught cases says how often it is right. The evidence is in docs/decisions/0009-stages.md and 0020-price.md.
-    """
-    if limits.brief:
-        return STAGES - {"consolidate"}
-    return STAGES if careful else STAGES - {"pre_alignment", "admit"}
-
+__all__ = ["MemAlign"]
 
 replace = msgspec.structs.replace
 
@@ -76,29 +54,21 @@ class MemAlign:
     weighed, and `authority` names the sources whose label then decides, first one first (None: as the judge has them).
     `columns` says which column of the feedback each field is read from, such as `{"value": "label"}` (None: as the judge
     has them); the judge remembers them.
-    With `careful` the judge is asked about every case before it learns, and what it learned is tried on past cases before it
-    counts, at two to three times the price. `max_cost` is what one align may spend, in dollars: what it stops stays pending.
-    `concurrency` is how many calls are in flight at most (None: as many as suit the model). `stages` are those that run
-    (None: what suits the model). `seed` is kept for methods that draw; every stage is deterministic.
+    `max_cost` is what one align may spend, in dollars: what it stops stays pending. `concurrency` is how many calls are in
+    flight at most (None: as many as suit the model).
     """
 
     reflection_model: str | ChatModel | None = None
     embedding_model: str | EmbeddingModel | None = None
     retrieval_k: int | None = None
-    seed: int = 0
     shard_size: int | None = None
     authority: tuple[str, ...] | None = None
     policy: tuple[Rule, ...] | None = None
     columns: Mapping[str, str] | None = None
-    careful: bool = False
-    stages: frozenset[str] | None = None
     max_cost: float | None = None
     concurrency: int | None = None
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.stages or ()) - STAGES)
-        if unknown:
-            raise InputError(f"unknown stage {unknown[0]!r}; stages: {', '.join(sorted(STAGES))}")
         if self.shard_size is not None and self.shard_size < 1:
             raise InputError("shard_size must be 1 or more")
         self.calls()
@@ -161,8 +131,8 @@ class MemAlign:
         asked = judge.replace(memory=_without(before, replaced)) if replaced else judge
         learned = await self._learn(asked, memory, run)
 
-        # Try what was learned before it counts.
-        learned = await self._admit(asked, learned, before, run)
+        # Locked cases hold, whatever was learned.
+        learned = await self._keep_locks(asked, learned, run)
 
         # Ask what every check says of cases that it does not stem from; without rows, also what could not be asked before.
         if run.learned or not run.file.rows:
@@ -196,8 +166,8 @@ class MemAlign:
         # Whatever is asked of a model from here on is asked by a judge that has forgotten already.
         judge = judge.replace(memory=_without(judge.memory, run.removed))
         try:
-            # What is derived again is tried again: a rule that was left out must not come back by its neighbour's end.
-            learned = await self._admit(judge, await self._learn(judge, judge.memory, run), judge.memory, run)
+            # What is derived again is held against locked cases again: a rule must not come back by its neighbour's end.
+            learned = await self._keep_locks(judge, await self._learn(judge, judge.memory, run), run)
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
             waits = LessonState("pending", f"to be derived again without withdrawn feedback: {error}")
@@ -209,62 +179,40 @@ class MemAlign:
         return run.result(learned)
 
     async def _learn(self, judge: Judge, memory: Memory, run: Run) -> Judge:
-        """Embed what is new, ask `judge` about it, distil what is pending, relate guidelines, keep to the budget."""
+        """Embed what is new, ask `judge` about it where that is needed, and distil what is pending."""
         memory = await self._embed(judge, memory, run)
-        waiting = any(annotation.state == "pending" for annotation in memory.annotations())
-        run.learned = waiting or bool(await candidates(memory))
+        run.learned = any(annotation.state == "pending" for annotation in memory.annotations())
         if run.learned:
-            stages, model = self._stages(judge), open_reflection_model(judge, self.reflection_model)
-            contrast = "pre_alignment" in stages
+            model, contrast = open_reflection_model(judge, self.reflection_model), open_model(judge).limits.brief
             # Of two right answers in free text neither says that the other was wrong: a label alone needs no verdict there.
-            if waiting and (contrast or ("distil" in stages and judge.value_type.closed)):
+            if contrast or judge.value_type.closed:
                 memory, spent = await pre_alignment(judge, memory, all_cases=contrast, progress=run.progress)
                 run.usage += spent
-            if waiting and "distil" in stages:
-                size = self.shard_size or model.limits.shard_size
-                memory, spent, notes = await distil(
-                    judge, memory, model, shard_size=size, contrast=contrast, progress=run.progress
-                )
-                run.usage += spent
-                run.notes += notes
-            if "consolidate" in stages:
-                memory, spent, notes = await relate(judge, memory, model, progress=run.progress)
-                run.usage += spent
-                run.notes += notes
-        return judge.replace(memory=consolidate(self._ranked(judge, memory)))
-
-    async def _admit(self, judge: Judge, learned: Judge, met: Memory, run: Run) -> Judge:
-        """Without what did harm; `judge` is as it was, without what was replaced of the memory `met`."""
-        if run.learned and "admit" in self._stages(judge):
-            learned, run.impact, spent = await admit(judge, learned, met=met, progress=run.progress)
+            size = self.shard_size or model.limits.shard_size
+            memory, spent, notes = await distil(
+                judge, memory, model, shard_size=size, contrast=contrast, progress=run.progress
+            )
             run.usage += spent
+            run.notes += notes
+        return judge.replace(memory=consolidate(memory))
+
+    async def _keep_locks(self, judge: Judge, learned: Judge, run: Run) -> Judge:
+        """Without what broke a locked case; `judge` is as it was."""
         learned, run.locks, spent = await keep_locks(judge, learned, progress=run.progress)
         run.usage += spent
         return learned
 
     async def _ask(self, learned: Judge, run: Run, *, thorough: bool) -> Judge:
-        """With an answer to every check about the cases that weights are fitted on; as it is where no model answers."""
-        if "ask" not in (STAGES if self.stages is None else self.stages):
-            return learned
+        """With an answer to every check about the cases that weights are fitted on; as it is where no model answers.
+
+        The verdicts that come with it are those of the judge that is delivered: they say what the align changed.
+        """
         memory, spent, notes = await ask(learned, learned.memory, thorough=thorough, progress=run.progress)
         run.usage += spent
         run.notes += notes
-        return learned.replace(memory=memory)
-
-    def _ranked(self, judge: Judge, memory: Memory) -> Memory:
-        """`memory` told whose verdicts rank it, and how much of a prompt guidelines may take for the judge's model.
-
-        As it is where there is no model: an align without anything to learn needs none.
-        """
-        try:
-            tokens = judge.budget().guidelines if "budget" in self._stages(judge) else None
-        except ConfigurationError:
-            return memory
-        return replace(memory, guideline_tokens=tokens, current_judge=judge.base_fingerprint if memory.cases else None)
-
-    def _stages(self, judge: Judge) -> frozenset[str]:
-        limits = open_model(judge).limits
-        return default_stages(limits, careful=self.careful) if self.stages is None else self.stages
+        asked = learned.replace(memory=memory)
+        run.impact = impact(run.given, asked)
+        return asked
 
     async def _embed(self, judge: Judge, memory: Memory, run: Run) -> Memory:
         """`memory` with a vector for every case: only new cases are embedded, unless the embedding model changed."""

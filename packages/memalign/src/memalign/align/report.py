@@ -1,4 +1,4 @@
-"""The report of an align: rows and their states, what is new and gone, what people and rules do not agree on."""
+"""The report of an align: rows and their states, what is new and gone, what people do not agree on."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from memalign.align.ingest import NO_ROWS
-from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport, RuleConflict
+from memalign.align.result import AlignResult, Conflict, Impact, LockCheck, RowReport
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import calibrates, fit_calibrator
 from memalign.judge.open_model import open_model
 from memalign.judge.paid_calls import PaidCalls
 from memalign.memory import Memory
-from memalign.types import FeedbackKey, Guideline, Usage, guideline_number
+from memalign.types import FeedbackKey, Guideline, Usage
 
-__all__ = ["Run", "calibrator_note", "conflicts", "rule_conflicts"]
+__all__ = ["Run", "calibrator_note", "conflicts"]
 
 
 @dataclass(kw_only=True)
@@ -48,7 +48,6 @@ class Run:
             forgotten=tuple(g for name, g in before.items() if name not in after),
             removed=tuple(self.removed),
             conflicts=conflicts(judge.memory),
-            rule_conflicts=rule_conflicts(judge.memory),
             impact=self.impact,
             locks=self.locks,
             notes=tuple(self.notes),
@@ -93,23 +92,6 @@ async def calibrator_note(judge: Judge) -> list[str]:
         f"{worth.calibrator:.2f}; the other one stands beside it"
     )
     return [note]
-
-
-def rule_conflicts(memory: Memory) -> tuple[RuleConflict, ...]:
-    """Every two guidelines in force, or held back only by each other, that contradict each other; the older first."""
-    by_id = {guideline.id: guideline for guideline in memory.guidelines}
-    found: dict[tuple[str, str], RuleConflict] = {}
-    for relation in memory.relations:
-        if relation.verdict != "contradicts" or not by_id.keys() >= set(relation.pair):
-            continue
-        shown = [by_id.get(by_id[name].superseded_by or "", by_id[name]) for name in relation.pair]
-        one, other = sorted(shown, key=lambda guideline: guideline.number)
-        if one.id == other.id:
-            continue  # by other verdicts both say the same
-        kept = tuple(g.id for g in (one, other) if g.status in ("active", "demoted"))
-        if kept and all(g.id in kept or g.overridden_by is not None for g in (one, other)):
-            found[one.id, other.id] = RuleConflict(guideline_ids=(one.id, other.id), kept=kept)
-    return tuple(found[pair] for pair in sorted(found, key=lambda ids: [*map(guideline_number, ids)]))
 
 
 def conflicts(memory: Memory) -> tuple[Conflict, ...]:

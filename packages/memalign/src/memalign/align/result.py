@@ -17,7 +17,7 @@ from memalign.values import Value, value_text
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "RuleConflict", "Trial", "VerdictChange"]
+__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "VerdictChange"]
 
 
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,16 +43,6 @@ class Conflict(msgspec.Struct, frozen=True, kw_only=True):
     annotations: dict[FeedbackKey, Value]
     label: Value | None
     reason: str = ""
-
-
-class RuleConflict(msgspec.Struct, frozen=True, kw_only=True):
-    """Two guidelines that contradict each other: the one that counts by the judge's policy, and the one that does not.
-
-    `kept` is both where a person pinned both. `memalign guideline NAME GID --pin` or `--retire` settles it.
-    """
-
-    guideline_ids: tuple[str, str]
-    kept: tuple[str, ...]
 
 
 class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,30 +73,14 @@ class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """Similar cases on trial: of `checked` verdicts, how many were right with them in the prompt, and without.
-
-    `changed` when the judge is shown them, or none of them, from now on, and was not before.
-    """
-
-    checked: int
-    right_with: int
-    right_without: int
-    changed: bool
-
-
 class Impact(msgspec.Struct, frozen=True, kw_only=True):
     """What the align changed on past cases: `checked` of them were judged by the judge before and after.
 
-    `failed` could not be asked. `reverted` are the new guidelines that were taken out of force because they broke
-    significantly more than they fixed. `examples` is the trial of similar cases, None where there was none.
+    The case itself is hidden from both. Locked cases hold already: it is the judge that is delivered.
     """
 
     checked: int = 0
-    failed: int = 0
     changes: tuple[VerdictChange, ...] = ()
-    reverted: tuple[str, ...] = ()
-    examples: Trial | None = None
 
     @property
     def fixed(self) -> int:
@@ -124,7 +98,7 @@ class AlignResult:
     """A complete new judge, and what was learned or forgotten on the way.
 
     `guidelines` are those that this run wrote; `forgotten` those that it took out. `removed` are the withdrawn keys.
-    `conflicts` are labels of people that differ on one content; `rule_conflicts` guidelines that contradict each other.
+    `conflicts` are labels of people that differ on one content.
     `impact` is what changed on past cases, None where that was not checked; `locks` what became of each locked case.
     `notes` say what else waits for the next align, and `stopped` why calls were not made: a spend limit was reached. `taken_up`
     counts answers that an earlier, stopped run had paid for; `usage` is without them. A registry says as which `version` it keeps the judge, made from which
@@ -137,7 +111,6 @@ class AlignResult:
     forgotten: tuple[Guideline, ...] = ()
     removed: tuple[FeedbackKey, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    rule_conflicts: tuple[RuleConflict, ...] = ()
     impact: Impact | None = None
     locks: tuple[LockCheck, ...] = ()
     notes: tuple[str, ...] = ()
@@ -173,14 +146,9 @@ class AlignResult:
         if self.impact is not None and self.impact.checked:
             impact = self.impact
             parts.append(f"fixed {impact.fixed} and broke {impact.broken} of {impact.checked} checked")
-            if impact.examples is not None and impact.examples.changed:
-                better = impact.examples.right_with > impact.examples.right_without
-                parts.append("similar cases are shown again" if better else "similar cases are shown no more")
-            if impact.reverted:
-                parts.append(f"so {len(impact.reverted)} new guidelines were left out")
         if broken := [check.id for check in self.locks if not check.kept]:
             parts.append(f"locked and not kept: {', '.join(broken)}")
-        if count := len(self.conflicts) + len(self.rule_conflicts):
+        if count := len(self.conflicts):
             parts.append(f"{count} conflict{'s' if count > 1 else ''}")
         parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
         parts.append("cost unknown" if self.usage.cost is None else f"${self.usage.cost:.2g}")

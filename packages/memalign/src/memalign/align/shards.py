@@ -63,8 +63,7 @@ class _Shards:
 def shard_guidelines(guidelines: Iterable[Guideline], shard: Shard) -> list[Guideline]:
     """What the shard has written so far, also where a guideline of another shard is shown in its place.
 
-    Without what was revised within the shard, what is retired, and what says the same as a retired one; and without what
-    a person merged with another shard's: its words would pass into this one.
+    Without what was revised within the shard, what is retired, and what says the same as a retired one.
     """
     known, keys = tuple(guidelines), set(shard.keys)
     retired = {guideline.id for guideline in known if guideline.status == "retired"}

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from memalign.cli.common import DONE, FAILURES, Session, interruptible, latest_of, version_line
-from memalign.cli.guideline_words import by_people, check_table, guideline_table, legend, why_it_counts
+from memalign.cli.guideline_words import by_people, check_table, guideline_table, legend
 from memalign.cli.output import Output, counted, label_text, listed, table, usage_text
 
 if TYPE_CHECKING:
-    from memalign.align import AlignResult, Conflict, Impact, LockCheck, RuleConflict
+    from memalign.align import AlignResult, Conflict, Impact, LockCheck
     from memalign.registry import Registry
 
 __all__ = ["interruptible_change", "report", "run_and_report"]
@@ -72,13 +72,12 @@ def report(result: AlignResult, out: Output) -> int:
         rest = f"memalign guideline {name} has all"
         parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
         parts += check_table(in_force_first, result.judge, title="Their checks", limit=_LIMIT, rest=rest)
-        parts += legend(name, result.guidelines, memory)
-    parts += _impact(name, result.impact, learned=bool(result.guidelines and result.rows))
+        parts += legend(name, result.guidelines)
+    parts += _impact(result.impact)
     parts += _first([line for check in result.locks if (line := _lock(name, check))])
     if kept := [check.id for check in result.locks if check.kept and not check.guideline_ids]:
         parts.append(f"locked and judged right: {listed(kept)}")
     parts += _first([_conflict(each) for each in result.conflicts])
-    parts += _first(["\n".join(_rule_conflict(result, rules)) for rules in result.rule_conflicts])
     parts += _first([f"note: {note}" for note in result.notes])
     if result.stopped:
         parts.append(f"stopped: {result.stopped}; what waits is tried again by: memalign align {name}")
@@ -119,17 +118,14 @@ def _conflict(conflict: Conflict) -> str:
     return f"conflict on {listed(conflict.ids)}: {said}; {counts}"
 
 
-def _impact(name: str, impact: Impact | None, *, learned: bool) -> list[Any]:
-    """How verdicts on past cases changed, and what was taken out of force because of it."""
+def _impact(impact: Impact | None) -> list[Any]:
+    """How verdicts on past cases changed."""
     if impact is None:
-        if not learned:
-            return []
-        return ["past cases were not checked: too few have a label, or the model is too slow for so few lessons"]
+        return []
     moved = len(impact.changes) - impact.fixed - impact.broken
     line = f"{impact.checked} past cases checked, each without what it taught: "
     line += f"{impact.fixed} fixed, {impact.broken} broken" if impact.changes else "no verdict changed"
     line += f", {moved} wrong before and after" if moved else ""
-    line += f"; {impact.failed} failed" if impact.failed else ""
     parts: list[Any] = [line]
     if impact.changes:
         rows = [
@@ -138,17 +134,6 @@ def _impact(name: str, impact: Impact | None, *, learned: bool) -> list[Any]:
         ]
         columns = ("id", "experts", "before", "after", "effect", "guideline")
         parts.append(table(columns, rows, title="Changed verdicts", limit=_LIMIT))
-    if impact.reverted:
-        parts.append(
-            f"{listed(impact.reverted)} left out: they broke more verdicts than they fixed. They are kept, but are in no "
-            f"prompt. To use one anyway: memalign guideline {name} {impact.reverted[0]} --restore"
-        )
-    if (trial := impact.examples) is not None:
-        line = f"similar cases in the prompt: {trial.right_with} of {trial.checked} verdicts right with them"
-        line += f", {trial.right_without} without"
-        if trial.changed:
-            line += f"; from now on prompts {'hold' if trial.right_with > trial.right_without else 'leave out'} them"
-        parts.append(line)
     return parts
 
 
@@ -164,18 +149,3 @@ def _lock(name: str, check: LockCheck) -> str:
         f"locked case {check.id} is kept: {listed(check.guideline_ids)} broke it and is left out. "
         f"To use it anyway: memalign lock {name} {check.id} --unlock"
     )
-
-
-def _rule_conflict(result: AlignResult, conflict: RuleConflict) -> list[str]:
-    """Two guidelines that contradict each other: both texts, which counts and why, how to settle it."""
-    name, memory = result.judge.name, result.judge.memory
-    pair = [memory.guideline(gid) for gid in conflict.guideline_ids]
-    said = f"{pair[0].id} and {pair[1].id} contradict each other; "
-    if len(conflict.kept) == 1:
-        winner, loser = sorted(pair, key=lambda g: g.id != conflict.kept[0])
-        said += f"{winner.id} counts: {why_it_counts(memory, winner, loser)}"
-        settle = f"settle it: memalign guideline {name} {loser.id} --pin, or --retire"
-    else:
-        said += "both are pinned, so both are in force"
-        settle = f"settle it: memalign guideline {name} {pair[1].id} --unpin, or --retire"
-    return [said, *(f"  {each.id}  {each.text}" for each in pair), f"  {settle}"]

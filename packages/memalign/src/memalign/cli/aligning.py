@@ -55,10 +55,6 @@ Labels = Annotated[
     list[str] | None,
     typer.Option("--label", metavar="L", help="What that answer speaks for: once, or once a check."),
 ]
-Careful = Annotated[
-    bool,
-    typer.Option("--careful", help="Try what was learned on past cases before it counts: four times the calls."),
-]
 MostSpent = Annotated[
     float | None,
     typer.Option("--max-cost", metavar="DOLLARS", help="Stop before it costs more. What waits stays pending."),
@@ -80,7 +76,6 @@ def align(
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
-    careful: Careful = False,
     columns: ColumnMap = None,
     source: FeedbackSource = None,
     concurrency: Concurrency = None,
@@ -98,7 +93,7 @@ def align(
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
     limits = {"concurrency": concurrency, "max_cost": max_cost}
     options = {"skip_invalid": skip_invalid, "allow_erased": allow_erased}
-    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
+    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size}
     return _learn(session, name, feedback, options, columns, source, dry_run=dry_run, **settings)
 
 
@@ -113,7 +108,6 @@ def overwrite(
     embedding_model: EmbeddingModel = None,
     retrieval_k: RetrievalK = None,
     shard_size: ShardSize = None,
-    careful: Careful = False,
     columns: ColumnMap = None,
     source: FeedbackSource = None,
     concurrency: Concurrency = None,
@@ -128,7 +122,7 @@ def overwrite(
     models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
     limits = {"concurrency": concurrency, "max_cost": max_cost}
     options = {"skip_invalid": skip_invalid, "must_exist": True}
-    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size, "careful": careful}
+    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size}
     return _learn(session, name, feedback, options, columns, source, dry_run=dry_run, **settings)
 
 
@@ -167,9 +161,6 @@ def guideline(
     add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
     pin: Annotated[bool | None, typer.Option("--pin/--unpin", help="Never leave it out, whatever its age.")] = None,
     retire: Annotated[bool | None, typer.Option("--retire/--restore", help="Take it out of force, or back.")] = None,
-    merge: Annotated[
-        str | None, typer.Option(metavar="GID", help="Make one of the two; --text says what both say.")
-    ] = None,
     check: Checks = None,
     answer: Answers = None,
     label: Labels = None,
@@ -181,22 +172,19 @@ def guideline(
     """Show guidelines with their checks and the feedback they come from, or change one by hand.
 
     Checks are the questions by which a guideline is weighed. Another text drops them: they asked about the old one.
-    A merged guideline is a new one with the checks of both. Withdraw feedback of one, and the other is back as it was.
     """
-    from memalign.align import edit_guideline, merge_guidelines, write_guideline
+    from memalign.align import edit_guideline, write_guideline
 
     checks = _checks(check, answer, label, none=no_checks)
-    if add is None and text is None and pin is None and retire is None and merge is None and checks is None:
+    if add is None and text is None and pin is None and retire is None and checks is None:
         number, judge = session.judge(name)
         one = None if guideline_id is None else judge.memory.guideline(guideline_id)
         chosen = judge.memory.guidelines if one is None else (one,)
         data = {"judge": name, "version": number, "guidelines": chosen}
         session.give(data, *(_all(judge) if one is None else _card(judge, one)))
         return DONE
-    if add is not None and (guideline_id is not None or text is not None or retire is not None or merge is not None):
-        raise InputError("--add writes a new guideline: give no GID, --text, --retire or --merge with it")
-    if merge is not None and (text is None or pin is not None or retire is not None):
-        raise InputError("--merge makes a new guideline: --text says what both say; pin or retire it afterwards")
+    if add is not None and (guideline_id is not None or text is not None or retire is not None):
+        raise InputError("--add writes a new guideline: give no GID, --text or --retire with it")
     if add is None and guideline_id is None:
         raise InputError("which guideline? memalign guideline NAME lists them")
     who = by or _user()
@@ -204,13 +192,11 @@ def guideline(
     def change(judge: Judge) -> Judge:
         if guideline_id is None:
             return write_guideline(judge, add or "", by=who, pinned=bool(pin), checks=checks or ())
-        if merge is not None:
-            return merge_guidelines(judge, guideline_id, merge, by=who, text=text or "", checks=checks)
         return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire, checks=checks)
 
     saved = session.registry().update(name, change, "edit")
     memory = saved.judge.memory
-    new = guideline_id is None or merge is not None
+    new = guideline_id is None
     changed = memory.guidelines[-1] if new else memory.guideline(guideline_id or "")
     others, lines = consequences(saved, but=changed.id)
     if not new and checks is None:
@@ -260,7 +246,7 @@ def _all(judge: Judge) -> list[Any]:
     if not memory.guidelines:
         return ["no guidelines yet: memalign align learns them from feedback"]
     checks = check_table(memory.guidelines, judge)
-    return [guideline_table(memory.guidelines, memory), *checks, *legend(judge.name, memory.guidelines, memory)]
+    return [guideline_table(memory.guidelines, memory), *checks, *legend(judge.name, memory.guidelines)]
 
 
 def _card(judge: Judge, chosen: Guideline) -> list[Any]:
@@ -275,7 +261,7 @@ def _card(judge: Judge, chosen: Guideline) -> list[Any]:
         ("exposed to", listed(chosen.exposed_to) or "no feedback"),
         *(("check", f"{check.question} A yes speaks {check_words(check, judge)}.") for check in chosen.checks),
     ]
-    return [facts(card), *legend(judge.name, [chosen], memory)]
+    return [facts(card), *legend(judge.name, [chosen])]
 
 
 def _checks(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.align_report import interruptible_change, run_and_report
-from memalign.cli.aligning import Careful, ReflectionModel
+from memalign.cli.aligning import ReflectionModel
 from memalign.cli.common import DONE, FAILURES, Name, Session, Yes, confirmed, latest_of
 from memalign.cli.guideline_words import by_people
 from memalign.cli.output import counted, listed, shorten
@@ -50,7 +50,6 @@ def unalign(
     dry_run: DryRun = False,
     yes: Yes = False,
     reflection_model: ReflectionModel = None,
-    careful: Careful = False,
 ) -> int:
     """Withdraw feedback: a new version without it and without all that came from it.
 
@@ -72,7 +71,7 @@ def unalign(
             return DONE
         if not _agreed(session, lines, f"Withdraw {_pieces(going)} from {name}?", yes=yes):
             return DONE
-    optimizer = MemAlign(reflection_model=reflection_model, careful=careful)
+    optimizer = MemAlign(reflection_model=reflection_model)
     return run_and_report(
         session,
         name,
@@ -92,7 +91,6 @@ def erase(
     dry_run: DryRun = False,
     yes: Yes = False,
     reflection_model: ReflectionModel = None,
-    careful: Careful = False,
 ) -> int:
     """Erase feedback from every version, for good, with a receipt.
 
@@ -118,7 +116,7 @@ def erase(
         question = f"Erase {_pieces(going.keys)} from every version of {name}, for good?"
         if not _agreed(session, lines, question, yes=yes):
             return DONE
-    optimizer = MemAlign(reflection_model=reflection_model, careful=careful)
+    optimizer = MemAlign(reflection_model=reflection_model)
     with interruptible_change(registry, name, before), session.progress() as progress:
         receipt = registry.erase(name, chosen, source=source, dry_run=dry_run, optimizer=optimizer, progress=progress)
     session.give(receipt.to_dict(), str(receipt))

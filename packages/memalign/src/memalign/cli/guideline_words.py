@@ -1,4 +1,4 @@
-"""Guidelines in words: the status of each, what people did to it, and why one of two counts."""
+"""Guidelines in words: the status of each, and what people did to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ __all__ = [
     "guideline_table",
     "legend",
     "precedence_words",
-    "why_it_counts",
 ]
 
 
@@ -66,45 +65,32 @@ def check_words(check: Check, judge: Judge) -> str:
 def precedence_words(guideline: Guideline, memory: Memory | None = None) -> str:
     """The status of a guideline, such as `superseded: G2 says the same`; "" for one that is plainly in force.
 
-    With `memory`, one whose place a revision or a person's words took is told from one that says the same.
+    With `memory`, a revision is told from a person's words in its place.
     """
-    from memalign.memory.precedence import revised
-
     by = guideline.status_by
     match guideline.status:
         case "active":
             words = ""
-        case "demoted":
-            words = "demoted: over the token budget"
-        case "superseded" if guideline.overridden_by is not None:
-            words = f"superseded: overridden by {guideline.overridden_by}, which contradicts it"
         case "superseded":
             does = "says the same"
-            if memory is not None and guideline.id in revised(memory.guidelines, memory.relations):
-                winner = memory.guideline(guideline.superseded_by or "")
-                does = "revises it" if winner.origin == "distilled" else "took its place"
+            if guideline.replaced_by is not None and guideline.replaced_by == guideline.superseded_by:
+                winner = memory.guideline(guideline.replaced_by) if memory is not None else None
+                does = "took its place" if winner is None or winner.origin != "distilled" else "revises it"
             words = f"superseded: {guideline.superseded_by} {does}"
-        case _ if guideline.left_out == "lock":
-            words = f"left out: it broke locked case {guideline.left_out_for}"
-        case _ if guideline.left_out:
-            words = "left out: it made verdicts worse"
+        case _ if guideline.barred_for is not None:
+            words = f"left out: it broke locked case {guideline.barred_for}"
         case _:
             words = f"retired by {by}" if by else "retired: a person retired the same words"
     pinned = f"pinned by {by}" if by and guideline.status != "retired" else "pinned"
     return ", ".join(filter(None, (words, pinned if guideline.pinned else "")))
 
 
-def legend(name: str, guidelines: Sequence[Guideline], memory: Memory) -> list[str]:
+def legend(name: str, guidelines: Sequence[Guideline]) -> list[str]:
     """What can be done about guidelines that are not in force, a line for each status."""
     lines = []
-    if any(g.status == "demoted" for g in guidelines):
-        budget = f" of {memory.guideline_tokens:,}" if memory.guideline_tokens is not None else ""
-        lines.append(
-            f"demoted: over the token budget{budget}. It is used where a similar case needs it. --pin brings it back."
-        )
     if any(g.status == "superseded" for g in guidelines):
         lines.append("superseded: it comes back when the other guideline goes")
-    if left := [g.id for g in guidelines if g.left_out]:
+    if left := [g.id for g in guidelines if g.barred_for is not None]:
         lines.append(f"left out: to use it anyway, memalign guideline {name} {left[0]} --restore")
     return lines
 
@@ -115,35 +101,9 @@ def by_people(guideline: Guideline) -> str:
     found = [] if guideline.origin == "distilled" else [f"words by {guideline.origin}"]
     if guideline.pinned:
         found.append(f"pinned by {by}" if by and guideline.status != "retired" else "pinned")
-    if guideline.status == "retired" and not guideline.left_out:
+    if guideline.status == "retired" and guideline.barred_for is None:
         found.append(f"retired by {by}" if by else "retired")
     return ", ".join(found)
-
-
-def why_it_counts(memory: Memory, winner: Guideline, loser: Guideline) -> str:
-    """Why of two guidelines that contradict each other the one counts, by the rules that `memory.precedence` follows."""
-    from memalign.memory.label_policy import policy_strength
-
-    if winner.pinned and not loser.pinned:
-        return f"it is {precedence_words(winner) or 'pinned'}"
-    if winner.origin != "distilled" and loser.origin == "distilled":
-        return f"{winner.origin} wrote it"
-    ours, theirs = (
-        [annotation for key in memory.sources_of(each) if (annotation := memory.annotation(key))]
-        for each in (winner, loser)
-    )
-    strengths = (policy_strength(each, memory.authority, memory.policy) for each in (ours, theirs))
-    weighed = zip(memory.policy, *strengths, strict=True)
-    match next((rule for rule, mine, other in weighed if mine > other), None):
-        case "authority":
-            sources = {annotation.source for annotation in ours}
-            return f"by authority: {next(source for source in memory.authority if source in sources)} supports it"
-        case "majority":
-            return f"by majority: {len(ours)} pieces of feedback support it, {len(theirs)} support the other"
-        case "recency":
-            return "by recency: the latest feedback supports it"
-        case _:
-            return "nothing else tells them apart, and it is the older one"
 
 
 def consequences(saved: Saved, *, but: str = "") -> tuple[dict[str, Any], list[str]]:

@@ -22,8 +22,6 @@ Detail = Callable[[int, int], str] | None
 _PHASES = {
     "pre_alignment": "pre-alignment verdicts",
     "distil": "distil guidelines",
-    "consolidate": "compare guidelines",
-    "admit": "try guidelines on past cases",
     "ask": "ask the checks about past cases",
     "locks": "check locked cases",
     "hub": "download from the hub",

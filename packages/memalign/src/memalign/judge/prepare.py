@@ -20,7 +20,7 @@ from memalign.models.base import ChatModel, ChatRequest, Limits, YesNoModel
 from memalign.prompts import render_item, render_judge_system
 from memalign.prompts.encoding import estimate_tokens
 from memalign.prompts.fit import fit_fields
-from memalign.types import Example, FeedbackKey, ToolCall
+from memalign.types import Example, ToolCall
 from memalign.values import ValueType
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     checks = () if isinstance(model, YesNoModel) else asked
     budget = budget_of(judge, limits, checks)
     stable = _stable(judge, limits, budget, checks)
-    found = await retrieve(judge, example, limits, guidelines=budget.retrieved > 0)
+    found = await retrieve(judge, example, limits)
     retrieved = time.perf_counter()
-    working = assemble(memory, found.cases, found.guidelines, content=example.content, parts=judge.parts, budget=budget)
+    working = assemble(memory, found.cases, content=example.content, parts=judge.parts, budget=budget)
     samples = judge.parameters.get("samples", 1)
     averages = samples > 1 or judge.parameters.get("swap", False)  # and averages probabilities rather than votes
     request = ChatRequest(
         system=stable.system,
-        user=render_item(working.fields, working.examples, working.guidelines),
+        user=render_item(working.fields, working.examples),
         schema=stable.schema,
         schema_name="judgment",
         max_tokens=_answer_tokens(judge, limits, checks),
@@ -76,7 +76,7 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     )
     return Prepared(
         request=request,
-        guideline_ids=(*stable.guideline_ids, *(guideline.id for guideline in working.guidelines)),
+        guideline_ids=stable.guideline_ids,
         example_ids=working.example_ids,
         notes=(*found.notes, *working.notes, *stable.notes, *unasked),
         seconds=found.seconds | {"assemble": time.perf_counter() - retrieved},
@@ -107,9 +107,7 @@ def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedChe
     memory, value_type = judge.memory, judge.value_type
 
     def make() -> _Stable:
-        guidelines, left_out = fit_guidelines(
-            memory.semantic, budget.guidelines, corrective=lambda: _corrective(judge), topics=memory.topics
-        )
+        guidelines, left_out = fit_guidelines(memory.semantic, budget.guidelines)
         system = render_judge_system(
             instructions=judge.instructions,
             fields=judge.parts,
@@ -127,12 +125,6 @@ def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedChe
 
     key = ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines, checks)
     return kept(memory, key, make)
-
-
-def _corrective(judge: Judge) -> frozenset[FeedbackKey]:
-    """The feedback on cases that the judge had wrong; none, while only another judge's verdicts are known."""
-    current = judge.memory.current_judge in (None, judge.base_fingerprint)
-    return judge.memory.corrective if current else frozenset()
 
 
 def budget_of(judge: Judge, limits: Limits, checks: Sequence[AskedCheck] = ()) -> Budget:

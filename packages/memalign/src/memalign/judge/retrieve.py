@@ -1,4 +1,4 @@
-"""Which past cases an item is judged beside, and which demoted guidelines they bring back."""
+"""Which past cases an item is judged beside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from memalign.memory.retrieval import Neighbourhood, Retrieved, embedding_text
 from memalign.models.base import Limits
 from memalign.models.resolve import resolve_embedding
-from memalign.types import Example, Guideline
+from memalign.types import Example
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,38 +20,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Retrieval", "retrieve"]
 
-GUIDELINES_FROM = 8
-"""Nearest cases whose demoted guidelines come back."""
+ENOUGH = 8
+"""Cases from which on a weak model learns more from guidelines: similar cases mislead it (docs/decisions/0009-stages.md)."""
 
 
 class Retrieval(msgspec.Struct, frozen=True, kw_only=True):
-    """The cases for one item, the most useful first, and demoted guidelines; `seconds` by phase: `embed`, `retrieve`."""
+    """The cases for one item, the most useful first; `seconds` by phase: `embed`, `retrieve`."""
 
     cases: tuple[Retrieved, ...]
-    guidelines: tuple[Guideline, ...]
     notes: tuple[str, ...]
     seconds: dict[str, float]
 
 
-async def retrieve(judge: Judge, example: Example, limits: Limits, *, guidelines: bool = False) -> Retrieval:
-    """Find the cases that a judgment of `example` is made with, for a model of these limits.
-
-    With `guidelines`, also the demoted guidelines that stem from the nearest cases.
-    """
+async def retrieve(judge: Judge, example: Example, limits: Limits) -> Retrieval:
+    """Find the cases that a judgment of `example` is made with, for a model of these limits."""
     started, memory = time.perf_counter(), judge.memory
     if not memory.cases:  # without the library of vectors, which takes a while to import
-        return Retrieval(cases=(), guidelines=(), notes=(), seconds={"embed": 0.0, "retrieve": 0.0})
-    # As the judge says, else as an align found good, else as suits the model.
-    wishes = (judge.retrieval_k, memory.examples, limits.examples)
-    k = next(wish for wish in wishes if wish is not None)
-    reach = max(k, GUIDELINES_FROM) if guidelines and memory.demoted else k
-    vector, notes = await _embed(judge, example, reach)
+        return Retrieval(cases=(), notes=(), seconds={"embed": 0.0, "retrieve": 0.0})
+    usual = 0 if limits.brief and len(memory.cases) >= ENOUGH else limits.examples
+    k = usual if judge.retrieval_k is None else judge.retrieval_k
+    vector, notes = await _embed(judge, example, k)
     embedded = time.perf_counter()
     around = Neighbourhood(memory, example, vector, judge.value_type, judge=judge.base_fingerprint)
     cases = around.hits(k)
-    found = memory.retrieved_for(hit.case for hit in around.hits(reach)) if guidelines and memory.demoted else ()
     seconds = {"embed": embedded - started, "retrieve": time.perf_counter() - embedded}
-    return Retrieval(cases=cases, guidelines=found, notes=notes, seconds=seconds)
+    return Retrieval(cases=cases, notes=notes, seconds=seconds)
 
 
 async def _embed(judge: Judge, example: Example, k: int) -> tuple[NDArray[np.float32], tuple[str, ...]]:

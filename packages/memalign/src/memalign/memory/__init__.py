@@ -2,7 +2,6 @@
 
 from memalign.memory.label_policy import policy_label
 from memalign.memory.model import Annotation, Answers, Case, LedgerEntry, Memory, PreAlignmentVerdict, Shard, Tombstone
-from memalign.memory.precedence import Relation
 
 __all__ = [
     "Annotation",
@@ -11,7 +10,6 @@ __all__ = [
     "LedgerEntry",
     "Memory",
     "PreAlignmentVerdict",
-    "Relation",
     "Shard",
     "Tombstone",
     "policy_label",

@@ -22,7 +22,6 @@ __all__ = [
     "is_unknown",
     "policy_label",
     "policy_reason",
-    "policy_strength",
 ]
 
 Rule = Literal["authority", "majority", "recency"]
@@ -118,13 +117,13 @@ def _sides(
 
     def weight(said: Sequence[LabelledAnnotation]) -> tuple[Any, ...]:
         named = any(not is_unknown(each.source) or each.source in authority for each in said)
-        return (named, *policy_strength(said, authority, policy))
+        return (named, *_strength(said, authority, policy))
 
     found = [(weight(by_label[label]), by_label[label]) for label in sorted(by_label)]
     return sorted(found, key=lambda side: side[0], reverse=True)
 
 
-def policy_strength(
+def _strength(
     annotations: Sequence[LabelledAnnotation], authority: Sequence[str] = (), policy: Sequence[Rule] = POLICY
 ) -> tuple[Any, ...]:
     """How much one side of a question weighs under a policy, as a tuple: the larger one counts.

@@ -7,7 +7,8 @@ guideline can be exposed to. Withdrawn feedback leaves only its key behind.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,12 +18,11 @@ import msgspec
 from memalign.cache import derived, kept
 from memalign.errors import UnknownKey
 from memalign.memory.check_answers import with_live_answers
-from memalign.memory.hashing import hashed_case, memory_hash
-from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason, policy_strength
+from memalign.memory.label_policy import POLICY, Rule, policy_label, policy_reason
 from memalign.memory.memory_card import memory_card, memory_words
-from memalign.memory.precedence import Relation, precedence
+from memalign.memory.precedence import precedence
 from memalign.memory.text_search import Finder
-from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, select_keys
+from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json, select_keys
 from memalign.values import Value
 
 if TYPE_CHECKING:
@@ -140,27 +140,19 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
-    `cases` are ordered by id, `guidelines` (of every status) by number. `relations` are what a model said of pairs of
-    guidelines. `locks` are the ids of cases that no later align may break. `policy` says by what several people's
-    labels are weighed, first one first; `authority` are the sources whose label then decides, first one first.
-    `guideline_tokens` is how much of a prompt guidelines may take (None: no limit). `current_judge` is the fingerprint
-    of the judge that aligned last: only its pre-alignment verdicts rank guidelines (None: whoever's). `examples` is how many similar cases
-    admission found good to show (None: as many as suit the model). `embedding_model` names the model of the cases'
-    vectors.
+    `cases` are ordered by id, `guidelines` (of every status) by number. `locks` are the ids of cases that no later align may
+    break. `policy` says by what several people's labels are weighed, first one first; `authority` are the sources whose
+    label then decides, first one first. `embedding_model` names the model of the cases' vectors.
     """
 
     cases: tuple[Case, ...] = ()
     guidelines: tuple[Guideline, ...] = ()
     shards: tuple[Shard, ...] = ()
     tombstones: tuple[Tombstone, ...] = ()
-    relations: tuple[Relation, ...] = ()
     locks: tuple[str, ...] = ()
     next_guideline: int = 1
     authority: tuple[str, ...] = ()
     policy: tuple[Rule, ...] = POLICY
-    guideline_tokens: int | None = None
-    current_judge: str | None = None
-    examples: int | None = None
     embedding_model: str | None = None
 
     # -- what a judge uses ---------------------------------------------------------------------------------------
@@ -323,7 +315,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         known: dict[str, Any] = {
             "_contents": tuple(compress(self._contents, stays)),
             "_groups": {content: group for content, group in self._groups.items() if content not in contents},
-            "corrective": self.corrective - hidden,
             "_hashed_cases": tuple(compress(self._hashed_cases, stays)),
         }
         if any(case.vector for case in cases):
@@ -344,82 +335,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
         See `precedence` and `with_live_answers`.
         """
-        guidelines = precedence(
-            self.guidelines,
-            relations=self.relations,
-            strength=self._strength,
-            tokens=self.guideline_tokens,
-            corrective=lambda: self.corrective,
-            topics=self.topics,
-        )
+        guidelines = precedence(self.guidelines)
         cases = with_live_answers(self.cases, guidelines, self.annotations_on)
         if guidelines == self.guidelines and cases is self.cases:
             return self
         return msgspec.structs.replace(self, guidelines=guidelines, cases=cases)
-
-    def _strength(self, keys: Collection[FeedbackKey]) -> tuple[Any, ...]:
-        annotations = [annotation for key in sorted(keys) if (annotation := self.annotation(key))]
-        return policy_strength(annotations, self.authority, self.policy)
-
-    @derived
-    def corrective(self) -> frozenset[FeedbackKey]:
-        """The keys of all feedback on cases of which the judge, before it learned, had said something else.
-
-        What a judge with another model or other instructions had said does not count.
-        """
-        return frozenset(
-            annotation.key
-            for case in self.cases
-            if case.pre_alignment is not None
-            and self.current_judge in (None, case.pre_alignment.judge)
-            and (label := self.label(case)) is not None
-            and label != case.pre_alignment.value
-            for annotation in case.annotations
-        )
-
-    def topics(self, guidelines: Sequence[Guideline]) -> NDArray[np.float32] | None:
-        """What each guideline is about, (guidelines, d): the mean direction of the cases that it stems from, of length one.
-
-        Zeros for one that stems from no case with a vector; None where no case has one.
-        """
-        import numpy as np  # see matrix
-
-        if not self.matrix.shape[1]:
-            return None
-        place = {case.id: n for n, case in enumerate(self.cases)}
-        found = np.zeros((len(guidelines), self.matrix.shape[1]), dtype=np.float32)
-        for n, guideline in enumerate(guidelines):
-            cases = sorted({place[key.id] for key in guideline.supported_by if key.id in place})
-            if cases:
-                mean = self.matrix[cases].sum(axis=0)
-                found[n] = mean / max(float(np.linalg.norm(mean)), 1e-9)
-        return found
-
-    @derived
-    def demoted(self) -> tuple[Guideline, ...]:
-        """The guidelines beyond the budget, which a judgment sees only where a similar case calls for them."""
-        return tuple(guideline for guideline in self.guidelines if guideline.status == "demoted")
-
-    def retrieved_for(self, cases: Iterable[Case]) -> tuple[Guideline, ...]:
-        """The demoted guidelines that stem from feedback on `cases`, the first case's first."""
-        found = {
-            g.id: g
-            for case in cases
-            for annotation in case.annotations
-            for g in self._demoted_by_key.get(annotation.key, ())
-        }
-        return tuple(found.values())
-
-    @derived
-    def _demoted_by_key(self) -> Mapping[FeedbackKey, tuple[Guideline, ...]]:
-        faces = {guideline.id: guideline for guideline in self.demoted}
-        found: dict[FeedbackKey, list[Guideline]] = {}
-        for guideline in self.guidelines:
-            face = faces.get(guideline.superseded_by or guideline.id)
-            if face is not None:
-                for key in guideline.supported_by:
-                    found.setdefault(key, []).append(face)
-        return {key: tuple(several) for key, several in found.items()}
 
     @derived
     def hash(self) -> str:
@@ -427,11 +347,20 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
         Vectors are derived from the cases, and reasons and tombstones only explain; none of them counts.
         """
-        return memory_hash(self, self._hashed_cases)
+        rest = {
+            "authority": self.authority,
+            "embedding_model": self.embedding_model,
+            "guidelines": msgspec.to_builtins(self.guidelines),
+            "locks": self.locks,
+            "policy": self.policy,
+            "shards": msgspec.to_builtins(self.shards),
+        }
+        text = f"{canonical_json(rest)}[{','.join(self._hashed_cases)}]"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @derived
     def _hashed_cases(self) -> tuple[str, ...]:
-        return tuple(map(hashed_case, self.cases))
+        return tuple(map(_hashed, self.cases))
 
     @derived
     def matrix(self) -> NDArray[np.float32]:
@@ -442,3 +371,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         width = next((row.shape[0] for row in rows if row is not None), 0)
         empty = np.zeros(width, dtype=np.float32)
         return np.stack([row if row is not None else empty for row in rows]) if rows else np.zeros((0, 0), np.float32)
+
+
+def _hashed(case: Case) -> str:
+    """A case as the hash has it; of thousands, all but one are the same when that one is hidden."""
+    annotations = [(a.source, a.value, a.rationale, a.created_at, a.state) for a in case.annotations]
+    verdicts = msgspec.to_builtins((case.pre_alignment, case.answers))
+    return canonical_json([case.id, case.example.content_hash, annotations, verdicts])

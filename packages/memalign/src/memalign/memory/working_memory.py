@@ -14,7 +14,6 @@ from memalign.memory.retrieval import Retrieved
 from memalign.prompts import RenderedExample, estimate_tokens
 from memalign.prompts.fit import fit_example, fit_fields
 from memalign.prompts.truncate import left_out
-from memalign.types import Guideline
 
 __all__ = ["WorkingMemory", "assemble", "shown_case"]
 
@@ -25,13 +24,12 @@ MOST_KEPT = 1000
 class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What one judgment is shown besides the stable prompt, and notes on what did not fit.
 
-    The examples, the demoted guidelines that the item calls for, and the item's encoded fields. `unread` is how many
+    The examples, and the item's encoded fields. `unread` is how many
     tokens are left for what the judge reads in the item's trace, where that is shown in outline only; else 0.
     """
 
     examples: tuple[RenderedExample, ...]
     example_ids: tuple[str, ...]
-    guidelines: tuple[Guideline, ...]
     fields: dict[str, str]
     notes: tuple[str, ...]
     unread: int = 0
@@ -40,15 +38,12 @@ class WorkingMemory(msgspec.Struct, frozen=True, kw_only=True):
 def assemble(
     memory: Memory,
     hits: Sequence[Retrieved],
-    retrieved: Sequence[Guideline] = (),
     *,
     content: Mapping[str, object],
     parts: Sequence[str],
     budget: Budget,
 ) -> WorkingMemory:
     """Encode the `parts` of the item's content that the judge is shown, and of the retrieved cases, each cut to its budget; the most useful example comes last.
-
-    Of the `retrieved` guidelines, the most useful first, as many as fit are shown.
 
     Last, next to the item, is where models weigh an example most (Lu et al. 2022, arXiv 2104.08786).
     """
@@ -71,22 +66,10 @@ def assemble(
     return WorkingMemory(
         examples=tuple(example for _, example in shown),
         example_ids=tuple(example_id for example_id, _ in shown),
-        guidelines=_affordable(retrieved, budget.retrieved),
         fields=item.fields,
         notes=(*notes, *item.notes, *repaired),
         unread=max(budget.item - used, 1) if item.outlined else 0,
     )
-
-
-def _affordable(retrieved: Sequence[Guideline], tokens: int) -> tuple[Guideline, ...]:
-    """The first of them that fit, in their own order: what is left out stays demoted, as the memory has it."""
-    affordable, used = [], 0
-    for guideline in retrieved:
-        used += estimate_tokens(guideline.text) + 2
-        if used > tokens:
-            break
-        affordable.append(guideline)
-    return tuple(sorted(affordable, key=lambda guideline: guideline.number))
 
 
 def shown_case(

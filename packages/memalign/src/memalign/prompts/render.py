@@ -33,7 +33,6 @@ __all__ = [
     "render_distil_one",
     "render_item",
     "render_judge_system",
-    "render_relate",
     "render_tool_call",
     "render_tools_cue",
     "render_tools_intro",
@@ -125,14 +124,12 @@ def render_judge_system(
     )
 
 
-def render_item(
-    fields: Mapping[str, str], examples: Sequence[RenderedExample], guidelines: Sequence[Guideline] = ()
-) -> str:
-    """The user message of a judge: guidelines that only this item calls for, past cases, then the item.
+def render_item(fields: Mapping[str, str], examples: Sequence[RenderedExample]) -> str:
+    """The user message of a judge: past cases, then the item.
 
     `fields` are encoded already.
     """
-    return _render("judge_user", fields=tuple(fields.items()), examples=tuple(examples), guidelines=tuple(guidelines))
+    return _render("judge_user", fields=tuple(fields.items()), examples=tuple(examples))
 
 
 def render_answer(rationale: str | None, value: Value | None) -> str:
@@ -194,12 +191,6 @@ def render_distil(
     """
     system = _render("distil_system", instructions=instructions.strip(), values=values_in_words(value_type))
     return system, _render("distil_user", guidelines=guidelines, known=known, records=records, refused=refused or {})
-
-
-def render_relate(*, instructions: str, value_type: ValueType, pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """System and user message that ask what the texts of each pair are to each other; pairs are P1, P2 and so on."""
-    system = _render("relate_system", instructions=instructions.strip(), values=values_in_words(value_type))
-    return system, _render("relate_user", pairs=[(encode(first), encode(second)) for first, second in pairs])
 
 
 def render_tools_intro(tool_calls: int) -> str:

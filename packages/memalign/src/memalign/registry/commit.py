@@ -7,8 +7,7 @@ from sqlalchemy import Connection, select
 
 from memalign.errors import InvalidRows, JudgeExists, JudgeNotFound, RowError, VersionConflict
 from memalign.judge import Judge
-from memalign.memory import Case, Memory, Relation
-from memalign.memory.precedence import with_relations
+from memalign.memory import Case, Memory
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ALLOW, ErasedHashes
@@ -116,20 +115,13 @@ def _same(guideline: Guideline, other: Guideline) -> bool:
 
 def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:
     def renamed(guideline: Guideline) -> Guideline:
-        shown, overridden = guideline.superseded_by, guideline.overridden_by
+        shown, replaced = guideline.superseded_by, guideline.replaced_by
         return replace(
             guideline,
             id=names.get(guideline.id, guideline.id),
             superseded_by=names.get(shown, shown) if shown else None,
-            overridden_by=names.get(overridden, overridden) if overridden else None,
+            replaced_by=names.get(replaced, replaced) if replaced else None,
         )
-
-    def related(relation: Relation) -> Relation:
-        one, other = (names.get(name, name) for name in relation.pair)
-        if int(one[1:]) < int(other[1:]):
-            return replace(relation, pair=(one, other))
-        turned = {"newer": "older", "older": "newer"}.get(relation.verdict, relation.verdict)
-        return replace(relation, pair=(other, one), verdict=turned)
 
     def answered(case: Case) -> Case:
         if case.answers is None:
@@ -141,6 +133,5 @@ def _renamed(memory: Memory, names: dict[str, str], free: int) -> Memory:
         memory,
         cases=tuple(map(answered, memory.cases)),
         guidelines=tuple(sorted(map(renamed, memory.guidelines), key=lambda guideline: guideline.number)),
-        relations=with_relations((), map(related, memory.relations)),
         next_guideline=free,
     )

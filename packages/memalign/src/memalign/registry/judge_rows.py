@@ -13,10 +13,10 @@ import msgspec
 
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
-from memalign.memory import Annotation, Answers, Case, Memory, PreAlignmentVerdict, Relation, Shard, Tombstone
+from memalign.memory import Annotation, Answers, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
 from memalign.memory.label_policy import POLICY
 from memalign.models.base import ChatModel, EmbeddingModel
-from memalign.types import Example, FeedbackKey, Guideline, guideline_number
+from memalign.types import Example, FeedbackKey, Guideline
 from memalign.values import ValueType
 
 __all__ = [
@@ -47,19 +47,13 @@ _TYPES: dict[str, Any] = {
     "guideline": Guideline,
     "tombstone": Tombstone,
     "shard": tuple[FeedbackKey, ...],
-    "relation": Relation,
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
-_SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters")
-_LATER = ("columns",)
-"""Settings that judges of before have not; a judge that does without has no row of them, as before."""
-SETTINGS = (*_SETTINGS, *_LATER)
+SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters", "columns")
 _STATE = (
     "next_guideline",
     "authority",
     "policy",
-    "guideline_tokens",
-    "examples",
     "locks",
     "embedding_model",
 )
@@ -102,8 +96,6 @@ class Codec:
     def memory_contents(self, memory: Memory, before: Contents | None = None) -> Contents:
         """The rows of a memory alone; see `contents`."""
         contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
-        if memory.current_judge is not None:  # as in memories of before
-            contents["memory", "current_judge"] = encoded(memory.current_judge)
         for case in memory.cases:
             contents["case", _key(case.id)] = self.encode(case.example)
             for annotation in case.annotations:
@@ -116,8 +108,6 @@ class Codec:
                 contents["vector", case.id] = case.vector
         for guideline in memory.guidelines:
             contents["guideline", guideline.id] = self.encode(guideline)
-        for relation in memory.relations:
-            contents["relation", "-".join(relation.pair)] = self.encode(relation)
         for stone in memory.tombstones:
             contents["tombstone", _key(str(stone.key))] = self.encode(stone)
         for place, keys in _placed([shard.keys for shard in memory.shards], shards_in(before or {})):
@@ -127,14 +117,13 @@ class Codec:
 
 def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any] | None = None) -> Judge:
     """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
-    settings = {field: decoded("judge", contents["judge", field]) for field in _SETTINGS}
-    settings |= {field: decoded("judge", body) for field in _LATER if (body := contents.get(("judge", field)))}
+    settings = {field: decoded("judge", contents["judge", field]) for field in SETTINGS}
     return judge_from(name, settings, memory_of(contents), models=models or {})
 
 
 def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]) -> Judge:
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
-    given = {field: settings[field] for field in _SETTINGS} | {f: settings[f] for f in _LATER if f in settings}
+    given = {field: settings[field] for field in SETTINGS}
     value_type = msgspec.convert(given.pop("value_type"), ValueType)
     own = {field: models[given[field]] for field in ("model", "embedding_model") if given[field] in models}
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **given | own)
@@ -173,14 +162,10 @@ def _memory(contents: Contents, values: Callable[[str, dict[str, bytes]], dict[s
         guidelines=tuple(sorted(of("guideline").values(), key=lambda guideline: guideline.number)),
         shards=tuple(Shard(keys=keys) for _, keys in sorted(of("shard").items())),
         tombstones=tuple(sorted(of("tombstone").values(), key=lambda stone: stone.key)),
-        relations=tuple(sorted(of("relation").values(), key=_pair_order)),
         locks=tuple(state.get("locks", ())),
         next_guideline=state.get("next_guideline", 1),
         authority=tuple(state.get("authority", ())),
         policy=tuple(state.get("policy", POLICY)),
-        guideline_tokens=state.get("guideline_tokens"),
-        current_judge=state.get("current_judge"),
-        examples=state.get("examples"),
         embedding_model=state.get("embedding_model"),
     )
 
@@ -203,7 +188,8 @@ def settings_of(judge: Judge) -> dict[str, Any]:
         "embedding_model": judge.embedding_model_name,
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
-    } | ({"columns": dict(judge.columns)} if judge.columns else {})
+        "columns": dict(judge.columns),
+    }
 
 
 def models_by_name(models: Iterable[ChatModel | EmbeddingModel]) -> dict[str, ChatModel | EmbeddingModel]:
@@ -244,15 +230,10 @@ def _placed(
 
 
 def encoded(value: Any) -> bytes:
-    """The body of a value; a struct's fields that are None are left out. Raises InputError for what JSON cannot hold.
-
-    So are the checks of a guideline without any: its row stays as it was before there were checks.
-    """
+    """The body of a value; a struct's fields that are None are left out. Raises InputError for what JSON cannot hold."""
     if isinstance(value, msgspec.Struct):
         value = {name: part for name in value.__struct_fields__ if (part := getattr(value, name)) is not None}
-        if "checks" in value and not value["checks"]:
-            del value["checks"]
-        elif "checks" in value:
+        if "checks" in value:
             value["checks"] = msgspec.to_builtins(value["checks"])
     try:
         text = _JSON.encode(value)
@@ -275,10 +256,6 @@ def decoded(kind: str, body: bytes) -> Any:
             return msgspec.convert(json.loads(body), _TYPES[kind]) if decoder else json.loads(body)
     except (ValueError, msgspec.MsgspecError) as error:
         raise RegistryError(f"a row of kind {kind} is damaged: {error}; restore the registry from a copy") from None
-
-
-def _pair_order(relation: Relation) -> list[int]:
-    return [guideline_number(name) for name in relation.pair]
 
 
 def is_unicode(text: str) -> bool:

@@ -134,7 +134,7 @@ def _step(row: Any, carry: tuple[Guideline, ...], made: versions.VersionInfo) ->
         created_at=made.created_at,
         state=None if row is None else row.state,
         reason="" if row is None else row.reason,
-        guideline_ids=tuple(rule.id for rule in carry if rule.status in ("active", "demoted")),
+        guideline_ids=tuple(rule.id for rule in carry if rule.status == "active"),
         value=None if said is None else said.value,
         rationale=None if said is None else said.rationale,
     )

@@ -25,7 +25,7 @@ from memalign.integrations.mlflow import MemAlignOptimizer
 from memalign.integrations.mlflow.base_judges import base_of
 from memalign.integrations.mlflow.label_types import scale_of
 from tests.support.endpoint import Endpoint, system_of, user_of
-from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
 
 def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
@@ -108,7 +108,7 @@ def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
             extra_headers={"X-Team": "support"},
             inference_params={"temperature": 0.3, "top_p": 0.5, "max_tokens": 77, "house_rule": 1},
         )
-        aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer(careful=True))
+        aligned = judge.align(fetched(lesson(1), labelled(2)), MemAlignOptimizer())
         aligned.unalign(aligned._episodic_trace_ids)(inputs="q", outputs="a")
         assert len(server.requests) == 3
         for body in (server.requests[0], server.requests[-1]):
@@ -117,7 +117,7 @@ def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
 
 
 def test_a_reflection_model_of_its_own_distils(endpoint: Endpoint):
-    tone_judge().align(fetched(lesson(1)), MemAlignOptimizer(reflection_lm="openai:/large", careful=True))
+    tone_judge().align(fetched(lesson(1), labelled(2)), MemAlignOptimizer(reflection_lm="openai:/large"))
     models = {("changes" in str(body["response_format"])): body["model"] for body in endpoint.requests}
     assert models == {True: "large", False: "small"}
 

@@ -12,7 +12,7 @@ from mlflow.entities import Feedback
 from mlflow.exceptions import MlflowException
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
-from tests.support.mlflow_world import INSTRUCTIONS, Mind, fetched, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import INSTRUCTIONS, Mind, fetched, labelled, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
     from tests.support.endpoint import Endpoint
@@ -199,14 +199,11 @@ def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
     assert f"skipped 1 of 2 traces, {without}" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("careful", "stages"), [(False, ["embed", "distil"]), (True, ["embed", "pre_alignment", "distil"])]
-)
-def test_progress_names_every_stage(endpoint, careful, stages):
+def test_progress_names_every_stage(endpoint):
     seen: list[str] = []
-    optimizer = MemAlignOptimizer(progress=lambda stage, done, total: seen.append(stage), careful=careful)
-    tone_judge().align(fetched(lesson(1)), optimizer)
-    assert list(dict.fromkeys(seen)) == stages
+    optimizer = MemAlignOptimizer(progress=lambda stage, done, total: seen.append(stage))
+    tone_judge().align(fetched(lesson(1), labelled(2)), optimizer)
+    assert list(dict.fromkeys(seen)) == ["embed", "pre_alignment", "distil"]
 
 
 def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
@@ -263,8 +260,6 @@ def test_unaligning_unknown_feedback_changes_nothing(aligned, caplog):
         ({"retrieval_k": True}, "retrieval_k must be a positive integer"),
         ({"embedding_dim": -1}, "embedding_dim must be a positive integer"),
         ({"shard_size": "10"}, "shard_size must be a positive integer"),
-        ({"stages": ["dream"]}, "unknown stage 'dream'"),
-        ({"stages": "distil"}, r"stages must be a list, such as \['distil'\]"),
         ({"authority": "ana"}, r"authority must be a list, such as \['ana'\]"),
         ({"reflection_lm": 3}, "reflection_lm must be the name of a model, such as 'openai:/gpt-4.1-mini', got 3"),
         ({"embedding_model": 3}, "embedding_model must be the name of a model"),

@@ -96,7 +96,7 @@ def test_settings_and_address_survive_without_headers(endpoint, monkeypatch):
     judge = tone_judge(
         base_url=endpoint.base_url, extra_headers={"Authorization": "secret"}, inference_params={"temperature": 0.2}
     )
-    optimizer = MemAlignOptimizer(parameters={"samples": 2}, authority=["ana"], careful=True, shard_size=2)
+    optimizer = MemAlignOptimizer(parameters={"samples": 2}, authority=["ana"], shard_size=2)
     judge.align(fetched(lesson(1)), optimizer).register()
     assert "secret" not in json.dumps(record_of("tone"))
     loaded = get_scorer(name="tone", extra_headers={"Authorization": "given again"})

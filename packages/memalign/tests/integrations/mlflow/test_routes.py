@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OPENAI = ("OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_API_KEY")
 DATABRICKS = ("DATABRICKS_HOST", "DATABRICKS_TOKEN", "MLFLOW_DEPLOYMENTS_TARGET")
 AZURE = ("AZURE_API_KEY", "AZURE_API_BASE", "AZURE_API_VERSION", "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY")
-NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed", "careful": True}
+NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed"}
 CASE: dict[str, Any] = {"inputs": {"question": "question 1"}, "outputs": "answer 1"}
 
 
@@ -129,7 +129,7 @@ def test_azures_three_variables_are_the_route_of_all(here: Endpoint, elsewhere: 
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", elsewhere.base_url)
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "other")
     monkeypatch.setenv("OPENAI_API_VERSION", "2023-05-15")
-    optimizer = MemAlignOptimizer(reflection_lm="azure:/large", embedding_model="azure:/embed", careful=True)
+    optimizer = MemAlignOptimizer(reflection_lm="azure:/large", embedding_model="azure:/embed")
     aligned = tone_judge(model="azure:/small").align(fetched(lesson(1)), optimizer)
     assert aligned(**CASE).value is False
     assert asked(elsewhere) == 0
@@ -176,7 +176,7 @@ def test_models_of_databricks_are_asked_at_its_host(here: Endpoint, elsewhere: E
     monkeypatch.setenv("DATABRICKS_TOKEN", "theirs")
     monkeypatch.setenv("OPENAI_API_BASE", elsewhere.base_url)
     optimizer = MemAlignOptimizer(
-        reflection_lm="databricks:/system.ai.large", embedding_model="endpoints:/embed", embedding_dim=32, careful=True
+        reflection_lm="databricks:/system.ai.large", embedding_model="endpoints:/embed", embedding_dim=32
     )
     aligned = tone_judge(model="databricks:/small").align(fetched(lesson(1)), optimizer)
     assert aligned(**CASE).value is False

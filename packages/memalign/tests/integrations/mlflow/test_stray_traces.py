@@ -8,7 +8,7 @@ import mlflow
 import pytest
 
 from memalign.integrations.mlflow import MemAlignOptimizer
-from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,9 +31,9 @@ def there(experiment: str) -> int:
 
 def teaches_and_judges(experiment: str, endpoint: Endpoint) -> None:
     """Every way to ask a model; the experiment has as many traces as before."""
-    traces = fetched(lesson(1), lesson(2))
+    traces = fetched(lesson(1), lesson(2), labelled(3))
     before = there(experiment)
-    optimizer = MemAlignOptimizer(embedding_model="openai:/embed", careful=True)
+    optimizer = MemAlignOptimizer(embedding_model="openai:/embed")
     aligned = tone_judge().align(traces, optimizer)
     assert aligned(trace=traces[0]).value is False
     aligned.unalign(traces[:1])(**CASE)

@@ -85,7 +85,7 @@ def _metrics(result: AlignResult) -> dict[str, float]:
         "guidelines.in_force": float(len(memory.semantic)),
         "guidelines.new": float(len(result.guidelines)),
         "guidelines.forgotten": float(len(result.forgotten)),
-        "conflicts": float(len(result.conflicts) + len(result.rule_conflicts)),
+        "conflicts": float(len(result.conflicts)),
         "calls": float(usage.calls),
         "input_tokens": float(usage.input_tokens),
         "cached_tokens": float(usage.cached_tokens),

@@ -28,7 +28,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
 
     `value_type` gives numbers their bounds (`"int:1..5"`), which MLflow's types lack. `parameters` are those of
     `memalign.Judge` (`{"samples": 3}`), beside the judge's own inference parameters. `authority` and `policy` say whose label
-    counts where people differ. `careful`, `stages` and `shard_size` are those of `memalign.MemAlign`. With
+    counts where people differ. `shard_size` is that of `memalign.MemAlign`. With
     `skip_invalid`, labels that are none of the judge's are set aside with a warning instead of stopping the alignment. `progress` is called with the
     stage, how much of it is done, and of how much; None shows a line on a terminal or in a notebook. With `log_run` every
     alignment is an MLflow run: settings, counts, and what changed in memory.
@@ -47,8 +47,6 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         parameters: Mapping[str, Any] | None = None,
         authority: Sequence[str] | None = None,
         policy: Sequence[Any] | None = None,
-        careful: bool = False,
-        stages: Iterable[str] | None = None,
         shard_size: int | None = None,
         skip_invalid: bool = False,
         progress: Progress | None = None,
@@ -63,8 +61,6 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             parameters=_named("parameters", parameters),
             authority=_listed("authority", authority),
             policy=_listed("policy", policy),
-            careful=careful,
-            stages=None if stages is None else frozenset(_listed("stages", stages) or ()),
             shard_size=shard_size,
             skip_invalid=skip_invalid,
         ).checked()

@@ -15,7 +15,7 @@ from memalign.models import ChatModel, EmbeddingModel, resolve_embedding
 
 __all__ = ["Settings"]
 
-_KEPT = ("retrieval_k", "embedding_dim", "parameters", "shard_size", "careful", "skip_invalid")
+_KEPT = ("retrieval_k", "embedding_dim", "parameters", "shard_size", "skip_invalid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,6 @@ class Settings:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     authority: tuple[str, ...] | None = None
     policy: tuple[Any, ...] | None = None
-    careful: bool = False
-    stages: frozenset[str] | None = None
     shard_size: int | None = None
     skip_invalid: bool = False
 
@@ -78,8 +76,6 @@ class Settings:
                 retrieval_k=self.retrieval_k,
                 authority=self.authority,
                 policy=self.policy,
-                careful=self.careful,
-                stages=self.stages,
                 shard_size=self.shard_size,
             )
 
@@ -91,11 +87,7 @@ class Settings:
             for name in ("reflection_lm", "embedding_model")
             if isinstance(value := getattr(self, name), str)
         }
-        several = {
-            name: list(value) if name != "stages" else sorted(value)
-            for name in ("authority", "policy", "stages")
-            if (value := getattr(self, name)) is not None
-        }
+        several = {name: list(value) for name in ("authority", "policy") if (value := getattr(self, name)) is not None}
         return {**kept, "parameters": dict(self.parameters), **named, **several}
 
     @classmethod
@@ -103,7 +95,7 @@ class Settings:
         """The settings of a record; what a newer memalign added is left out."""
         known = {each.name for each in dataclasses.fields(cls)}
         values = {name: value for name, value in record.items() if name in known}
-        for name, kind in (("authority", tuple), ("policy", tuple), ("stages", frozenset)):
+        for name in ("authority", "policy"):
             if values.get(name) is not None:
-                values[name] = kind(values[name])
+                values[name] = tuple(values[name])
         return cls(**values)

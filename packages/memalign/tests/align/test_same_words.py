@@ -1,0 +1,212 @@
+"""Guidelines of the same words, revisions, and those that no longer fit: which stands, and who is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from memalign import Judge
+from memalign.align import edit_guideline
+from memalign.align.consolidate import consolidate
+from memalign.models.base import Limits
+from memalign.prompts.encoding import estimate_tokens
+from memalign.testing import ScriptedChatModel
+from tests.support.invariants import check_memory
+from tests.support.keys import keys
+from tests.support.learning import bare, learn
+from tests.support.world import World, judge_in, rules_in, said
+
+SHORT = "Answer in one short sentence."
+LOUD = "Answer in ONE short sentence!"
+"""The same words."""
+LONG = "Never answer in one short sentence."
+
+
+def states(judge: Judge) -> dict[str, str]:
+    return {str(entry.key): entry.state for entry in judge.memory.ledger()}
+
+
+def reason(judge: Judge, key: str) -> str:
+    return next(entry.reason for entry in judge.memory.ledger() if str(entry.key) == key)
+
+
+def texts(judge: Judge) -> list[str]:
+    return [guideline.text for guideline in judge.memory.semantic]
+
+
+def taught(*rules: tuple[str, str], **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+    """A judge to which each (source, rule) was said in turn, of a case of its own."""
+    judge, model = judge_in(World(), **changes)
+    for number, (source, rule) in enumerate(rules, 1):
+        judge = learn(judge, [said(number, rule, by=source, value=None)]).judge
+        check_memory(judge)
+    return judge, model
+
+
+class TestTheSame:
+    def test_one_rule_is_shown_and_both_are_kept(self) -> None:
+        judge, _ = taught(("ana", SHORT), ("ben", LOUD))
+        assert texts(judge) == [SHORT]
+        assert judge.memory.sources_of(judge.memory.semantic[0]) == keys("t-1@ana", "t-2@ben")
+        assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
+        assert reason(judge, "t-2@ben") == "G1 already says it"
+
+    def test_forgetting_the_shown_rule_promotes_its_double(self) -> None:
+        judge, model = taught(("ana", SHORT), ("ben", LOUD))
+        asked = len(model.requests)
+        left = judge.unalign("t-1").judge
+        assert texts(left) == [LOUD]
+        assert states(left) == {"t-1@ana": "withdrawn", "t-2@ben": "learned"}
+        assert len(model.requests) == asked
+        check_memory(left)
+
+    def test_hiding_one_of_a_pair_shows_the_other(self) -> None:
+        judge, _ = taught(("ana", SHORT), ("ben", LOUD))
+        assert [g.text for g in judge.memory.hiding(["t-1"]).semantic] == [LOUD]
+        assert not judge.memory.hiding(["t-1", "t-2"]).semantic
+
+    def test_retired_words_stay_away_until_a_person_restores_them(self) -> None:
+        judge, _ = taught(("ana", SHORT))
+        retired = edit_guideline(judge, "G1", by="dora", retired=True)
+        later = learn(retired, [said(2, LOUD, by="ben")]).judge
+        assert texts(later) == []
+        assert later.memory.guideline("G2").superseded_by == "G1"
+        back = edit_guideline(later, "G1", by="dora", retired=False)
+        assert texts(back) == [SHORT]
+        check_memory(back)
+
+    def test_it_goes_with_what_it_said(self) -> None:
+        # The person's word was on a rule that is forgotten; what another expert says is theirs.
+        judge, _ = taught(("ana", SHORT))
+        retired = edit_guideline(judge, "G1", by="dora", retired=True)
+        left = learn(retired, [said(2, LOUD, by="ben")]).judge.unalign("t-1").judge
+        assert texts(left) == [LOUD]
+        check_memory(left)
+
+    def test_restoring_one_retired_double_restores_the_rule(self) -> None:
+        judge, _ = taught(("ana", SHORT), ("ben", LOUD))
+        judge = edit_guideline(judge, "G1", by="dora", text="Be brief.")
+        judge = edit_guideline(judge, "G2", by="dora", pinned=True)
+        for name in ("G1", "G2"):
+            judge = edit_guideline(judge, name, by="dora", retired=True)
+        judge = edit_guideline(judge, "G1", by="dora", text=SHORT)
+        for name in ("G1", "G2"):
+            back = edit_guideline(judge, name, by="eve", retired=False)
+            assert len(texts(back)) == 1
+            assert {*texts(back)} <= {SHORT, LOUD}
+            check_memory(back)
+
+    def test_a_retired_rules_double_is_not_built_on(self) -> None:
+        judge, _ = taught(("ana", SHORT))
+        retired = edit_guideline(judge, "G1", by="dora", retired=True)
+        later = learn(retired, [said(2, LOUD, by="ben")]).judge
+        wide, model = bare(World(), shard_size=3, retrieval_k=0)
+        near = said(3, LONG, by="cleo", order="revise") | {"inputs": "question 2 answer 2"}
+        result = learn(wide.replace(memory=later.memory), [near])
+        prompt = next(r.user for r in model.requests if r.schema_name == "changes")
+        assert keys("t-2@ben", "t-3@cleo") in {shard.keys for shard in result.judge.memory.shards}
+        assert "Existing guidelines" not in prompt
+        assert states(result.judge)["t-3@cleo"] == "pending"
+
+    def test_a_persons_words_replace_both_doubles(self) -> None:
+        judge, _ = taught(("ana", SHORT), ("ben", LOUD))
+        edited = edit_guideline(judge, "G1", text="Answer in two sentences.", by="dora")
+        assert texts(edited) == ["Answer in two sentences."], "the old words do not come back through a double"
+        later = learn(edited).judge
+        assert texts(later) == ["Answer in two sentences."]
+        check_memory(later)
+        forgot = later.unalign("t-1").judge
+        assert texts(forgot) == [LOUD], "with ana's feedback goes what dora made of it"
+        pinned = edit_guideline(later, "G2", pinned=True, by="eve")
+        assert texts(pinned) == ["Answer in two sentences.", LOUD]
+        for one in (forgot, pinned):
+            check_memory(one)
+
+    def test_a_person_may_bring_back_what_was_revised(self) -> None:
+        judge, _ = judge_in(World(), shard_size=3)
+        judge = learn(judge, [said(1, SHORT, value=None)]).judge
+        judge = learn(judge, [said(2, "Answer kindly.", value=None, order="revise")]).judge
+        assert texts(judge) == ["Answer kindly."]
+        assert judge.memory.guideline("G1").superseded_by == "G2"
+        check_memory(judge)
+        for how in ({"pinned": True}, {"retired": False}):
+            back = edit_guideline(judge, "G1", by="dora", **how)  # type: ignore[arg-type]
+            assert texts(back) == [SHORT, "Answer kindly."]
+            assert texts(learn(back).judge) == [SHORT, "Answer kindly."]
+            check_memory(back)
+
+    def test_forgetting_a_revision_restores_what_it_revised(self) -> None:
+        judge, _ = judge_in(World(), shard_size=1)
+        judge = learn(judge, [said(1, SHORT, value=None)]).judge
+        revised = msgspec.structs.replace(judge.memory.guideline("G1"), replaced_by="G2")
+        judge = judge.replace(memory=msgspec.structs.replace(judge.memory, guidelines=(revised,), next_guideline=3))
+        back = judge.replace(memory=consolidate(judge.memory))
+        assert texts(back) == [SHORT], "nothing stands in its place"
+        assert back.memory.guideline("G1").replaced_by is None
+        check_memory(back)
+
+
+def rule(number: int) -> str:
+    return f"Where matter {number:04} comes up, the reply names the date on which it will be settled."
+
+
+def filled(count: int, *, context: int = 4000) -> tuple[Judge, ScriptedChatModel]:
+    """A judge whose memory has so many rules of people, no two alike, and whose model has a small context."""
+    model = ScriptedChatModel(World(), limits=Limits(context_tokens=context, shard_size=1), name="small")
+    judge = judge_in(World())[0].replace(model=model)
+    return learn(judge, [said(n, rule(n), value=None) for n in range(count)]).judge, model
+
+
+class TestBudget:
+    def test_a_prompt_leaves_out_the_least_useful_unpinned_rules(self) -> None:
+        judge, model = filled(40)
+        judgment = judge(inputs="question 1", outputs="answer other")
+        shown = rules_in(model.requests[-1])
+        assert {judge.memory.guideline(name).text for name in judgment.guideline_ids} == shown
+        assert sum(estimate_tokens(text) + 2 for text in shown) <= 500
+        assert shown == {g.text for g in judge.memory.semantic[: len(shown)]}, "among equals the oldest"
+        last = judge.memory.semantic[-1]
+        assert last.text not in shown
+        assert f"guideline {last.id} left out: over the token budget" in judgment.notes
+        pinned = edit_guideline(judge, last.id, by="dora", pinned=True)
+        pinned(inputs="question 1", outputs="answer other")
+        assert last.text in rules_in(model.requests[-1])
+        assert len(rules_in(model.requests[-1])) == len(shown)
+        check_memory(pinned)
+
+    def test_forgetting_makes_room_for_what_was_left_out(self) -> None:
+        judge, model = filled(40)
+        judge(inputs="question 1", outputs="answer other")
+        shown = rules_in(model.requests[-1])
+        gone = [g.supported_by[0] for g in judge.memory.semantic if g.text in shown]
+        left = judge.unalign(*gone).judge
+        left(inputs="question 1", outputs="answer other")
+        assert len(rules_in(model.requests[-1])) == len(shown)
+        assert not rules_in(model.requests[-1]) & shown
+
+    @pytest.mark.parametrize(("context", "more"), [(2000, False), (60_000, True)])
+    def test_smaller_models_are_shown_less_and_larger_more(self, context: int, more: bool) -> None:
+        judge, model = filled(40)
+        judge(inputs="question 1", outputs="answer other")
+        shown = rules_in(model.requests[-1])
+        other = ScriptedChatModel(World(), limits=Limits(context_tokens=context, shard_size=1), name="other")
+        judge.replace(model=other)(inputs="question 1", outputs="answer other")
+        assert rules_in(other.requests[-1]) > shown if more else rules_in(other.requests[-1]) < shown
+
+    def test_a_thousand_guidelines_make_no_longer_a_prompt(self) -> None:
+        # All of equal length, so that rounding does not tell them apart.
+        hundred, model = filled(100)
+        memory = hundred.memory
+        more = tuple(
+            msgspec.structs.replace(g, id=f"G{g.number + 100 * n}", text=rule(g.number + 100 * n - 1))
+            for n in range(1, 10)
+            for g in memory.guidelines
+        )
+        grown = msgspec.structs.replace(memory, guidelines=(*memory.guidelines, *more), next_guideline=1001)
+        lengths = []
+        for judge in (hundred, hundred.replace(memory=consolidate(grown))):
+            judge(inputs="question 7", outputs="answer other")
+            lengths.append(len(model.requests[-1].system) + len(model.requests[-1].user))
+        assert lengths[1] <= lengths[0]
