@@ -1,0 +1,63 @@
+"""A dry run asks nobody, pays nothing and writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memalign import Registry
+from memalign.errors import RegistryError
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from tests.support.places import Place
+from tests.support.registry import judge
+
+ROWS = [
+    {"id": f"t-{n}", "inputs": f"Where is parcel {n}?", "outputs": "Soon.", "value": False, "rationale": "Too vague."}
+    for n in range(3)
+]
+
+
+class CountedEmbedding(HashEmbedding):
+    """An embedding model that somebody pays for."""
+
+    @property
+    def calls(self) -> int:
+        return len(self.texts)
+
+
+@pytest.fixture
+def embedding() -> CountedEmbedding:
+    return CountedEmbedding(dim=16)
+
+
+def test_a_dry_run_embeds_nothing(place: Place, embedding: CountedEmbedding) -> None:
+    model = ScriptedChatModel([])
+    registry = place.registry(models=[model, embedding])
+    registry.create(judge(model=model, embedding_model=embedding))
+    usage = registry.estimate("helpfulness", ROWS)
+    assert usage.calls > 0
+    assert embedding.calls == 0
+
+
+def test_vectors_of_a_stopped_align_are_not_paid_for_twice(place: Place, embedding: CountedEmbedding) -> None:
+    model = ScriptedChatModel([])  # its first call stops the align
+    registry = place.registry(models=[model, embedding])
+    registry.create(judge(model=model, embedding_model=embedding))
+    for _ in range(2):
+        with pytest.raises(AssertionError):
+            registry.align("helpfulness", ROWS)
+        assert embedding.calls == len(ROWS)
+
+
+def test_a_dry_run_needs_no_right_to_write(tmp_path: Path) -> None:
+    # A name so long that no file can stand beside it keeps root from writing, too.
+    path = tmp_path / f"{'m' * 240}.db"
+    Registry(f"sqlite:///{path}").create(judge(model="openai:m"))
+    only_read = Registry(f"sqlite:///file:{path}?mode=ro&uri=true")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "sk-test")
+        assert only_read.estimate("helpfulness", ROWS).calls > 0
+        with pytest.raises(RegistryError, match="read-only"):
+            only_read.align("helpfulness", ROWS)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
