@@ -130,12 +130,12 @@ def resolve_embedding(
     """The embedding model of that name; None or "wordllama" is the one in process, which needs no key or network.
 
     Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length, and so
-    do `dimensions` for a Target. An EmbeddingModel is given back as it is.
+    do `dimensions` for a Target. An EmbeddingModel is one already.
     """
     if isinstance(name, Target):
         return _embedding_at(name, dimensions)
     if name is not None and not isinstance(name, str):
-        return name
+        return embedding_through(name)
     if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}"):
 
         def open_wordllama() -> EmbeddingModel:

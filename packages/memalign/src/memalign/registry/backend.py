@@ -89,6 +89,10 @@ class Backend(Protocol):
         """What went wrong, in words that say what to do."""
         ...
 
+    def earlier_answers(self, judge: int) -> dict[str, bytes]:
+        """What stopped aligns of a judge have kept, by key; nothing is written."""
+        ...
+
     def kept_answers(self, judge: int) -> KeptAnswers:
         """A place for the answers of one align."""
         ...

@@ -106,6 +106,11 @@ class Database:
 
     # -- aligns that are under way -------------------------------------------------------------------------------
 
+    def earlier_answers(self, judge: int) -> dict[str, bytes]:
+        """What stopped aligns of a judge have kept, by key; nothing is written."""
+        with self._errors():
+            return self._backend.earlier_answers(judge)
+
     def kept_answers(self, judge: int) -> KeptAnswers:
         """A place for the answers of one align. Raises RegistryError where nothing can be kept."""
         with self._errors():

@@ -18,7 +18,7 @@ from typing import Self
 
 from memalign.errors import RegistryError
 
-__all__ = ["KeptAnswers", "count_kept", "forget_kept"]
+__all__ = ["KeptAnswers", "count_kept", "earlier_answers", "forget_kept"]
 
 _OLDEST, _OLDEST_EMPTY = 30 * 86_400.0, 86_400.0  # seconds; what nobody took up by then goes
 
@@ -92,6 +92,11 @@ class KeptAnswers:
         """Remove what a version holds now: this run's answers, and the files of earlier ones that it took up."""
         for path in {self._path, *(self._earlier[key][1] for key in self._taken)}:
             _remove(path)
+
+
+def earlier_answers(registry: Path, judge: int) -> dict[str, bytes]:
+    """The answers that stopped or running aligns of a judge have kept, by key; nothing is written."""
+    return {key: answer for path in _files(registry, judge) if not _is_old(path) for key, answer in _answers(path)}
 
 
 def count_kept(registry: Path, judge: int) -> int:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from memalign.errors import RegistryError
 from memalign.registry.schema import answers, runs
 
-__all__ = ["KeptRows", "count_kept", "forget_kept"]
+__all__ = ["KeptRows", "count_kept", "earlier_answers", "forget_kept"]
 
 _OLDEST, _OLDEST_EMPTY = timedelta(days=30), timedelta(days=1)  # what nobody took up by then goes
 
@@ -89,6 +89,12 @@ class KeptRows:
     def _remove(self, numbers: set[int]) -> None:
         with self._engine.begin() as connection:
             connection.execute(delete(runs).where(runs.c.id.in_(numbers)))
+
+
+def earlier_answers(connection: Connection, judge: int) -> dict[str, bytes]:
+    """The answers that stopped or running aligns of a judge have kept, by key; nothing is written."""
+    query = select(answers.c.key, answers.c.answer).join(runs).where(runs.c.judge == judge)
+    return {row.key: row.answer for row in connection.execute(query)}
 
 
 def count_kept(connection: Connection, judge: int) -> int:

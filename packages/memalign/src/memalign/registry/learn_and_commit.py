@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,12 +81,25 @@ async def estimate_learning(
 ) -> Usage:
     """What `step` would ask of models and cost, without what is kept already; nothing is asked and nothing committed."""
     judge_number = await asyncio.to_thread(_number_of, database, name)
-    with await asyncio.to_thread(database.kept_answers, judge_number) as answers:
-        _, judge = await asyncio.to_thread(load)
-        vector = next((case.vector for case in judge.memory.cases if case.vector), None)
-        rehearsal = Rehearsal(dimensions=8 if vector is None else len(vector) // 4)
-        await step(judge, optimizer.calls(answers, rehearsal))
+    answers = _Earlier(await asyncio.to_thread(database.earlier_answers, judge_number))
+    _, judge = await asyncio.to_thread(load)
+    vector = next((case.vector for case in judge.memory.cases if case.vector), None)
+    rehearsal = Rehearsal(dimensions=8 if vector is None else len(vector) // 4)
+    await step(judge, optimizer.calls(answers, rehearsal))
     return rehearsal.usage
+
+
+class _Earlier:
+    """The answers that stopped aligns have kept, for one that asks nothing: there is nothing to keep."""
+
+    def __init__(self, answers: Mapping[str, bytes]) -> None:
+        self._answers = answers
+
+    def find(self, key: str) -> bytes | None:
+        return self._answers.get(key)
+
+    def keep(self, key: str, answer: bytes) -> None:
+        """Nothing: what a rehearsal answers is made up."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from memalign.errors import ConfigurationError, RegistryError
 from memalign.registry import schema
-from memalign.registry.kept_rows import KeptRows, count_kept, forget_kept
+from memalign.registry.kept_rows import KeptRows, count_kept, earlier_answers, forget_kept
 from memalign.registry.postgresql_errors import explained
 from memalign.registry.receipt import UNREACHABLE_ON_POSTGRESQL
 
@@ -178,6 +178,11 @@ class PostgreSQL:
         )
         quoted = connection.exec_driver_sql(query).all()
         return "the server's statistics", [f"statistics of {at}" for at, words in quoted if residue.in_sentence(words)]
+
+    def earlier_answers(self, judge: int) -> dict[str, bytes]:
+        """What stopped aligns of a judge have kept, by key."""
+        with self.reading() as connection:
+            return earlier_answers(connection, judge)
 
     def kept_answers(self, judge: int) -> KeptRows:
         """A place for the answers of one align."""

@@ -127,6 +127,10 @@ class SQLite:
         size, found = residue.in_files(files, [*live, *definitions])
         return f"{size:,} bytes of the file", found
 
+    def earlier_answers(self, judge: int) -> dict[str, bytes]:
+        """What stopped aligns of a judge have kept, by key."""
+        return kept_answers.earlier_answers(self.file, judge)
+
     def kept_answers(self, judge: int) -> kept_answers.KeptAnswers:
         """A place for the answers of one align."""
         return kept_answers.KeptAnswers(self.file, judge)
