@@ -23,7 +23,7 @@ __all__ = ["INSTALL", "MOST", "may_name_uri", "mlflow_is_there", "router"]
 
 router = guarded_router(prefix="/judges/{judge}")
 
-INSTALL = 'pip install "memalign[mlflow]"'
+INSTALL = 'pip install "mlflow>=3.11.1"'
 MOST = 10_000
 """Traces that one pull may read."""
 

@@ -137,7 +137,7 @@ class Commands(TyperGroup):
             return command
         if cmd_name in _NOT_INSTALLED:
             summary, package = _NOT_INSTALLED[cmd_name]
-            how = f"pip install {package}, or in a checkout of memalign: pip install ./packages/{package}"
+            how = f"in a checkout of memalign, run pip install ./packages/{package}"
             return _missing(cmd_name, summary, f"memalign {cmd_name} needs the package {package}: {how}")
         return None
 
