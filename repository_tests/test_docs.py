@@ -217,7 +217,7 @@ def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path, mo
             column = [cell.value for cell in sheet[1]].index("value") + 1
             sheet.cell(2, column).value = False
             book.save(tmp_path / "review.xlsx")
-    ledger = run("memalign", "ledger", "tone")
+    ledger = run("memalign", "show", "tone", "--ledger")
     assert all(key in ledger for key in ("n-1@ana", "other@ana", "l-1@ana")), ledger
 
 

@@ -92,10 +92,7 @@ def test_a_file_of_the_server_is_no_feedback(local: world.Browser) -> None:
 
 def test_feedback_is_overwritten_and_withdrawn(taught: world.Browser) -> None:
     changed = [{**FEEDBACK[0], "rationale": "It promises nothing."}]
-    assert ended(taught, taught.post(f"{API}/tone/overwrite", json={"feedback": changed}).json())["state"] == "done"
-    unknown = [{**FEEDBACK[0], "id": "t-9"}]
-    failed = ended(taught, taught.post(f"{API}/tone/overwrite", json={"feedback": unknown}).json())
-    assert failed["state"] == "failed"
+    assert ended(taught, taught.post(f"{API}/tone/align", json={"feedback": changed}).json())["state"] == "done"
     ended(taught, taught.post(f"{API}/tone/unalign", json={"keys": ["t-1@ana"]}).json())
     states = {each["key"]: each["state"] for each in items(taught, f"{API}/tone/ledger")}
     assert states == {"t-1@ana": "withdrawn", "t-2@ana": "learned"}

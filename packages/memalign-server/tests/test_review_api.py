@@ -131,7 +131,6 @@ def test_no_side_door_tells_a_reviewer(two: tuple[Any, Any, Any]) -> None:
         f"{JUDGE}/jobs/{job}",
         f"{JUDGE}/bundle",
         f"{JUDGE}/diff?one=1&other=2",
-        f"{JUDGE}/lineage?key=late",
         "/judges/tone/history?a=1&b=2",
         "/judges/tone/download/cases.jsonl",
         "/judges/tone/download/feedback.jsonl",
@@ -146,7 +145,6 @@ def test_no_side_door_tells_a_reviewer(two: tuple[Any, Any, Any]) -> None:
     assert list(items(reviewer, f"{REVIEW}/cases", people="false", judged="true")) == []
     assert "<h2>late" not in reviewer.get("/judges/tone/cases?people=false&judged=true").text
     assert VERDICT in owner.get("/judges/tone/download/cases.jsonl").text
-    assert "Never so cold." in owner.get(f"{JUDGE}/lineage?key=late").text
     assert VERDICT in viewer.get(f"{JUDGE}/jobs/{job}").text  # who is never asked may read
     assert "Never so cold." in say(reviewer, "late").text
 

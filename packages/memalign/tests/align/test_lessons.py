@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -533,11 +532,6 @@ class TestWhatGoesWrong:
             ("t-3@ana", "new"),
         ]
         assert "1 invalid" in str(result)
-
-    def test_overwriting_takes_known_feedback_only(self) -> None:
-        judge = learn(bare()[0], [row(1, "ana", "add")]).judge
-        with pytest.raises(InvalidRows, match="t-2@ana is not in memory; overwrite takes known feedback only"):
-            asyncio.run(MemAlign().align(judge, [row(1, "ana", "add"), row(2, "ana", "add")], must_exist=True))
 
     def test_an_unknown_key_is_named_with_a_remedy(self) -> None:
         judge = learn(bare()[0], [row(1, "ana", "add")]).judge

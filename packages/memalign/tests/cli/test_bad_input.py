@@ -68,8 +68,7 @@ def test_a_name_is_taken_once(memalign: Run, tone: str) -> None:
         ("unalign", "nobody", "t-1"),
         ("erase", "nobody", "t-1"),
         ("guideline", "nobody"),
-        ("ledger", "nobody"),
-        ("ledger", "nobody", "--key", "t-1"),
+        ("show", "nobody", "--ledger"),
         ("lock", "nobody"),
         ("lock", "nobody", "t-1"),
         ("unalign", "nobody", "--matching", "order", "--yes"),
@@ -109,7 +108,6 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
         (("show", "tone", "--version", "9"), "no version 9"),
         (("rollback", "tone", "9"), "no version 9"),
         (("diff", "tone", "1", "9"), "no version 9"),
-        (("ledger", "tone", "--state", "lost"), "learned, merged, pending"),
         (("guideline", "tone", "G9", "--pin"), "no guideline 'G9'"),
         (("guideline", "tone", "G1", "--text", "one\ntwo: {{ inputs }} ```"), "cannot be a guideline"),
         (("guideline", "tone", "G1", "--add", "x"), "--add"),
@@ -124,7 +122,7 @@ def test_an_unknown_key_says_what_there_is(memalign: Run, aligned: str, argument
     assert memalign("show", aligned, "--json").json["version"] == 2
 
 
-@pytest.mark.parametrize("command", ["align", "judge", "evaluate", "overwrite"])
+@pytest.mark.parametrize("command", ["align", "judge", "evaluate"])
 def test_an_empty_or_missing_file_is_named(memalign: Run, tone: str, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty.jsonl").touch()
     empty = memalign(command, tone, "empty.jsonl")

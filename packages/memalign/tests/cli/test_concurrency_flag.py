@@ -39,7 +39,7 @@ def lines(path: Path) -> object:
 
 WRITES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
     "align": (("align", "tone", "many.jsonl"), memory),
-    "overwrite": (("overwrite", "tone", "changed.jsonl"), memory),
+    "align of known keys": (("align", "tone", "changed.jsonl"), memory),
     "judge": (("judge", "tone", "many.jsonl", "-o", "out.jsonl"), lines),
     "evaluate": (("evaluate", "tone", "many.jsonl", "-o", "out.jsonl"), lines),
 }

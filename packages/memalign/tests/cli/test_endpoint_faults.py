@@ -25,7 +25,7 @@ def test_verbose_shows_the_raw_answer_that_failed(memalign: Run, tone: str, held
     assert "I think" not in memalign("judge", tone, held_out).err, "the next command is quiet again"
 
 
-@pytest.mark.parametrize("command", ["align", "evaluate", "overwrite", "unalign"])
+@pytest.mark.parametrize("command", ["align", "evaluate", "unalign"])
 def test_verbose_is_there_wherever_a_model_answers(memalign: Run, command: str) -> None:
     assert "--verbose" in memalign(command, "--help").out
 

@@ -16,11 +16,11 @@ from tests.cli.conftest import Run
 HEAVY = ("pydantic_ai", "numpy", "sqlalchemy", "wordllama", "xllamacpp", "openai", "jinja2", "msgspec", "rich")
 
 ROOT: Any = get_command(app)
-GROUPS = {"models": {"list", "pull"}, "registry": {"compact", "copy"}}
+GROUPS = {"models": {"list", "pull"}}
 COMMANDS = [name for name in ROOT.commands if name not in GROUPS]
 PUBLIC = {
-    *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "overwrite", "unalign", "erase"),
-    *("guideline", "lock", "ledger", "history", "diff", "rollback", "export", "import", "evaluate"),
+    *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "unalign", "erase"),
+    *("guideline", "lock", "history", "diff", "rollback", "export", "import", "evaluate"),
     *("explain", "next", "review", "verify"),
 }
 

@@ -114,7 +114,7 @@ def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: P
             for n, row in enumerate(items(120))]  # fmt: skip
     aligned = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows))
     assert aligned.code == 0, aligned.err
-    assert "(20 of 120; memalign ledger tone has all)" in aligned.out
+    assert "(20 of 120; memalign show tone --ledger has all)" in aligned.out
     assert "(20 of 120; memalign guideline tone has all)" in aligned.out
     assert len(aligned.out.splitlines()) < 100
 

@@ -79,11 +79,6 @@ def test_a_dry_run_refuses_what_aligning_would(memalign: Run, priced: str, tmp_p
         assert "line 1 (x)" in refused.err
 
 
-def test_a_dry_run_of_overwrite_is_one_too(memalign: Run, priced: str, given: Path, endpoint: Endpoint) -> None:
-    assert memalign("overwrite", priced, given, "--dry-run").code == 2, "no key is known"
-    assert endpoint.requests == []
-
-
 def test_an_evaluate_dry_run_counts_every_call(memalign: Run, priced: str, tmp_path: Path, endpoint: Endpoint) -> None:
     labelled = jsonl(tmp_path / "labelled.jsonl", [unlabelled(row) for row in ROWS])
     memalign("align", priced, jsonl(tmp_path / "few.jsonl", paying.rows(3, source="ben")))
@@ -120,7 +115,7 @@ def test_a_limit_stops_only_the_current_align(memalign: Run, priced: str, given:
             break
         assert "one more call would pass the limit of $0.4" in went_on.json["stopped"]
     assert went_on.code == 0
-    states = {entry["state"] for entry in memalign("ledger", priced, "--json").json["entries"]}
+    states = {entry["state"] for entry in memalign("show", priced, "--ledger", "--json").json["ledger"]["entries"]}
     assert states == {"learned"}
 
 

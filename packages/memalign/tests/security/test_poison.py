@@ -38,6 +38,5 @@ def test_poison_that_enters_names_its_teacher_and_goes_with_them(tmp_path: Path)
     assert clean(inputs="question 3", outputs="answer 3").value is False
     registry = Registry(f"sqlite:///{tmp_path}/m.db")
     registry.save(result.judge.replace(model="openai:m", embedding_model=None))
-    (trail,) = registry.lineage("replies", "t-2@eve")
-    assert "G2" in str(trail)
-    assert str(trail.key) == "t-2@eve"
+    states = {str(entry.key): entry.guideline_ids for entry in registry.ledger("replies")}
+    assert states["t-2@eve"] == ("G2",)

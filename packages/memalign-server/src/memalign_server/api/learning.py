@@ -73,21 +73,6 @@ def align_judge(
     return begin("align", judge, arguments)
 
 
-@router.post("/overwrite", status_code=202)
-def overwrite_feedback(
-    judge: JudgeName, given: shapes.AlignAsked, begin: Beginning, person: Asking, owner: Owning
-) -> shapes.JobShown:
-    """Replace feedback that the judge has learned: an align that refuses unknown feedback."""
-    if not given.feedback:
-        raise Problem(422, "overwrite needs feedback: rows whose id and source the judge knows")
-    arguments = {
-        **given.model_dump(exclude={"feedback"}),
-        "feedback": _feedback(given, person, owner=owner),
-        "must_exist": True,
-    }
-    return begin("align", judge, arguments)
-
-
 @router.post("/estimate")
 def estimate_align(judge: JudgeName, given: shapes.AlignAsked, server: Here, person: Asking, owner: Owning) -> Usage:
     """About how many calls, tokens and dollars an align would take. No model is asked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
@@ -13,9 +13,8 @@ from memalign.types import Check
 from memalign_server.api import shapes
 from memalign_server.api.judges import JudgeName, Version, loaded
 from memalign_server.api.paging import Cursor, Limit, Page, after, cut
-from memalign_server.review.blind import hidden_from
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Blind, Here, Owning
+from memalign_server.server import Asking, Here
 
 __all__ = ["router"]
 
@@ -96,22 +95,6 @@ def show_ledger(
         for key, each in found[: limit + 1]
     ]
     return cut(shown, limit, lambda each: each.key)
-
-
-@router.get("/lineage")
-def show_lineage(
-    judge: JudgeName,
-    server: Here,
-    blind: Blind,
-    owner: Owning,
-    key: Annotated[str, Query(min_length=1, max_length=2000, description="`t-17@ana`, or `t-17` for all on a case.")],
-    version: Version = None,
-) -> dict[str, Any]:
-    """What became of one piece of feedback through all versions: what the judge learned from it."""
-    found = server.registry.lineage(judge, key, version)
-    with server.store.read() as connection:
-        hidden = hidden_from(connection, judge, None if owner else blind, {each.key.id for each in found})
-    return {"lineage": [each.to_dict() for each in found if each.key.id not in hidden or each.key.source == blind]}
 
 
 @router.get("/locks")

@@ -66,8 +66,8 @@ def _optimizer(work: Work) -> MemAlign:
 
 
 async def align(work: Work) -> dict[str, Any]:
-    """Learn `feedback`, a list of rows; none: what is pending. `must_exist`: overwrite, and nothing else."""
-    options = {name: bool(work.arguments.get(name)) for name in ("skip_invalid", "must_exist", "allow_erased")}
+    """Learn `feedback`, a list of rows; none: what is pending."""
+    options = {name: bool(work.arguments.get(name)) for name in ("skip_invalid", "allow_erased")}
     rows = tuple(work.arguments.get("feedback") or ())
     result = await work.registry.aalign(work.judge, rows, optimizer=_optimizer(work), progress=work.progress, **options)
     return {**result.to_dict(), "summary": str(result)}

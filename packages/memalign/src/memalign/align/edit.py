@@ -120,7 +120,7 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
         if unlock and name not in memory.locks:
             raise UnknownKey(f"case {name!r} is not locked; locked: {', '.join(memory.locks) or 'none'}")
         if not unlock and case is None:
-            raise UnknownKey(f"no case {name!r} in memory; `memalign ledger` lists every key, as ID@SOURCE")
+            raise UnknownKey(f"no case {name!r} in memory; `memalign show NAME --ledger` lists every key, as ID@SOURCE")
         if not unlock and case is not None and memory.label(case) is None:
             raise InputError(
                 f"case {name!r} has no label, so nobody can say when it breaks; align a value for it first"

@@ -35,13 +35,11 @@ def checked_rows(
     feedback: FeedbackSource,
     *,
     skip_invalid: bool = False,
-    must_exist: bool = False,
     refuse: Refuse | None = None,
 ) -> FeedbackFile:
     """The rows that the judge can learn from; no model is asked.
 
-    Raises InvalidRows when a row cannot be used, unless `skip_invalid`; with `must_exist`, a row whose key is not in
-    memory is such a row, and so is one that `refuse` gives a reason for.
+    Raises InvalidRows when a row cannot be used, unless `skip_invalid`; a row that `refuse` gives a reason for is one.
     """
     known = {case.id: case.example.content_hash for case in judge.memory.cases}
     given = Given.of(feedback, remembered=judge.columns).kept()
@@ -49,13 +47,8 @@ def checked_rows(
         return NO_ROWS
     file = check_feedback(given, value_type=judge.value_type, skip_invalid=skip_invalid, known=known)
 
-    def fault(row: Feedback) -> str | None:
-        if must_exist and judge.memory.annotation(row.key) is None:
-            return f"{row.key} is not in memory; overwrite takes known feedback only"
-        return judge.misfit(row)
-
     numbered = list(zip(file.rows, file.lines, strict=True))
-    faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := fault(row))]
+    faults = [RowError(line=n, id=row.id, reason=why) for row, n in numbered if (why := judge.misfit(row))]
     if refuse is not None:
         faults += [RowError(line=n, id=str(row.key), reason=why) for row, n in numbered if (why := refuse(row))]
         faults.sort(key=lambda fault: fault.line)

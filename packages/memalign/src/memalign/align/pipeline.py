@@ -92,20 +92,19 @@ class MemAlign:
         feedback: FeedbackSource = (),
         *,
         skip_invalid: bool = False,
-        must_exist: bool = False,
         refuse: Refuse | None = None,
         progress: Progress | None = None,
         calls: PaidCalls | None = None,
     ) -> AlignResult:
         """Learn from `feedback` (none: only what is pending) and return a complete new judge, or raise and change nothing.
 
-        Raises InvalidRows when a row cannot be used, unless `skip_invalid`; with `must_exist`, a row whose key is not
-        in memory is such a row, and so is one that `refuse` gives a reason for. A model call that fails leaves named
+        Raises InvalidRows when a row cannot be used, unless `skip_invalid`; a row that `refuse` gives a reason for is
+        one. A model call that fails leaves named
         feedback pending instead. `calls` may have been those of an align before, on another version of the judge.
         """
         calls = calls or self.calls()
         with asked_through(calls):
-            options = {"skip_invalid": skip_invalid, "must_exist": must_exist, "refuse": refuse}
+            options = {"skip_invalid": skip_invalid, "refuse": refuse}
             return await self._align(
                 judge, feedback, Run(given=judge, progress=progress or notebook_progress(), calls=calls), **options
             )

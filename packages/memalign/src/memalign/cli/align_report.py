@@ -98,7 +98,7 @@ def _rows(result: AlignResult) -> list[Any]:
             changed.sort(key=lambda row: row.state in ("learned", "merged"))
         rows = [(row.line, row.key, row.status, row.state, row.reason) for row in changed]
         columns = ("line", "feedback", "row", "state", "reason")
-        rest = f"memalign ledger {result.judge.name} has all"
+        rest = f"memalign show {result.judge.name} --ledger has all"
         parts.append(table(columns, rows, title="Feedback", limit=_LIMIT, rest=rest))
     return parts
 

@@ -87,68 +87,29 @@ def align(
     """Learn from experts' feedback: a new version of the judge.
 
     A row needs an id, the fields that were judged, and a value, a rationale or both. Its source says who gave it and
-    may be an e-mail address. A row of a known id and source replaces the earlier one. Without a file, pending
-    feedback is tried again.
+    may be an e-mail address. A row of a known id and source replaces the earlier one, and what that had taught is
+    forgotten first. Without a file, pending feedback is tried again.
     """
-    models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
-    limits = {"concurrency": concurrency, "max_cost": max_cost}
-    options = {"skip_invalid": skip_invalid, "allow_erased": allow_erased}
-    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size}
-    return _learn(session, name, feedback, options, columns, source, dry_run=dry_run, **settings)
-
-
-def overwrite(
-    session: Session,
-    name: Name,
-    feedback: Annotated[
-        str, typer.Argument(metavar="FEEDBACK", help="As for align. The judge must know every id and source.")
-    ],
-    *,
-    reflection_model: ReflectionModel = None,
-    embedding_model: EmbeddingModel = None,
-    retrieval_k: RetrievalK = None,
-    shard_size: ShardSize = None,
-    columns: ColumnMap = None,
-    source: FeedbackSource = None,
-    concurrency: Concurrency = None,
-    max_cost: MostSpent = None,
-    dry_run: DryRun = False,
-    skip_invalid: SkipInvalid = False,
-) -> int:
-    """Replace feedback that the judge has learned. It is an align that refuses unknown feedback.
-
-    What the old feedback taught is forgotten first.
-    """
-    models = {"reflection_model": reflection_model, "embedding_model": embedding_model}
-    limits = {"concurrency": concurrency, "max_cost": max_cost}
-    options = {"skip_invalid": skip_invalid, "must_exist": True}
-    settings = {**models, **limits, "retrieval_k": retrieval_k, "shard_size": shard_size}
-    return _learn(session, name, feedback, options, columns, source, dry_run=dry_run, **settings)
-
-
-def _learn(
-    session: Session,
-    name: str,
-    feedback: str | None,
-    options: dict[str, bool],
-    columns: list[str] | None,
-    source: str | None,
-    *,
-    dry_run: bool,
-    **settings: Any,
-) -> int:
     from memalign.align import MemAlign
 
-    optimizer = MemAlign(columns=columns_of(columns), **settings)
-    given = () if feedback is None else rows_given(feedback, source=source)
+    optimizer = MemAlign(
+        columns=columns_of(columns),
+        reflection_model=reflection_model,
+        embedding_model=embedding_model,
+        retrieval_k=retrieval_k,
+        shard_size=shard_size,
+        concurrency=concurrency,
+        max_cost=max_cost,
+    )
+    rows = () if feedback is None else rows_given(feedback, source=source)
+    options: dict[str, Any] = {"skip_invalid": skip_invalid, "allow_erased": allow_erased, "optimizer": optimizer}
     if dry_run:
         registry = session.registry()
-        usage = registry.estimate(name, given, optimizer=optimizer, **options)
-        return give_estimate(session, name, latest_of(registry, name), usage, settings["max_cost"])
+        return give_estimate(
+            session, name, latest_of(registry, name), registry.estimate(name, rows, **options), max_cost
+        )
     return run_and_report(
-        session,
-        name,
-        lambda registry, progress: registry.align(name, given, optimizer=optimizer, progress=progress, **options),
+        session, name, lambda registry, progress: registry.align(name, rows, progress=progress, **options)
     )
 
 

@@ -24,7 +24,6 @@ from memalign.cli import (
     judges,
     judging,
     labelling,
-    registries,
     reviewing,
 )
 from memalign.cli.common import INTERRUPTED, WRONG, Interrupted, with_session
@@ -38,7 +37,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     "Judges": {
         "create": (judges.create, judges.CREATE_EXAMPLE),
         "list": (judges.list_, "memalign list"),
-        "show": (judges.show, "memalign show tone --version 2"),
+        "show": (judges.show, "memalign show tone --ledger"),
         "edit": (judges.edit, "memalign edit tone --authority ana,ben"),
         "delete": (judges.delete, "memalign delete tone"),
     },
@@ -52,10 +51,8 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
         "review": (reviewing.review, "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx"),
         "check": (check.check, "memalign check feedback.jsonl tone"),
         "align": (aligning.align, "memalign align tone feedback.jsonl"),
-        "overwrite": (aligning.overwrite, "memalign overwrite tone corrected.jsonl"),
         "guideline": (aligning.guideline, "memalign guideline tone G2 --pin"),
         "lock": (aligning.lock, "memalign lock tone t-17"),
-        "ledger": (history.ledger, "memalign ledger tone --state pending"),
     },
     "Forgetting": {
         "unalign": (forgetting.unalign, "memalign unalign tone t-17@ana"),
@@ -73,7 +70,7 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
 _VERBOSE = frozenset(  # commands that ask models, and may be told the raw answers that failed
     (
         *("judge", "evaluate"),
-        *("align", "overwrite", "unalign", "erase"),
+        *("align", "unalign", "erase"),
     )
 )
 _NAME_WIDTH, _SUMMARY_WIDTH = 15, 89  # of the overview: all groups line up
@@ -147,7 +144,6 @@ class Commands(TyperGroup):
         for group, names in {
             **_GROUPS,
             "Models": ["models"],
-            "Registry": ["registry"],
             "Other packages": others,
         }.items():
             with formatter.section(group):
@@ -211,4 +207,3 @@ for _commands in _GROUPS.values():
     for _name, (_function, _example) in _commands.items():
         app.command(_name, epilog=f"Example: {_example}")(with_session(_function, asks_models=_name in _VERBOSE))
 app.add_typer(embedded.app, name="models")
-app.add_typer(registries.app, name="registry")

@@ -95,13 +95,17 @@ def erase(
     """Erase feedback from every version, for good, with a receipt.
 
     The receipt says what was erased, what was learned again and what was searched. It also names what memalign cannot
-    reach: exported bundles, judgment files, providers' logs. The text of --matching is kept nowhere.
+    reach: exported bundles, judgment files, providers' logs. The text of --matching is kept nowhere. Without a key it
+    finishes an erase that was stopped: it wipes what deleted rows left in the registry's file or tables.
     """
     from memalign.align import MemAlign
 
     registry = session.registry()
     before = latest_of(registry, name)
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
+    if not chosen and source is None and matching is None and not dry_run:
+        session.give({"compacted": True}, f"rewritten: {registry.compact() or 'the file'}")
+        return DONE
     if matching is not None:
         found = registry.matching(name, matching)
         fields = {key: names for key, names in found.items() if source in (None, key.source)}

@@ -1,86 +1,17 @@
-"""Versions of a judge and what became of its feedback: ledger, history, diff, rollback, export and import."""
+"""Versions of a judge: history, diff, rollback, export and import."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated
 
 import typer
 
 from memalign.cli.common import DONE, Name, Session, Version, latest_of, version_line
-from memalign.cli.guideline_words import guideline_table
-from memalign.cli.output import facts, label_text, listed, print_json, table
+from memalign.cli.output import counted, print_json, table
 from memalign.errors import InputError
 
-if TYPE_CHECKING:
-    from memalign.registry import Lineage
-
-_STATES = "learned, merged, pending, disputed, rejected, withdrawn, erased"
-
-
-def ledger(
-    session: Session,
-    name: Name,
-    *,
-    version: Version = None,
-    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only: {_STATES}.")] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="One piece of feedback, such as t-17@ana, and what it taught."),
-    ] = None,
-) -> int:
-    """Show the state of every piece of feedback, and why.
-
-    With --key it shows one piece of feedback: its state, its reason, its guidelines, and its history by version.
-    """
-    from memalign.types import LedgerState
-
-    if state is not None and state not in get_args(LedgerState):
-        raise InputError(f"--state {state}: there are {_STATES}")
-    if state is not None and key is not None:
-        raise InputError("give --state or --key, not both")
-    registry = session.registry()
-    number = version or latest_of(registry, name)
-    if key is not None:
-        found = registry.lineage(name, key, number)
-        data = {"judge": name, "version": number, "feedback": [each.to_dict() for each in found]}
-        session.give(data, *(part for each in found for part in _lineage(each)))
-        return DONE
-    entries = registry.ledger(name, number)
-    chosen = [entry for entry in entries if state in (None, entry.state)]
-    counts = Counter(entry.state for entry in entries)
-    rows = [(entry.key, entry.state, listed(entry.guideline_ids), entry.reason) for entry in chosen]
-    line = ", ".join(f"{count} {each}" for each, count in counts.items()) or "no feedback yet"
-    data = {"judge": name, "version": number, "counts": dict(counts), "entries": chosen}
-    session.give(data, *([table(("feedback", "state", "guidelines", "reason"), rows)] if rows else []), line)
-    return DONE
-
-
-def _lineage(lineage: Lineage) -> list[Any]:
-    """One piece of feedback, its guidelines, and its history."""
-    said = (None if lineage.value is None else label_text(lineage.value), lineage.rationale)
-    card = [
-        ("feedback", lineage.key),
-        ("label and comment", " · ".join(filter(None, said)) or "not kept"),
-        ("state", f"{lineage.state}{f': {lineage.reason}' if lineage.reason else ''}, in version {lineage.version}"),
-    ]
-    parts: list[Any] = [facts(card)]
-    if lineage.guidelines:
-        parts.append(guideline_table(lineage.guidelines, title="Its guidelines"))
-    elif lineage.state == "learned":
-        parts.append("it has no guideline: it teaches as an example")
-    if lineage.steps:
-        steps = [
-            (
-                *(each.version, _when(each.created_at), each.action, each.state or "not there"),
-                *(listed(each.guideline_ids), each.reason),
-            )
-            for each in lineage.steps
-        ]
-        columns = ("version", "when (UTC)", "command", "state", "guidelines", "reason")
-        parts.append(table(columns, steps, title="Its history"))
-    return parts
+_SQLITE = b"SQLite format 3"  # how such a file begins
 
 
 def history(session: Session, name: Name) -> int:
@@ -158,12 +89,51 @@ def export(
 
 def import_(
     session: Session,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A bundle that export wrote.")],
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|URL", help="A bundle that export wrote, or the URL of another registry.")
+    ],
     *,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Keep it under another name.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Keep a bundle under another name.")
+    ] = None,
     allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also import what was erased here.")] = False,
 ) -> int:
-    """Import an exported judge: as a new judge, or as the next version of the judge of that name."""
+    """Import an exported judge, or a whole registry with every version.
+
+    A bundle becomes a new judge, or the next version of the judge of that name. From a registry (a file of SQLite,
+    sqlite:///FILE or postgresql://USER@HOST/DATABASE) all judges come, or none; what was erased there stays erased.
+    """
+    if _is_registry(source):
+        if name is not None or allow_erased:
+            raise InputError("--name and --allow-erased belong to a bundle: a registry comes as it is")
+        return _import_registry(session, source)
+    return _import_bundle(session, source, name, allow_erased=allow_erased)
+
+
+def _is_registry(source: str) -> bool:
+    if source.startswith(("sqlite:", "postgres")):
+        return True
+    try:
+        with Path(source).open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:  # the bundle's reader says what is wrong
+        return False
+
+
+def _import_registry(session: Session, source: str) -> int:
+    from memalign.registry import Registry
+
+    imported = session.registry(create=True).import_registry(Registry(source, create=False))
+    lines = [
+        f"imported {each.name}: {counted(each.versions, 'version')}, {counted(each.rows, 'row')}, "
+        f"{each.erasures} erased feedback remembered"
+        for each in imported
+    ]
+    session.give({"imported": [each.to_dict() for each in imported]}, *lines or ["there are no judges to import"])
+    return DONE
+
+
+def _import_bundle(session: Session, file: str, name: str | None, *, allow_erased: bool) -> int:
     import warnings
 
     from memalign.registry import load_bundle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,8 +113,18 @@ def list_(session: Session) -> int:
     return DONE
 
 
-def show(session: Session, name: Name, *, version: Version = None) -> int:
-    """Show a judge's settings, its guidelines with their sources, and what is pending."""
+def show(
+    session: Session,
+    name: Name,
+    *,
+    version: Version = None,
+    ledger: Annotated[bool, typer.Option("--ledger", help="List every piece of feedback with its state.")] = False,
+) -> int:
+    """Show a judge's settings, its guidelines with their sources, and what is pending.
+
+    With --ledger it also says of every piece of feedback whether it is learned, merged, pending, disputed, rejected,
+    withdrawn or erased, and why.
+    """
     number, judge = session.judge(name, version)
     memory = judge.memory
     settings = [
@@ -141,7 +152,16 @@ def show(session: Session, name: Name, *, version: Version = None) -> int:
         parts.append(table(("feedback", "pending because"), waiting, title="Pending"))
     if stale := judge.stale_pre_alignment():
         parts.append(_stale_line(len(stale)))
-    session.give(described(judge, version=number), *parts)
+    data = described(judge, version=number)
+    if ledger:
+        entries = session.registry().ledger(name, number)
+        counts = Counter(entry.state for entry in entries)
+        data["ledger"] = {"counts": dict(counts), "entries": entries}
+        if entries:
+            states = [(entry.key, entry.state, listed(entry.guideline_ids), entry.reason) for entry in entries]
+            parts.append(table(("feedback", "state", "guidelines", "reason"), states, title="Feedback"))
+        parts.append(", ".join(f"{count} {state}" for state, count in counts.items()) or "no feedback yet")
+    session.give(data, *parts)
     return DONE
 
 

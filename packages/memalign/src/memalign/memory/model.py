@@ -251,7 +251,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
         for selector, found in chosen.items():
             if not found:
                 where = f" of source {source!r}" if source is not None else ""
-                raise UnknownKey(f"no feedback {str(selector)!r}{where}; `memalign ledger` lists every key")
+                raise UnknownKey(f"no feedback {str(selector)!r}{where}; `memalign show NAME --ledger` lists every key")
         return tuple(dict.fromkeys(key for found in chosen.values() for key in found))
 
     def matching(self, text: str, *, source: str | None = None) -> dict[FeedbackKey, tuple[str, ...]]:

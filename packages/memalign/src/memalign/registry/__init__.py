@@ -4,18 +4,16 @@ from memalign.registry.bundle import load_bundle, write_bundle
 from memalign.registry.certificate import Verification
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
 from memalign.registry.judged_by import judged_by
-from memalign.registry.lineage import Lineage, Step
 from memalign.registry.receipt import Receipt, RedactedVersion, Signature
 from memalign.registry.registry import Registry, Saved
-from memalign.registry.registry_copy import CopiedJudge
+from memalign.registry.registry_import import ImportedJudge
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 __all__ = [
-    "CopiedJudge",
     "FeedbackChange",
     "GuidelineChange",
+    "ImportedJudge",
     "JudgeSummary",
-    "Lineage",
     "MemoryDiff",
     "Receipt",
     "RedactedVersion",
@@ -23,7 +21,6 @@ __all__ = [
     "Saved",
     "SettingChange",
     "Signature",
-    "Step",
     "Verification",
     "VersionInfo",
     "judged_by",

@@ -107,7 +107,6 @@ class Rules:
     """Which rows may be learned: see `MemAlign.align`. `erased` looks up what was erased here (None: it may come back)."""
 
     skip_invalid: bool = False
-    must_exist: bool = False
     erased: Callable[[], ErasedHashes] | None = None
 
 
@@ -123,11 +122,11 @@ def aligning(optimizer: MemAlign, feedback: FeedbackSource, rules: Rules, progre
             reason = erased.row_refusal(row, judge.memory) if erased else None
             return refused.setdefault(row.key, reason) if reason else None
 
-        options: dict[str, Any] = {"skip_invalid": rules.skip_invalid, "must_exist": rules.must_exist}
+        options: dict[str, Any] = {"skip_invalid": rules.skip_invalid}
         try:
             return await optimizer.align(judge, source, refuse=refuse, progress=progress, calls=calls, **options)
         except InvalidRows as error:
-            if refused and not rules.must_exist:  # what was erased cannot be overwritten
+            if refused:
                 raise InvalidRows(error.source, error.rows, hint=ALLOW) from None
             raise
 

@@ -26,9 +26,8 @@ from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
 from memalign.registry.learn_and_commit import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
-from memalign.registry.lineage import Lineage, lineages
 from memalign.registry.receipt import Receipt
-from memalign.registry.registry_copy import CopiedJudge, copy_judges
+from memalign.registry.registry_import import ImportedJudge, import_judges
 from memalign.registry.search import matching
 from memalign.registry.verify import verified
 from memalign.registry.versions import JudgeSummary, VersionInfo
@@ -167,18 +166,6 @@ class Registry:
         """The ledger's entries of what was erased: each by the beginning of a keyed hash, and the day."""
         return self._erased(name).entries()
 
-    def lineage(self, name: str, key: str, version: int | None = None) -> tuple[Lineage, ...]:
-        """What became of one piece of feedback (`t-17@ana`), or of all on a case (`t-17`), through all versions.
-
-        Answers "what did it learn from me": the guidelines that carry it, with their texts. Raises UnknownKey.
-        """
-        with self._reading(name) as (connection, judge, latest):
-            number = version or latest
-            if not 1 <= number <= latest:
-                versions.read(connection, judge, number, name=name)  # raises, with the versions that there are
-            erased = erasures_of(self._database, connection, judge)
-            return lineages(connection, judge, key, name=name, version=number, erased=erased)
-
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
     def align(self, name: str, feedback: FeedbackSource = (), **options: Any) -> AlignResult:
@@ -192,7 +179,6 @@ class Registry:
         *,
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
-        must_exist: bool = False,
         allow_erased: bool = False,
         progress: Progress | None = None,
         attempts: int = 5,
@@ -208,7 +194,7 @@ class Registry:
         """
         learner = optimizer or MemAlign()
         erased = None if allow_erased else partial(self._erased, name)
-        rules = Rules(skip_invalid=skip_invalid, must_exist=must_exist, erased=erased)
+        rules = Rules(skip_invalid=skip_invalid, erased=erased)
         step = aligning(learner, feedback, rules, progress)
         return await self._learned(name, step, learner, attempts, action="align", allow_erased=allow_erased)
 
@@ -223,7 +209,6 @@ class Registry:
         *,
         optimizer: MemAlign | None = None,
         skip_invalid: bool = False,
-        must_exist: bool = False,
         allow_erased: bool = False,
     ) -> Usage:
         """About how many calls, tokens and dollars an align with the same arguments would take. No model is asked.
@@ -233,7 +218,7 @@ class Registry:
         """
         learner = optimizer or MemAlign()
         erased = None if allow_erased else partial(self._erased, name)
-        rules = Rules(skip_invalid=skip_invalid, must_exist=must_exist, erased=erased)
+        rules = Rules(skip_invalid=skip_invalid, erased=erased)
         step = aligning(learner, feedback, rules)
         return await estimate_learning(
             self._database, name, step, load=partial(self._load, name, None), optimizer=learner
@@ -405,14 +390,12 @@ class Registry:
             erased_anywhere=True,
         )
 
-    def copy_to(
-        self, target: Registry, names: Collection[str] = (), *, overwrite: bool = False
-    ) -> tuple[CopiedJudge, ...]:
-        """Copy judges (none named: all) with all versions to another registry, all or nothing; see `copy_judges`.
+    def import_registry(self, source: Registry) -> tuple[ImportedJudge, ...]:
+        """Take over all judges of another registry with all their versions, all or none; see `import_judges`.
 
-        Erased feedback stays erased there. Raises JudgeNotFound, and JudgeExists unless it may `overwrite`.
+        Erased feedback stays erased. Raises JudgeExists where a name is taken.
         """
-        return copy_judges(self._database, target._database, names, overwrite=overwrite)
+        return import_judges(source._database, self._database)
 
     # -- transactions --------------------------------------------------------------------------------------------
 

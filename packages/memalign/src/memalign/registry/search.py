@@ -67,7 +67,7 @@ def selected(
     for selector, found in chosen.items():
         if not found:
             day = erased.erased_on(selector)
-            gone = f"; it was erased on {day}" if day else "; `memalign ledger` lists every key"
+            gone = f"; it was erased on {day}" if day else "; `memalign show NAME --ledger` lists every key"
             what = f"{of} with this text" if searched else of
             raise UnknownKey(f"no version of {name!r} holds feedback {str(selector)!r}{what}{gone}")
     return tuple(dict.fromkeys(key for found in chosen.values() for key in found))

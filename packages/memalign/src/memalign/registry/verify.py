@@ -25,7 +25,7 @@ def verified(database: Database, erasure: Erasure) -> Receipt:
     except RegistryError as error:
         raise RegistryError(
             f"the feedback is erased and that is committed, but what it left could not be wiped: {error}. Then run "
-            "`memalign registry compact` (compact() in Python)"
+            "`memalign erase NAME` without a key (compact() in Python)"
         ) from error
     residue, codec = erasure.residue, Codec()
     found, live, searched = [], [], 0

@@ -1,0 +1,106 @@
+"""A whole registry is imported: every judge with every version, and what was erased stays erased."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from memalign import Registry
+from memalign.cli.app import app
+from memalign.errors import InputError, InvalidRows, JudgeExists, RegistryError
+from tests.support.places import OnSQLite, Place
+from tests.support.registry import all_versions, case, judge, memory_of, models, optimizer, row
+
+MODELS = models()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Registry:
+    """Two judges in a file; of one, t-2 is erased."""
+    registry = OnSQLite(tmp_path / "source.db").registry(models=MODELS)
+    registry.create(judge(memory_of(case("t-1", "ana"), case("é-9", "bob")), name="tone"))
+    registry.create(judge(model=MODELS[0], embedding_model=MODELS[1]))
+    learner = optimizer(*MODELS)
+    registry.align("helpfulness", [row("t-1", "ana", "cold"), row("t-2", "bob", "long and dull")], optimizer=learner)
+    registry.erase("helpfulness", ["t-2"], optimizer=learner)
+    return registry
+
+
+def same(one: Registry, other: Registry, name: str) -> bool:
+    return (
+        all_versions(one, name) == all_versions(other, name)
+        and one.history(name) == other.history(name)
+        and one.ledger(name) == other.ledger(name)
+    )
+
+
+def test_all_versions_come_along(source: Registry, place: Place) -> None:
+    imported = place.registry(models=MODELS).import_registry(source)
+    assert [(each.name, each.versions, each.erasures) for each in imported] == [("helpfulness", 3, 1), ("tone", 1, 0)]
+
+
+def test_what_was_erased_stays_erased(source: Registry, place: Place) -> None:
+    target = place.registry(models=MODELS)
+    target.import_registry(source)
+    assert all(same(source, target, name) for name in ("helpfulness", "tone"))
+    with pytest.raises(InvalidRows, match=r"t-2@bob.*was erased"):
+        target.align("helpfulness", [row("t-2", "bob", "long and dull")], optimizer=optimizer(*MODELS))
+    target.align("helpfulness", [row("t-3", "bob", "fine")], optimizer=optimizer(*MODELS))
+    assert len(target.history("helpfulness")) == len(source.history("helpfulness")) + 1
+
+
+def test_back_and_forth_nothing_changes(source: Registry, place: Place, tmp_path: Path) -> None:
+    there = place.registry(models=MODELS)
+    there.import_registry(source)
+    back = Registry(f"sqlite:///{tmp_path / 'back.db'}", models=MODELS)
+    back.import_registry(there)
+    assert all(same(source, back, name) for name in ("helpfulness", "tone"))
+
+
+def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -> None:
+    target = place.registry(models=MODELS)
+    target.create(judge(name="tone", model="openai:gpt-5"))
+    with pytest.raises(JudgeExists, match=r"has judges of these names: tone. Nothing was imported"):
+        target.import_registry(source)
+    assert [each.name for each in target.list()] == ["tone"], "nor any other"
+
+
+def test_two_registries_that_both_erased_are_not_mixed(source: Registry, place: Place) -> None:
+    target = place.registry()
+    target.create(judge(memory_of(case("t-8", "ana"), case("t-9", "ana")), name="other"))
+    target.erase("other", ["t-8"], rederive=False)
+    with pytest.raises(RegistryError, match=r"under different secrets.*Nothing was imported"):
+        target.import_registry(source)
+    assert [each.name for each in target.list()] == ["other"]
+
+
+def test_a_registry_is_not_imported_into_itself(source: Registry) -> None:
+    with pytest.raises(InputError, match="is both the registry to import and the one to import into"):
+        source.import_registry(Registry(source.url))
+
+
+def test_by_the_command_line(source: Registry, place: Place, tmp_path: Path) -> None:
+    def run(*words: str) -> tuple[int, str]:
+        ended = CliRunner().invoke(app, [*words, "--registry", place.url], prog_name="memalign")
+        return ended.exit_code, ended.stdout
+
+    code, printed = run("import", source.url)
+    assert code == 0
+    assert re.fullmatch(
+        r"imported helpfulness: 3 versions, \d+ rows, 1 erased feedback remembered\n"
+        r"imported tone: 1 version, \d+ rows, 0 erased feedback remembered\n",
+        printed,
+    )
+    assert run("import", source.url)[0] == 2
+    assert run("import", source.url, "--name", "other")[0] == 2
+    code, printed = run("erase", "tone")
+    assert code == 0
+    assert printed.startswith("rewritten: ")
+    again = CliRunner().invoke(
+        app, ["import", str(tmp_path / "source.db"), "--registry", str(tmp_path / "new.db"), "--json"]
+    )
+    assert [each["name"] for each in json.loads(again.stdout)["imported"]] == ["helpfulness", "tone"]
