@@ -120,3 +120,20 @@ def test_no_job_sends_keys_elsewhere(site: world.Shared) -> None:
     align = site.by_token("reviewer").post("/api/v1/judges/tone/align", json={"reflection_model": leak})
     assert align.status_code == 422, align.text
     assert "keys would go there" in align.json()["detail"]
+
+
+def test_keys_stay_here_behind_a_proxy_of_this_machine(people: Path, tmp_path: Path) -> None:
+    with world.shared_server(people, tmp_path, host="127.0.0.1") as site:
+        form = {"name": "leak", "instructions": "Good? {{ outputs }}", "value_type": "bool"}
+        refused = site.signed_in("owner").fill("/judges", "/account", **form, model="openai:m@http://10.0.0.1/v1")
+    assert refused.status_code == 422
+    assert "keys would go there" in refused.text
+
+
+def test_a_deleted_judge_has_no_jobs_for_anybody(shared: world.Shared) -> None:
+    row = {**world.ROWS[0], "source": "stranger"}
+    job = shared.by_token("stranger").post("/api/v1/judges/other/align", json={"feedback": [row]}).json()["id"]
+    shared.server.registry.delete("other")
+    for person in ("viewer", "owner", "stranger"):
+        for path in ("/api/v1/judges/other/jobs/{}", "/judges/other/jobs/{}", "/judges/other/changed?job={}"):
+            assert shared.by_token(person).get(path.format(job)).status_code == 404, (person, path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
@@ -31,3 +33,12 @@ def test_an_unknown_judge_is_a_problem(local: TestClient) -> None:
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["error"] == "JudgeNotFound"
+
+
+@pytest.mark.parametrize("header", ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"])
+def test_a_proxy_opens_no_server_without_accounts(local: TestClient, header: str) -> None:
+    for path in ("/", "/judges/tone/review", "/api/v1/judges"):
+        refused = local.get(path, headers={header: "for=203.0.113.7", "host": "127.0.0.1:8321"})
+        assert refused.status_code == 403, path
+        assert "memalign serve --add-owner" in refused.text, path
+    assert local.get("/api/v1/judges").status_code == 200
