@@ -1,205 +1,292 @@
-"""The command line's operations over HTTP."""
+"""The twelve routes of the API: judging for applications, reviewing blind, learning and forgetting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from server_support import world
-from test_jobs import FEEDBACK, ended
+from memalign.errors import ModelUnavailable, RateLimited
+from memalign_server.review.evidence import evidence_of
+from server_support import reviewing, world
+from server_support.reviewing import CASES
+from test_jobs import FEEDBACK, ended, learned
 
 API = "/api/v1/judges"
+TONE = f"{API}/tone"
+VERDICT = "It answers the question."  # what the scripted judge says of every case
+
+
+def done(client: Any, path: str, **given: Any) -> Any:
+    job = client.post(f"{TONE}/{path}", json=given)
+    assert job.status_code == 202, job.text
+    found = ended(client, job.json())
+    assert found["state"] == "done", found["problem"]
+    return found["result"]
+
+
+def put_in(client: Any) -> None:
+    counts = done(client, "cases", cases=CASES)
+    assert counts == {"added": 5, "known": 0, "judged": 5, "failed": 0, "problem": None}
+
+
+def say(client: Any, case: str, value: Any = False, **more: Any) -> Any:
+    return client.put(f"{TONE}/cases/{case}/answer", json={"value": value, **more})
+
+
+def following(client: Any, **query: Any) -> list[str]:
+    """The ids of the cases that come next."""
+    found = client.get(f"{TONE}/cases", params={"order": "useful", **query})
+    return [case["id"] for case in found.json()["items"]]
+
+
+def blind_answers(client: Any) -> int:
+    server = client.app.state.server
+    with server.store.read() as connection:
+        return evidence_of(connection, "tone", server.judges.latest("tone").judge.value_type).n
 
 
 @pytest.fixture
 def taught(local: world.Browser) -> world.Browser:
-    ended(local, local.post(f"{API}/tone/align", json={"feedback": FEEDBACK}).json())
+    assert done(local, "align", feedback=FEEDBACK)["version"] == 2
     return local
 
 
-def items(client: Any, path: str, **query: Any) -> Iterator[dict[str, Any]]:
-    """Every item of a list, piece by piece."""
-    cursor: str | None = None
-    while True:
-        found = client.get(path, params={**query, **({"cursor": cursor} if cursor else {})}).json()
-        yield from found["items"]
-        cursor = found["next"]
-        if cursor is None:
-            return
+@pytest.fixture
+def queued(local: world.Browser) -> world.Browser:
+    put_in(local)
+    return local
 
 
-def test_a_judge_is_made_changed_and_deleted(local: world.Browser) -> None:
-    made = {
-        "name": "new",
-        "instructions": "Good? {{ outputs }}",
-        "value_type": "int:1..5",
-        "model": "local:qwen2.5-coder-0.5b",
-    }
-    created = local.post(API, json=made)
-    assert created.status_code == 201
-    assert created.json()["value_type"] == "int:1..5"
-    assert local.post(API, json=made).status_code == 409
-    assert local.patch(f"{API}/new", json={"instructions": "Better? {{ outputs }}"}).json()["version"] == 2
-    assert local.get(f"{API}/new", params={"version": 1}).json()["instructions"] == "Good? {{ outputs }}"
-    changed = local.get(f"{API}/new/diff", params={"one": 1, "other": 2}).json()
-    assert "Better?" in str(changed)
-    assert local.post(f"{API}/new/rollback", params={"to": 1}).json() == {"judge": "new", "version": 3, "parent": 2}
-    assert local.delete(f"{API}/new").json()["versions"] == 3
-    assert local.get(f"{API}/new").status_code == 404
+@pytest.fixture
+def team(shared: world.Shared) -> tuple[Any, Any, Any]:
+    """A reviewer, an owner and a viewer of one queue."""
+    owner = shared.by_token("owner")
+    put_in(owner)
+    return shared.by_token("reviewer"), owner, shared.by_token("viewer")
 
 
-def test_wrong_input_says_what_to_do(local: world.Browser) -> None:
-    wrong = local.post(API, json={"name": "x", "instructions": "no field", "value_type": "bool", "model": "local:m"})
-    assert wrong.status_code == 422
-    assert wrong.json()["error"] in ("InvalidInstructions", "ConfigurationError")
-    missing = local.post(API, json={"name": "x"}).json()
-    assert {fault["at"] for fault in missing["faults"]} == {"body.instructions", "body.value_type"}
-    assert local.post(API, json={"nmae": "x"}).status_code == 422
+def test_the_description_has_twelve_operations(local: world.Browser) -> None:
+    paths = local.get("/api/v1/openapi.json").json()["paths"].values()
+    assert sorted(method["operationId"] for methods in paths for method in methods.values()) == [
+        "align_judge",
+        "answer_case",
+        "erase",
+        "judge_one",
+        "list_judges",
+        "list_review_cases",
+        "put_cases",
+        "show_job",
+        "show_me",
+        "teach_answers",
+        "thumb_case",
+        "unalign_judge",
+    ]
+
+
+# -- applications: a verdict now, kept for review, and thumbs -------------------------------------------------------
 
 
 def test_one_case_is_judged_now(local: world.Browser) -> None:
-    judged = local.post(f"{API}/tone/judge", json={"inputs": "Hello?", "outputs": "Hi!"})
+    judged = local.post(f"{TONE}/judge", json={"inputs": "Hello?", "outputs": "Hi!"})
     assert judged.status_code == 200
     assert (judged.json()["id"], judged.json()["value"]) == ("item", True)
-    assert local.post(f"{API}/tone/judge", json={"inputs": "Hello?"}).status_code == 422
+    assert local.post(f"{TONE}/judge", json={"inputs": "Hello?"}).status_code == 422
 
 
 def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
-    from memalign.errors import ModelUnavailable, RateLimited
-
     world.registry(tmp_path)
     for error, status in ((ModelUnavailable("no answer"), 502), (RateLimited("too many"), 503)):
         app = world.server(tmp_path, script=lambda _request, error=error: error)
         with world.Browser(app, base_url=world.ADDRESS) as client:
-            failed = client.post(f"{API}/tone/judge", json={"inputs": "a", "outputs": "b"})
+            failed = client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"})
             assert (failed.status_code, failed.json()["error"]) == (status, type(error).__name__)
 
 
-def test_many_cases_are_judged_as_a_job(local: world.Browser) -> None:
-    cases = [{"id": f"c-{n}", "inputs": "Hello?", "outputs": f"Hi {n}!"} for n in range(5)]
-    done = ended(local, local.post(f"{API}/tone/judgments", json={"examples": cases}).json())
-    assert [each["id"] for each in done["result"]["judgments"]] == [f"c-{n}" for n in range(5)]
-
-
-def test_a_file_of_the_server_is_no_feedback(local: world.Browser) -> None:
-    # Names of files are read as files by the library; from outside only rows may come.
-    assert local.post(f"{API}/tone/align", json={"feedback": "/etc/passwd"}).status_code == 422
-    assert local.post(f"{API}/tone/judgments", json={"examples": "/etc/passwd"}).status_code == 422
-
-
-def test_feedback_is_overwritten_and_withdrawn(taught: world.Browser) -> None:
-    changed = [{**FEEDBACK[0], "rationale": "It promises nothing."}]
-    assert ended(taught, taught.post(f"{API}/tone/align", json={"feedback": changed}).json())["state"] == "done"
-    ended(taught, taught.post(f"{API}/tone/unalign", json={"keys": ["t-1@ana"]}).json())
-    states = {each["key"]: each["state"] for each in items(taught, f"{API}/tone/ledger")}
-    assert states == {"t-1@ana": "withdrawn", "t-2@ana": "learned"}
-
-
-def test_an_erasure_gives_a_receipt_that_verifies(taught: world.Browser, tmp_path: Path) -> None:
-    import json
-
-    preview = taught.post(f"{API}/tone/erase/preview", json={"keys": ["t-1"]}).json()
-    assert (preview["keys"], preview["dry_run"]) == (["t-1@ana"], True)
-    receipt = ended(taught, taught.post(f"{API}/tone/erase", json={"keys": ["t-1"]}).json())["result"]
-    assert "no trace found" in receipt["searched"]
-    (tmp_path / "receipt.json").write_text(json.dumps(receipt))
-    verified = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}").verify(tmp_path / "receipt.json")
-    assert verified.genuine
-    assert b"It is in transit." not in (tmp_path / "memalign.db").read_bytes()
-
-
-def test_guidelines_are_written_and_edited(local: world.Browser) -> None:
-    check = {"question": "Does the reply name a day?", "value": True}
-    made = local.post(f"{API}/tone/guidelines", json={"text": "A reply names a day.", "checks": [check]}).json()
-    assert (made["id"], made["origin"]) == ("G1", "local")
-    edited = local.patch(f"{API}/tone/guidelines/G1", json={"pinned": True, "text": "A reply names a date."}).json()
-    assert (edited["text"], edited["pinned"]) == ("A reply names a date.", True)
-    assert local.patch(f"{API}/tone/guidelines/G1", json={}).status_code == 422
-    assert local.get(f"{API}/tone/guidelines/G7").status_code == 404
-
-
-def test_cases_are_locked_and_unlocked(taught: world.Browser) -> None:
-    assert taught.put(f"{API}/tone/locks/t-1").json()["locks"] == ["t-1"]
-    assert taught.get(f"{API}/tone/locks").json()["locks"] == ["t-1"]
-    assert taught.delete(f"{API}/tone/locks/t-1").json()["locks"] == []
-    assert taught.put(f"{API}/tone/locks/t-9").status_code == 404
-
-
-def test_a_judge_travels_as_a_bundle(taught: world.Browser) -> None:
-    bundle = taught.get(f"{API}/tone/bundle").json()
-    made = taught.post(f"{API}/import", json={"bundle": bundle, "name": "copy"})
-    assert made.json() == {"judge": "copy", "version": 1, "parent": 1}
-    assert taught.post(f"{API}/import", json={"bundle": bundle}).status_code == 409
-    assert taught.post(f"{API}/import", json={"bundle": {"no": "bundle"}, "name": "x"}).status_code == 422
-
-
-# -- lists by pieces -----------------------------------------------------------------------------------------------
-
-
-def test_lists_come_by_pieces_in_order(local: world.Browser) -> None:
-    for number in range(7):
-        local.post(f"{API}/tone/guidelines", json={"text": f"A reply names thing {number}."})
-    numbers = [each["id"] for each in items(local, f"{API}/tone/guidelines", limit=3)]
-    assert numbers == [f"G{n}" for n in range(1, 8)]
-    versions = [each["number"] for each in items(local, f"{API}/tone/versions", limit=2)]
-    assert versions == list(range(8, 0, -1))
-
-
-def test_a_list_that_grows_repeats_nothing(local: world.Browser) -> None:
-    for number in range(4):
-        local.post(f"{API}/tone/guidelines", json={"text": f"A reply names thing {number}."})
-    first = local.get(f"{API}/tone/versions", params={"limit": 2}).json()
-    local.post(f"{API}/tone/guidelines", json={"text": "A reply names one thing more."})
-    second = local.get(f"{API}/tone/versions", params={"limit": 2, "cursor": first["next"]}).json()
-    assert [each["number"] for each in first["items"] + second["items"]] == [5, 4, 3, 2]
-
-
-@pytest.mark.parametrize("cursor", ["x", "!!!", "e30", "WzFd", "W10"])
-def test_a_cursor_of_nobody_is_refused(local: world.Browser, cursor: str) -> None:
-    assert local.get(f"{API}/tone/versions", params={"cursor": cursor}).status_code == 400
-
-
-# -- applications: verdicts that are kept, and thumbs ----------------------------------------------------------------
-
-
 def kept(client: Any, **more: Any) -> str:
-    judged = client.post(f"{API}/tone/judge", params={"keep": True}, json={"inputs": "Hm?", "outputs": "No.", **more})
+    judged = client.post(f"{TONE}/judge", params={"keep": True}, json={"inputs": "Hm?", "outputs": "No.", **more})
     assert judged.status_code == 200, judged.text
     return str(judged.json()["id"])
 
 
 def test_a_thumb_down_becomes_feedback_that_is_learned(local: world.Browser) -> None:
     case = kept(local)
-    said = local.post(f"{API}/tone/cases/{case}/thumb", json={"up": False, "rationale": "Cold.", "source": "app-7"})
-    assert said.json() == {"case": case, "source": "app-7", "value": False, "rationale": "Cold."}
-    assert ended(local, local.post(f"{API}/tone/teach").json())["state"] == "done"
-    (learned,) = items(local, f"{API}/tone/ledger")
-    assert (learned["key"], learned["state"]) == (f"{case}@app-7", "learned")
+    thumb = local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold.", "source": "app-7"})
+    assert thumb.json() == {"case": case, "source": "app-7", "value": False, "rationale": "Cold."}
+    done(local, "teach")
+    assert learned(local) == {f"{case}@app-7": "learned"}
 
 
 def test_a_second_thumb_replaces_the_first(local: world.Browser) -> None:
     case = kept(local, id="a-1")
     for up in (True, False, True):
-        said = local.post(f"{API}/tone/cases/{case}/thumb", json={"up": up})
-        assert (said.status_code, said.json()["value"]) == (200, up)
+        thumb = local.post(f"{TONE}/cases/{case}/thumb", json={"up": up})
+        assert (thumb.status_code, thumb.json()["value"]) == (200, up)
 
 
 def test_a_thumb_needs_a_verdict_that_is_kept(local: world.Browser) -> None:
-    local.post(f"{API}/tone/judge", json={"id": "a-1", "inputs": "Hm?", "outputs": "No."})
-    assert local.post(f"{API}/tone/cases/a-1/thumb", json={"up": True}).status_code == 404
+    local.post(f"{TONE}/judge", json={"id": "a-1", "inputs": "Hm?", "outputs": "No."})
+    assert local.post(f"{TONE}/cases/a-1/thumb", json={"up": True}).status_code == 404
 
 
 def test_an_id_is_kept_for_one_content(local: world.Browser) -> None:
     kept(local, id="a-1")
     other = {"id": "a-1", "inputs": "Hm?", "outputs": "Yes."}
-    assert local.post(f"{API}/tone/judge", params={"keep": True}, json=other).status_code == 409
+    assert local.post(f"{TONE}/judge", params={"keep": True}, json=other).status_code == 409
 
 
 def test_a_reviewers_thumb_is_their_own(shared: world.Shared) -> None:
     reviewer = shared.by_token("reviewer")
     case = kept(reviewer)
-    assert reviewer.post(f"{API}/tone/cases/{case}/thumb", json={"up": True, "source": "owner"}).status_code == 403
-    assert reviewer.post(f"{API}/tone/cases/{case}/thumb", json={"up": True}).json()["source"] == "reviewer"
+    assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": "owner"}).status_code == 403
+    assert reviewer.post(f"{TONE}/cases/{case}/thumb", json={"up": True}).json()["source"] == "reviewer"
+
+
+# -- learning and forgetting ----------------------------------------------------------------------------------------
+
+
+def test_feedback_is_replaced_and_withdrawn(taught: world.Browser) -> None:
+    done(taught, "align", feedback=[{**FEEDBACK[0], "rationale": "It promises nothing."}])
+    done(taught, "unalign", keys=["t-1@ana"])
+    assert learned(taught) == {"t-1@ana": "withdrawn", "t-2@ana": "learned"}
+
+
+def test_an_erasure_leaves_a_receipt_and_no_word(taught: world.Browser, tmp_path: Path) -> None:
+    receipt = done(taught, "erase", keys=["t-1"])
+    assert receipt["keys"] == ["t-1@ana"]
+    assert "no trace found" in receipt["searched"]
+    assert b"It is in transit." not in (tmp_path / "memalign.db").read_bytes()
+
+
+def test_a_file_of_the_server_is_no_feedback(local: world.Browser) -> None:
+    # Names of files are read as files by the library; from outside only rows may come.
+    assert local.post(f"{TONE}/align", json={"feedback": "/etc/passwd"}).status_code == 422
+    assert local.post(f"{TONE}/cases", json={"cases": "/etc/passwd"}).status_code == 422
+
+
+def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any, Any]) -> None:
+    reviewer, owner, viewer = team
+    say(owner, "late", rationale="Never so cold.")
+    say(reviewer, "shop", True)
+    job = ended(owner, owner.post(f"{TONE}/teach").json())
+    assert {row["key"] for row in job["result"]["rows"]} == {"late@owner", "shop@reviewer"}
+    for client in (reviewer, viewer):
+        shown = client.get(f"{TONE}/jobs/{job['id']}").json()["result"]
+        assert shown["version"] == 2
+        assert {row["key"] for row in shown["rows"]} == ({"shop@reviewer"} if client is reviewer else set())
+        assert set(shown) == {"version", "rows"}
+
+
+# -- reviewing ------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_comes_before_the_verdict(queued: world.Browser) -> None:
+    (first,) = queued.get(f"{TONE}/cases?order=useful&limit=1").json()["items"]
+    assert first["hidden"]
+    assert (first["mine"], first["judgment"], first["others"]) == (None, None, [])
+    for shown in (f"{TONE}/cases", f"{TONE}/cases?order=useful"):
+        assert VERDICT not in queued.get(shown).text
+    answered = say(queued, first["id"]).json()
+    assert (answered["hidden"], answered["judgment"]["rationale"], answered["agree"]) == (False, VERDICT, False)
+    assert (answered["mine"]["value"], answered["mine"]["revision"]) == (False, 1)
+    assert first["id"] not in following(queued)
+
+
+def test_skipping_shows_no_verdict(queued: world.Browser) -> None:
+    for state in ("skipped", "unclear"):
+        shown = say(queued, "late", None, state=state, revision=int(state != "skipped"))
+        assert (shown.status_code, shown.json()["hidden"]) == (200, True)
+        assert VERDICT not in shown.text
+    assert say(queued, "late", revision=2).json()["hidden"] is False
+    assert blind_answers(queued) == 1
+
+
+def test_an_older_revision_changes_nothing(queued: world.Browser) -> None:
+    say(queued, "late", False, rationale="Cold.")
+    stale = say(queued, "late", True)
+    assert stale.status_code == 409
+    assert (stale.json()["mine"]["value"], stale.json()["mine"]["revision"]) == (False, 1)
+    edited = say(queued, "late", True, revision=1).json()["mine"]
+    assert (edited["value"], edited["rationale"], edited["revision"]) == (True, None, 2)
+
+
+def test_an_answer_sent_twice_is_kept_once(queued: world.Browser) -> None:
+    first, again = (say(queued, "late", form="one").json() for _ in range(2))
+    assert first == again
+    assert first["mine"]["revision"] == 1
+
+
+def test_wrong_answers_say_what_is_wrong(queued: world.Browser) -> None:
+    assert say(queued, "late", "perhaps").status_code == 422
+    assert say(queued, "late", None).json()["detail"] == "choose a verdict, or write why, or skip the case"
+    assert say(queued, "nothing").status_code == 404
+    faults = queued.put(f"{TONE}/cases/late/answer", json={"vlaue": True}).json()["faults"]
+    assert [fault["at"] for fault in faults] == ["body.vlaue"]
+    assert "late" in following(queued)
+
+
+def test_cases_are_listed_by_pieces_and_state(queued: world.Browser) -> None:
+    say(queued, "late")
+    say(queued, "lamp", True)
+    say(queued, "shop", None, state="skipped")
+    ids, after = [], 0
+    while after is not None:
+        piece = queued.get(f"{TONE}/cases", params={"limit": 2, "after": after}).json()
+        ids += [case["id"] for case in piece["items"]]
+        after = piece["next"]
+    assert ids == [case["id"] for case in CASES]
+    answered = queued.get(f"{TONE}/cases?state=answered").json()["items"]
+    assert [case["id"] for case in answered] == ["late", "lamp"]
+    assert sorted(following(queued)) == ["thanks", "twice"]
+    assert following(queued, state="skipped") == ["shop"]
+    assert queued.get(f"{TONE}/cases?order=useful&state=answered").status_code == 422
+
+
+def test_a_verdict_asked_for_is_no_blind_one(queued: world.Browser) -> None:
+    late = {name: CASES[0][name] for name in ("inputs", "outputs")}
+    say(queued, "late", None, state="skipped")
+    assert queued.post(f"{TONE}/judge", json=late).json()["value"] is True
+    assert say(queued, "late", revision=1).status_code == 200
+    queued.post(f"{TONE}/cases/lamp/thumb", json={"up": True})
+    assert blind_answers(queued) == 0
+    say(queued, "shop")
+    assert blind_answers(queued) == 1
+
+
+def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any, Any]) -> None:
+    reviewer, owner, _ = team
+    for case in ("late", "twice"):
+        say(owner, case, rationale="Never so cold.")
+    job = ended(owner, owner.post(f"{TONE}/teach").json())["id"]
+    doors = (
+        f"{TONE}/cases",
+        f"{TONE}/cases?order=useful",
+        f"{TONE}/jobs/{job}",
+        f"/judges/tone/changed?job={job}",
+        "/judges/tone/history?a=1&b=2",
+        "/judges/tone/download/cases.jsonl",
+        "/judges/tone/download/feedback.jsonl",
+        "/judges/tone/download/judge.json",
+        "/judges/tone/cases?case=late",
+        "/judges/tone/cases?people=false&judged=true",
+        "/judges/tone/memory?find=three weeks",
+    )
+    for door in doors:
+        shown = reviewer.get(door).text
+        assert VERDICT not in shown, door
+        assert "Never so cold." not in shown, door
+    assert "<h2>late" not in reviewer.get("/judges/tone/cases?people=false&judged=true").text
+    assert VERDICT in owner.get("/judges/tone/download/cases.jsonl").text
+    assert "Never so cold." in say(reviewer, "late").text
+
+
+def test_pages_and_api_are_one_review(queued: world.Browser) -> None:
+    say(queued, "twice", True)
+    reviewing.answer(queued, "late", value="false", rationale="Cold.")
+    assert "2 answered" in queued.get("/judges/tone/review").text
+    late = queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["mine"]
+    assert (late["value"], late["rationale"], late["taught"]) == (False, "Cold.", False)
+    reviewing.post(queued, "/judges/tone/teach")
+    reviewing.wait(queued)
+    assert queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["mine"]["taught"] is True

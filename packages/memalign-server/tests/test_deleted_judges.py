@@ -15,7 +15,6 @@ from server_support.reviewing import answer, post, put_in, wait
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
-API = "/api/v1/judges"
 WORDS = "It never says when the parcel of Mrs Okafor arrives."
 CASES = [
     {"id": "okafor-1", "inputs": "Where is the parcel of Mrs Okafor?", "outputs": "It is in transit."},
@@ -67,7 +66,7 @@ def number_of(url: str, judge: str) -> int:
         return int(connection.execute(select(judges.c.id).where(judges.c.name == judge)).scalar_one())
 
 
-@pytest.mark.parametrize("way", ["page", "api", "command"])
+@pytest.mark.parametrize("way", ["page", "command"])
 def test_a_deleted_judge_leaves_no_row(way: str, shared: world.Shared) -> None:
     owner, url = shared.signed_in("owner"), shared.server.registry.url
     taught(owner)
@@ -78,8 +77,6 @@ def test_a_deleted_judge_leaves_no_row(way: str, shared: world.Shared) -> None:
         assert "/judges/tone/delete" in page
         assert post(owner, "/judges/tone/delete", name="another").status_code == 422
         assert post(owner, "/judges/tone/delete", name="tone").headers["location"] == "/"
-    elif way == "api":
-        assert shared.by_token("owner").delete(f"{API}/tone").status_code == 200
     else:
         from memalign.cli.app import app
 
@@ -92,26 +89,24 @@ def test_a_deleted_judge_leaves_no_row(way: str, shared: world.Shared) -> None:
 def test_a_judge_that_is_gone_has_no_jobs_for_anybody(shared: world.Shared) -> None:
     stranger = shared.signed_in("stranger")
     taught(stranger, "other")
-    jobs = [each["id"] for each in stranger.get(f"{API}/other/jobs").json()["items"]]
+    jobs = [job.id for job in shared.server.jobs.recent("other")]
     assert jobs
-    assert shared.by_token("stranger").delete(f"{API}/other").status_code == 200
+    assert post(stranger, "/judges/other/delete", name="other").status_code == 303
     for person in ("viewer", "reviewer", "owner", "stranger"):
         asked = shared.by_token(person)
-        assert asked.get(f"{API}/other/jobs").status_code == 404, person
         for job in jobs:
-            assert asked.get(f"{API}/other/jobs/{job}").status_code == 404, person
+            for path in ("/api/v1/judges/other/jobs/{}", "/judges/other/jobs/{}", "/judges/other/changed?job={}"):
+                assert asked.get(path.format(job)).status_code == 404, (person, path)
 
 
 def test_a_new_judge_of_that_name_inherits_nothing(shared: world.Shared) -> None:
     stranger = shared.signed_in("stranger")
     taught(stranger, "other")
-    assert shared.by_token("stranger").delete(f"{API}/other").status_code == 200
-    owner = shared.by_token("owner")
-    made = {"name": "other", "instructions": world.INSTRUCTIONS, "value_type": "bool"}
-    made["model"] = "local:qwen2.5-coder-1.5b"
-    assert owner.post(API, json=made).status_code == 201
-    assert owner.get(f"{API}/other/jobs").json()["items"] == []
+    assert post(stranger, "/judges/other/delete", name="other").status_code == 303
     page = shared.signed_in("owner")
+    made = {"name": "other", "instructions": world.INSTRUCTIONS, "value_type": "bool"}
+    assert post(page, "/judges", **made, model="local:qwen2.5-coder-1.5b").status_code == 303
+    assert shared.server.jobs.recent("other") == []
     assert "Okafor" not in page.get("/judges/other/download/cases.jsonl").text
     for path in ("review", "trust", "data", "memory"):
         assert "Okafor" not in page.get(f"/judges/other/{path}").text, path
@@ -125,11 +120,10 @@ def test_work_under_way_for_a_deleted_judge_stops(tmp_path: Path) -> None:
     store = Store(registry.url)
     jobs = Jobs(store)
     job = jobs.start("teach", "tone", {}, asked_by="ana")
-    assert jobs.claim("worker") is not None
+    assert jobs.claim() is not None
     registry.delete("tone")
     registry.create(world.judge("tone"))
     assert jobs.find(job.id) is None
-    assert jobs.asked_to_stop(job.id)
-    assert jobs.beat(job.id, "teaching", 1, 2)
+    assert not jobs.note_progress(job.id, "teaching", 1, 2)
     jobs.end(job.id, "done", result={"about": "okafor-1"})
     assert jobs.recent("tone") == []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memalign_server.review.judges import Judges
+from memalign_server.review.turning import Turn, readable_first
 from memalign_server.store import Store
 from server_support import reviewing, world
 from server_support.reviewing import answer, post, put_in, wait
@@ -199,3 +200,11 @@ def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
         wait(client)
         ended = client.get(place)
     assert (ended.text, ended.headers["hx-redirect"]) == ("", f"/judges/tone/data?job={job}")
+
+
+def test_a_hidden_turns_place_tells_nothing() -> None:
+    effects: tuple[Any, ...] = ("broken", "turned", "fixed", "fixed")
+    turns = [
+        Turn(case_id=name, before=True, after=False, label=None, effect=effects[n]) for n, name in enumerate("dcba")
+    ]
+    assert [turn.case_id for turn in readable_first(turns, {"d", "a"})] == ["c", "b", "a", "d"]

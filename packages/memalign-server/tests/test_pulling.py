@@ -64,7 +64,7 @@ def test_who_signed_in_names_no_tracking_uri(shared: world.Shared) -> None:
         assert owner.fill(PULL, "/judges/tone/data", experiment="shop", uri=uri).status_code == status
     unnamed = shared.browser()
     assert unnamed.post(PULL, data={"experiment": "shop"}).status_code == 401
-    assert owner.get("/api/v1/judges/tone/jobs").json()["items"] == []
+    assert shared.server.jobs.recent("tone") == []
     assert "Pull cases" not in shared.signed_in("reviewer").get("/judges/tone/data").text
 
 

@@ -77,7 +77,6 @@ def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_
     [
         test_jobs.test_an_align_is_a_job_with_a_result,
         test_api.test_a_thumb_down_becomes_feedback_that_is_learned,
-        test_api.test_lists_come_by_pieces_in_order,
     ],
     ids=named,
 )

@@ -95,19 +95,17 @@ def test_another_password_ends_other_sessions(shared: world.Shared) -> None:
 
 
 def test_a_changed_role_counts_at_once(shared: world.Shared) -> None:
-    owner, viewer = shared.by_token("owner"), shared.signed_in("viewer")
-    to = f"/api/v1/teams/main/members/{shared.users['viewer']}"
-    assert viewer.get("/judges/tone/review").status_code == 403
-    assert owner.put(to, json={"role": "reviewer"}).status_code == 200
-    assert viewer.get("/judges/tone/review").status_code == 200
-    assert owner.delete(to).status_code == 204
-    assert viewer.get(f"{API}/tone").status_code == 404
+    owner, viewer = shared.signed_in("owner"), shared.signed_in("viewer")
+    to = f"/teams/main/members/{shared.users['viewer']}"
+    for role, status in (("viewer", 403), ("reviewer", 200), ("none", 404)):
+        assert owner.fill(to, "/account", role=role).status_code == 303
+        assert viewer.get("/judges/tone/review").status_code == status
 
 
 def test_a_team_keeps_an_owner(shared: world.Shared) -> None:
-    to = f"/api/v1/teams/main/members/{shared.users['owner']}"
-    assert shared.by_token("owner").put(to, json={"role": "viewer"}).status_code == 422
-    assert shared.by_token("owner").delete(to).status_code == 422
+    to = f"/teams/main/members/{shared.users['owner']}"
+    for role in ("viewer", "none"):
+        assert shared.signed_in("owner").fill(to, "/account", role=role).status_code == 422
 
 
 # -- forms of other sites ----------------------------------------------------------------------------------------------
@@ -128,9 +126,9 @@ def test_a_token_of_another_session_does_nothing(shared: world.Shared) -> None:
 
 def test_a_cookie_alone_moves_nothing_in_the_api(shared: world.Shared) -> None:
     browser = shared.signed_in("owner")
-    assert browser.delete(f"{API}/tone").status_code == 403
-    sent = browser.delete(f"{API}/tone", headers={"x-csrf-token": browser.csrf("/account")})
-    assert sent.status_code == 200
+    assert browser.post(f"{API}/tone/teach").status_code == 403
+    sent = browser.post(f"{API}/tone/teach", headers={"x-csrf-token": browser.csrf("/account")})
+    assert sent.status_code == 202
 
 
 @pytest.mark.parametrize(
@@ -150,9 +148,9 @@ def test_another_site_does_nothing(shared: world.Shared, headers: dict[str, str]
 
 
 def test_another_site_does_nothing_on_an_open_server(local: world.Browser) -> None:
-    refused = local.delete(f"{API}/tone", headers={"origin": "https://evil.example"})
+    refused = local.post(f"{API}/tone/teach", headers={"origin": "https://evil.example"})
     assert refused.status_code == 403
-    assert local.get(f"{API}/tone").status_code == 200
+    assert local.post(f"{API}/tone/teach").status_code == 202
 
 
 def test_a_sign_in_cannot_be_forged(shared: world.Shared) -> None:
@@ -226,9 +224,8 @@ def test_an_unknown_name_reads_like_a_wrong_password(shared: world.Shared) -> No
 
 
 def invited(shared: world.Shared, role: str = "reviewer") -> str:
-    link = shared.by_token("owner").post("/api/v1/teams/main/invitations", json={"role": role}).json()["link"]
-    assert link.startswith(f"{world.ADDRESS}/join/")
-    return str(link).removeprefix(world.ADDRESS)
+    page = shared.signed_in("owner").fill("/teams/main/invitations", "/account", role=role).text
+    return re.findall(rf"<code>{world.ADDRESS}(/join/[^<]+)</code>", page)[0]
 
 
 def test_an_invitation_makes_one_account(shared: world.Shared) -> None:
@@ -291,10 +288,7 @@ def test_a_name_with_a_capital_beyond_english_signs_in_again(shared: world.Share
 def test_a_secret_that_is_shown_once_is_stored_nowhere(shared: world.Shared) -> None:
     page = shared.signed_in("owner").fill("/account/tokens", "/account", name="script", role="owner")
     token = re.search(r"<code>([^<]+)</code>", page.text)
-    asked = shared.by_token("owner")
-    headers = {"idempotency-key": "once"}
-    link = asked.post("/api/v1/teams/main/invitations", json={"role": "viewer"}, headers=headers).json()["link"]
-    secrets = [token[1] if token else "", link.rpartition("/")[2]]
+    secrets = [token[1] if token else "", invited(shared).rpartition("/")[2]]
     assert all(len(each) > 20 for each in secrets), secrets
     metadata = MetaData()
     with shared.server.store.read() as connection:
@@ -305,10 +299,9 @@ def test_a_secret_that_is_shown_once_is_stored_nowhere(shared: world.Shared) -> 
 
 
 def test_an_invitation_can_be_taken_back(shared: world.Shared) -> None:
-    path, owner = invited(shared), shared.by_token("owner")
-    (there,) = owner.get("/api/v1/teams/main/invitations").json()
-    assert there["link"] is None
-    assert owner.delete(f"/api/v1/teams/main/invitations/{there['id']}").status_code == 204
+    path, owner = invited(shared), shared.signed_in("owner")
+    (withdrawal,) = re.findall(r'action="(/teams/main/invitations/\w+/withdraw)"', owner.get("/teams/main").text)
+    assert owner.fill(withdrawal, "/account").status_code == 303
     assert shared.browser().get(path).status_code == 404
 
 
@@ -317,14 +310,14 @@ def test_an_invitation_can_be_taken_back(shared: world.Shared) -> None:
 
 def test_a_revoked_token_opens_nothing(shared: world.Shared) -> None:
     program, browser = shared.by_token("owner"), shared.signed_in("owner")
-    (there,) = program.get("/api/v1/tokens").json()
-    assert there["secret"] is None
-    assert browser.fill(f"/account/tokens/{there['id']}/revoke", "/account").status_code == 303
+    (revocation,) = re.findall(r'action="(/account/tokens/\w+/revoke)"', browser.get("/account").text)
+    assert browser.fill(revocation, "/account").status_code == 303
     assert program.get(API).status_code == 401
 
 
 def test_a_token_makes_no_token(shared: world.Shared) -> None:
-    assert shared.by_token("owner").post("/api/v1/tokens", json={"name": "more"}).status_code == 403
+    more = {"name": "more", "role": "owner"}
+    assert shared.by_token("owner").post("/account/tokens", data=more).status_code == 403
 
 
 def test_a_cookie_helps_no_wrong_token(shared: world.Shared) -> None:
@@ -333,5 +326,7 @@ def test_a_cookie_helps_no_wrong_token(shared: world.Shared) -> None:
 
 
 def test_nobody_revokes_anothers_token(shared: world.Shared) -> None:
-    (there,) = shared.by_token("owner").get("/api/v1/tokens").json()
-    assert shared.by_token("viewer").delete(f"/api/v1/tokens/{there['id']}").status_code == 404
+    program, owner, viewer = shared.by_token("owner"), shared.signed_in("owner"), shared.signed_in("viewer")
+    (revocation,) = re.findall(r'action="(/account/tokens/\w+/revoke)"', owner.get("/account").text)
+    viewer.fill(revocation, "/account")
+    assert program.get(API).status_code == 200

@@ -12,8 +12,7 @@ from fastapi.routing import APIRoute
 
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
-from memalign_server import health
-from memalign_server.api import routes as api
+from memalign_server import api, health
 from memalign_server.pages import routes as pages
 from memalign_server.people.headers import SafeHeaders
 from memalign_server.problems import PROBLEMS, install_problems

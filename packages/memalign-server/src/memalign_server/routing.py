@@ -16,6 +16,7 @@ from memalign_server.people.forgery import (
     HEADER,
     SAFE,
     VISITOR,
+    check_direct,
     check_origin,
     check_token,
     new_visitor,
@@ -94,12 +95,15 @@ def address_of(request: Request) -> str:
 def _admitted(server: Server, request: Request, route: str) -> tuple[Person | None, str | None]:
     """Who asks, and the team that it is about.
 
-    Raises Problem: 401 for nobody known, 403 for somebody who may not, 404 for another team's judge.
+    Raises Problem: 401 for nobody known, 403 for somebody who may not, 404 for a judge that is another team's or not there.
     """
     needs = ACCESS[route]
+    judge = request.path_params.get("judge")
     person = who_asks(server.store, server.settings, request.headers, request.cookies)
     if needs is Public.ANYONE:
         return person, None
+    if person is not None and person.by == "open":
+        check_direct(request.headers)
     if person is None:
         raise Problem(
             401, "sign in, or send an API token as `Authorization: Bearer …`", headers={"www-authenticate": "Bearer"}

@@ -20,7 +20,7 @@ from memalign import Judge, Registry
 from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign_server import Settings, create_app
-from memalign_server.api.routes import PREFIX, ROUTERS
+from memalign_server.api import PREFIX, ROUTERS
 from memalign_server.app import all_routers
 from memalign_server.people import accounts, directory
 from memalign_server.people.passwords import hashed

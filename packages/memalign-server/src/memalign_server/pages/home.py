@@ -11,7 +11,7 @@ from memalign import Judge
 from memalign_server.pages.languages import LANGUAGES
 from memalign_server.pages.rendering import LANGUAGE_COOKIE, link, render
 from memalign_server.people.identity import team_of
-from memalign_server.people.judge_teams import check_addresses, keep_team, team_for
+from memalign_server.people.judge_teams import check_model, keep_team, team_for
 from memalign_server.problems import Refused
 from memalign_server.review.cases import progress_of
 from memalign_server.routing import guarded_router
@@ -50,10 +50,10 @@ def create_judge(
     name = name.strip()
     if not name or "/" in name:
         raise Refused("a judge's name is one line of text without a slash")
+    check_model(person, model)
     judge = Judge(
         name=name, instructions=instructions, feedback_value_type=value_type.strip(), model=model.strip() or None
     )
-    check_addresses(server.settings, judge)
     team = team_for(person, None)
     server.registry.create(judge)
     keep_team(server.store, name, team)

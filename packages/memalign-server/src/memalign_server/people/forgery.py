@@ -11,7 +11,17 @@ from urllib.parse import urlsplit
 from memalign_server.people.sessions import COOKIE
 from memalign_server.problems import Problem
 
-__all__ = ["FIELD", "HEADER", "SAFE", "VISITOR", "check_origin", "check_token", "new_visitor", "token_of"]
+__all__ = [
+    "FIELD",
+    "HEADER",
+    "SAFE",
+    "VISITOR",
+    "check_direct",
+    "check_origin",
+    "check_token",
+    "new_visitor",
+    "token_of",
+]
 
 FIELD = "csrf"
 """The field of a form that holds the token."""
@@ -19,6 +29,7 @@ HEADER = "x-csrf-token"
 VISITOR = "memalign_visitor"
 """The cookie of a browser that has not signed in: a sign-in can be forged too."""
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+_OF_PROXIES = ("forwarded", "via", "x-real-ip")
 
 
 def new_visitor() -> str:
@@ -41,6 +52,16 @@ def check_origin(headers: Mapping[str, str], public_url: str | None) -> None:
         "same-site",
     ):
         raise Problem(403, "this request comes from a page of another site")
+
+
+def check_direct(headers: Mapping[str, str]) -> None:
+    """Raise Problem 403 for a request that a proxy passed on, to a server that is open to its own machine alone."""
+    if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in headers):
+        raise Problem(
+            403,
+            "a proxy passes requests on to this server, which has no accounts and is for this machine alone. Make an "
+            "owner with `memalign serve --add-owner NAME`, and start it with `--public-url URL`",
+        )
 
 
 def check_token(secret: bytes, cookies: Mapping[str, str], given: str | None) -> None:

@@ -6,7 +6,7 @@ before, and their answer teaches, but it proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,10 +22,9 @@ from memalign_server.store.columns import now
 from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
 
-__all__ = ["ReviewedCase", "hidden_from", "ids_in", "mark_seen", "open_diff", "reviewed", "without_hidden"]
+__all__ = ["ReviewedCase", "hidden_from", "mark_seen", "open_diff", "reviewed"]
 
 _AT_ONCE = 500
-_PAGES = frozenset(("html", "markdown"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,23 +88,6 @@ def open_diff(connection: Connection, diff: MemoryDiff, person: str | None) -> M
     return replace(diff, **kept)
 
 
-def ids_in(value: Any) -> set[str]:
-    """The ids of cases that a job's result tells something of."""
-    if isinstance(value, Mapping):
-        return _own_ids(value).union(*map(ids_in, value.values()))
-    return set().union(*map(ids_in, value)) if isinstance(value, list) else set()
-
-
-def without_hidden(value: Any, hidden: Collection[str]) -> Any:
-    """A job's result without what it tells of the hidden cases; pages made of it go whole."""
-    if isinstance(value, Mapping):
-        left = {name: each for name, each in value.items() if name not in _PAGES}
-        return {name: without_hidden(each, hidden) for name, each in left.items()}
-    if isinstance(value, list):
-        return [without_hidden(each, hidden) for each in value if not (_own_ids(each) & set(hidden))]
-    return value
-
-
 def mark_seen(store: Store, judge: str, person: str, contents: Collection[str]) -> None:
     """Note that a person was told the verdict on the queued cases of these content hashes: no answer of theirs is blind.
 
@@ -136,12 +118,3 @@ def _unseen(connection: Connection, judge: str, person: str, contents: Collectio
         part = query.where(queue.c.content_hash.in_(given[start : start + _AT_ONCE]))
         found.update((case_id, state) for case_id, state in connection.execute(part))
     return found
-
-
-def _own_ids(value: Any) -> set[str]:
-    if not isinstance(value, Mapping):
-        return set()
-    several = value.get("ids")
-    return {
-        each for each in (value.get("id"), *(several if isinstance(several, list) else ())) if isinstance(each, str)
-    }

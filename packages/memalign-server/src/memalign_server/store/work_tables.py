@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, String, Table, Text
+from sqlalchemy import Column, Index, Integer, String, Table, Text
 
 from memalign_server.store.columns import TEXT, judge_column, metadata
 
@@ -17,7 +17,7 @@ jobs = Table(
     Column("id", _ID, primary_key=True),
     Column("kind", String(16), nullable=False),
     judge_column(),
-    Column("state", String(16), nullable=False),  # queued, running, done, failed, cancelled
+    Column("state", String(16), nullable=False),  # queued, running, done, failed
     Column("asked_by", String(200), nullable=False),
     Column("arguments", Text, info=TEXT),  # JSON; NULL once the job has ended
     Column("phase", String(64), nullable=False, default=""),
@@ -25,10 +25,7 @@ jobs = Table(
     Column("total", Integer, nullable=False, default=0),
     Column("result", Text, info=TEXT),  # JSON
     Column("problem", Text, info=TEXT),
-    Column("stop", Integer, nullable=False, default=0),  # 1: somebody asked to cancel it
     Column("starts", Integer, nullable=False, default=0),  # how often it was begun
-    Column("worker", String(64)),
-    Column("beat", Float),  # seconds since 1970: when its worker was last alive
     Column("created_at", _TIME, nullable=False),
     Column("started_at", _TIME),
     Column("ended_at", _TIME),

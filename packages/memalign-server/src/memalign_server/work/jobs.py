@@ -1,13 +1,12 @@
-"""Jobs as the database keeps them: asked for, begun by one worker, watched, stopped, ended."""
+"""Jobs as the database keeps them: asked for, begun, watched, ended."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Row, insert, select, update
 
 from memalign.errors import JudgeNotFound
 from memalign.registry.schema import judges
@@ -15,11 +14,9 @@ from memalign_server.store import Store
 from memalign_server.store.columns import from_json, new_id, now, to_json
 from memalign_server.store.work_tables import jobs as table
 
-__all__ = ["ENDED", "STALE", "Job", "Jobs"]
+__all__ = ["ENDED", "Job", "Jobs"]
 
-ENDED = frozenset(("done", "failed", "cancelled"))
-STALE = 30.0
-"""Seconds without a sign of life, after which another worker takes a job up."""
+ENDED = frozenset(("done", "failed"))
 _MOST_STARTS = 3
 
 
@@ -27,7 +24,7 @@ _MOST_STARTS = 3
 class Job:
     """One piece of long work.
 
-    `state` is queued, running, done, failed or cancelled. `done` of `total` steps of `phase` are finished. `result` is
+    `state` is queued, running, done or failed. `done` of `total` steps of `phase` are finished. `result` is
     what the kind of work gives, once it is done; `problem` says why it failed.
     """
 
@@ -58,7 +55,7 @@ class Job:
 
 
 class Jobs:
-    """All jobs of a database. Safe for several threads, and for several servers on one database."""
+    """All jobs of a database, which one server works on. Safe for several threads."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -68,24 +65,10 @@ class Jobs:
         """Call `wake` whenever this process asks for a job."""
         self._woken.append(wake)
 
-    def start(
-        self,
-        kind: str,
-        judge: str,
-        arguments: Mapping[str, Any],
-        *,
-        asked_by: str,
-        id: str | None = None,  # noqa: A002  # the field's name
-    ) -> Job:
-        """Ask for work; a worker begins it as soon as it may. `arguments` are JSON values.
-
-        Work of an `id` that is known is not begun again: its job comes back, whatever became of it.
-        """
-        job = id or new_id()
+    def start(self, kind: str, judge: str, arguments: Mapping[str, Any], *, asked_by: str) -> Job:
+        """Ask for work; a worker begins it as soon as it may. `arguments` are JSON values."""
+        job = new_id()
         with self.store.write() as connection:
-            known = connection.execute(select(table).where(table.c.id == job)).first()
-            if known is not None:
-                return _job(known)
             if connection.execute(select(judges.c.id).where(judges.c.name == judge)).first() is None:
                 raise JudgeNotFound(f"no judge {judge!r} in the registry")
             row = {"id": job, "kind": kind, "judge": judge, "state": "queued", "asked_by": asked_by}
@@ -103,54 +86,45 @@ class Jobs:
             row = connection.execute(select(table).where(table.c.id == job)).first()
         return None if row is None else _job(row)
 
-    def recent(self, judge: str | None = None, *, active: bool = False, limit: int = 50, before: str = "") -> list[Job]:
-        """Jobs, the newest first, of one judge or all; `active` ones only; those asked for `before` a time."""
-        query = select(table).order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit)
-        if judge is not None:
-            query = query.where(table.c.judge == judge)
+    def recent(self, judge: str, *, active: bool = False, limit: int = 50) -> list[Job]:
+        """Jobs of a judge, the newest first; `active` ones only."""
+        query = select(table).where(table.c.judge == judge)
+        query = query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit)
         if active:
             query = query.where(table.c.state.in_(("queued", "running")))
-        if before:
-            query = query.where(table.c.created_at < before)
         with self.store.read() as connection:
             return [_job(row) for row in connection.execute(query)]
 
-    def cancel(self, job: str) -> Job | None:
-        """Stop a job: at once where it has not begun, else its worker stops it within a second. None: no such job."""
+    # -- for the worker ----------------------------------------------------------------------------------------------
+
+    def begin_again(self) -> None:
+        """Queue the work again that a server before this one left undone; what it left three times over fails."""
+        why = f"the server was stopped {_MOST_STARTS} times while this ran; start it again by hand"
+        left = table.c.state == "running"
+        failed = {"state": "failed", "problem": why, "ended_at": now(), "arguments": None}
         with self.store.write() as connection:
-            waiting = update(table).where(table.c.id == job, table.c.state == "queued")
-            connection.execute(waiting.values(state="cancelled", ended_at=now(), arguments=None))
-            connection.execute(update(table).where(table.c.id == job, table.c.state == "running").values(stop=1))
-        return self.find(job)
+            connection.execute(update(table).where(left, table.c.starts >= _MOST_STARTS).values(**failed))
+            connection.execute(update(table).where(left).values(state="queued"))
 
-    # -- for workers ---------------------------------------------------------------------------------------------
-
-    def claim(self, worker: str) -> Job | None:
-        """Take the oldest job that waits, and none that another worker takes at the same time."""
+    def claim(self) -> Job | None:
+        """Take the oldest job that waits, and none that is taken at the same time."""
         oldest = select(table.c.id).where(table.c.state == "queued").order_by(table.c.created_at).limit(1)
         with self.store.read() as connection:
             if connection.execute(oldest).scalar() is None:  # most looks find nothing, and should not lock
                 return None
         with self.store.write() as connection:
             job = connection.execute(oldest).scalar()
-            mine = update(table).where(table.c.id == job, table.c.state == "queued")
-            begun = {"state": "running", "worker": worker, "beat": time.time(), "started_at": now()}
-            taken = connection.execute(mine.values(**begun, starts=table.c.starts + 1))
-            if taken.rowcount != 1:
+            waiting = update(table).where(table.c.id == job, table.c.state == "queued")
+            taken = waiting.values(state="running", started_at=now(), starts=table.c.starts + 1)
+            if connection.execute(taken).rowcount != 1:
                 return None
             return _job(connection.execute(select(table).where(table.c.id == job)).one())
 
-    def beat(self, job: str, phase: str, done: int, total: int) -> bool:
-        """Say that a job is alive and how far it is; gives whether it is to stop: somebody asked, or its judge is deleted."""
+    def note_progress(self, job: str, phase: str, done: int, total: int) -> bool:
+        """Write how far a job is; gives whether it is still there: it goes when its judge is deleted."""
         with self.store.write() as connection:
-            mine = update(table).where(table.c.id == job)
-            connection.execute(mine.values(beat=time.time(), phase=phase, done=done, total=total))
-            return _stopped(connection, job)
-
-    def asked_to_stop(self, job: str) -> bool:
-        """Whether a job is to stop: somebody asked, or its judge is deleted."""
-        with self.store.read() as connection:
-            return _stopped(connection, job)
+            change = update(table).where(table.c.id == job).values(phase=phase, done=done, total=total)
+            return connection.execute(change).rowcount == 1
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None) -> None:
         """A job has ended; what it was given is kept no longer."""
@@ -158,36 +132,6 @@ class Jobs:
         with self.store.write() as connection:
             told = None if result is None else to_json(result)
             connection.execute(update(table).where(table.c.id == job).values(**values, result=told))
-
-    def give_back(self, job: str) -> None:
-        """A job that its worker stops because the server does: another one begins it again."""
-        with self.store.write() as connection:
-            mine = update(table).where(table.c.id == job, table.c.state == "running")
-            connection.execute(mine.values(state="queued", worker=None, starts=table.c.starts - 1))
-
-    def take_up_lost(self, dead: Callable[[str], bool]) -> list[str]:
-        """Let jobs begin again whose worker is gone: silent for long, or known to be `dead`.
-
-        One whose worker went three times is not tried again: it fails, and says so. Gives the ids of both.
-        """
-        with self.store.write() as connection:
-            found = connection.execute(
-                select(table.c.id, table.c.worker, table.c.beat, table.c.starts).where(table.c.state == "running")
-            ).all()
-            lost = [row for row in found if dead(row.worker or "") or (row.beat or 0) < time.time() - STALE]
-            for row in lost:
-                again = row.starts < _MOST_STARTS
-                values: dict[str, Any] = {"state": "queued", "worker": None}
-                if not again:
-                    why = f"the server was stopped {row.starts} times while this ran; start it again by hand"
-                    values = {"state": "failed", "problem": why, "ended_at": now(), "arguments": None}
-                connection.execute(update(table).where(table.c.id == row.id).values(**values))
-        return [row.id for row in lost]
-
-
-def _stopped(connection: Connection, job: str) -> bool:
-    stop = connection.execute(select(table.c.stop).where(table.c.id == job)).scalar()
-    return stop is None or bool(stop)
 
 
 def _job(row: Row[Any]) -> Job:

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from memalign import Judge
 from memalign.align import MemAlign
 from memalign.io import Examples
-from memalign.judge import Progress, signature_of
+from memalign.judge import Progress
 from memalign.registry import Receipt, Registry
 from memalign.types import Example
-from memalign_server.review.blind import mark_seen
 from memalign_server.review.cases import add_cases
 from memalign_server.review.judging import judge_cases, unjudged
 from memalign_server.review.teaching import teach as teach_answers
@@ -43,14 +42,6 @@ class Work:
     asked_by: str
     known: Any = None
 
-    def tells(
-        self, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], judge: str | None = None
-    ) -> list[Example]:
-        """The cases of `rows`, of which whoever asked is told the verdicts: no answer of theirs is blind any more."""
-        examples = list(Examples.of(rows, columns=columns))
-        mark_seen(self.store, judge or self.judge, self.asked_by, [each.content_hash for each in examples])
-        return examples
-
 
 _UNSIGNED = (
     "the server was stopped after this was erased and before the receipt was signed; the file was compacted since. "
@@ -61,15 +52,16 @@ Kind = Callable[[Work], Awaitable[dict[str, Any]]]
 
 
 def _optimizer(work: Work) -> MemAlign:
-    names = ("reflection_model", "concurrency", "max_cost")
-    return MemAlign(**{name: work.arguments[name] for name in names if work.arguments.get(name) is not None})
+    return MemAlign(max_cost=work.arguments.get("max_cost"))
 
 
 async def align(work: Work) -> dict[str, Any]:
     """Learn `feedback`, a list of rows; none: what is pending."""
-    options = {name: bool(work.arguments.get(name)) for name in ("skip_invalid", "allow_erased")}
+    skip = bool(work.arguments.get("skip_invalid"))
     rows = tuple(work.arguments.get("feedback") or ())
-    result = await work.registry.aalign(work.judge, rows, optimizer=_optimizer(work), progress=work.progress, **options)
+    result = await work.registry.aalign(
+        work.judge, rows, optimizer=_optimizer(work), progress=work.progress, skip_invalid=skip
+    )
     return {**result.to_dict(), "summary": str(result)}
 
 
@@ -110,19 +102,6 @@ async def erase(work: Work) -> dict[str, Any]:
         await asyncio.wait((erasing,))
         receipt = erasing.result()
     return receipt.to_dict()
-
-
-async def judge(work: Work) -> dict[str, Any]:
-    """Judge `examples`, a list of rows; the judgments come in their order, with the signature of the judge that gave them."""
-    chosen = await asyncio.to_thread(work.registry.load, work.judge, work.arguments.get("version"))
-    examples = await asyncio.to_thread(work.tells, work.arguments["examples"], chosen.columns)
-    judgments = await chosen.ajudge_many(
-        examples,
-        concurrency=work.arguments.get("concurrency"),
-        max_cost=work.arguments.get("max_cost"),
-        progress=work.progress,
-    )
-    return {"judge": signature_of(chosen), "judgments": [each.to_dict() for each in judgments]}
 
 
 async def teach(work: Work) -> dict[str, Any]:
@@ -181,7 +160,6 @@ KINDS: Mapping[str, Kind] = {
     "align": align,
     "unalign": unalign,
     "erase": erase,
-    "judge": judge,
     "teach": teach,
     "queue": queue,
     "pull": pull,

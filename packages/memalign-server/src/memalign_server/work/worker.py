@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -23,10 +20,9 @@ from memalign_server.work.kinds import KINDS, Kind, Work
 
 __all__ = ["Worker"]
 
-_LOOK = 1.0  # seconds between looks for jobs that other servers were asked for
+_LOOK = 1.0  # seconds between looks for jobs
 _TELL = 0.25  # seconds between notes of progress
-_BEAT = 5.0  # seconds between signs of life when nothing moves
-_LOST = 10.0  # seconds between looks for jobs whose worker is gone
+_CHECK = 5.0  # seconds between looks whether a job is still there when nothing moves
 
 T = TypeVar("T")
 
@@ -34,7 +30,7 @@ _log = logging.getLogger("memalign_server")
 
 
 class Worker:
-    """Does up to `at_once` jobs at a time, until it is stopped; it then gives back what it had begun."""
+    """Does up to `at_once` jobs at a time, until it is stopped; what it had begun then, the next server begins again."""
 
     def __init__(
         self,
@@ -45,7 +41,6 @@ class Worker:
         kinds: Mapping[str, Kind] = KINDS,
     ) -> None:
         self._jobs, self._registry, self._at_once, self._kinds = jobs, registry, at_once, kinds
-        self.name = f"{socket.gethostname()[:30]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._stopping = False
@@ -54,17 +49,15 @@ class Worker:
         jobs.on_start(self.wake)
 
     def start(self) -> None:
-        """Begin; jobs of a server that was killed are taken up."""
-        _ALIVE.add(self.name)
+        """Begin, with what the server before this one left undone."""
         self._thread.start()
         self._ready.wait()
 
     def stop(self) -> None:
-        """Stop what is under way, give it back, and wait for that."""
+        """Stop what is under way, and wait for that."""
         self._stopping = True
         self.wake()
         self._thread.join()
-        _ALIVE.discard(self.name)
 
     def wake(self) -> None:
         """Look for jobs now."""
@@ -76,12 +69,9 @@ class Worker:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
         running: set[asyncio.Task[None]] = set()
-        looked = 0.0
+        await self._quietly(self._jobs.begin_again)
         while not self._stopping:
-            if time.monotonic() - looked > _LOST:
-                looked = time.monotonic()
-                await self._quietly(self._jobs.take_up_lost, self._dead)
-            while len(running) < self._at_once and (job := await self._quietly(self._jobs.claim, self.name)):
+            while len(running) < self._at_once and (job := await self._quietly(self._jobs.claim)):
                 task = asyncio.create_task(self._do(job))
                 running.add(task)
                 task.add_done_callback(running.discard)
@@ -124,10 +114,6 @@ class Worker:
             await asyncio.gather(task, return_exceptions=True)
             if not task.cancelled() and task.exception() is None:  # it could not be stopped, and is finished
                 await asyncio.shield(self._ended(job.id, "done", result=task.result()))
-            elif self._stopping:
-                await asyncio.shield(asyncio.to_thread(self._jobs.give_back, job.id))
-            else:
-                await self._ended(job.id, "cancelled")
         except (MemalignError, OSError) as error:
             await self._ended(job.id, "failed", problem=str(error))
         except Exception as error:  # noqa: BLE001  # logged whole, and never in silence
@@ -140,18 +126,15 @@ class Worker:
             await self._ended(job.id, "done", result=result)
 
     async def _watch(self, job: str, task: asyncio.Future[Any], told: list[Any]) -> None:
-        """Until the work has ended, write how far it is, and cancel it when somebody asks for that."""
+        """Until the work has ended, write how far it is, and cancel it when its judge is deleted."""
         written: tuple[Any, ...] = ()
-        beaten = 0.0
+        noted = 0.0
         while not task.done():
             current = tuple(told)
-            if current != written or time.monotonic() - beaten > _BEAT:
-                stop = await self._quietly(self._jobs.beat, job, *current)
-                written, beaten = current, time.monotonic()
-            else:
-                stop = await self._quietly(self._jobs.asked_to_stop, job)
-            if stop:
-                task.cancel()
+            if current != written or time.monotonic() - noted > _CHECK:
+                if await self._quietly(self._jobs.note_progress, job, *current) is False:
+                    task.cancel()
+                written, noted = current, time.monotonic()
             await asyncio.wait((task,), timeout=_TELL)
 
     async def _ended(self, job: str, state: str, *, result: Any = None, problem: str | None = None) -> None:
@@ -173,25 +156,3 @@ class Worker:
         except RegistryError as error:
             _log.warning("%s", error)
             return None
-
-    def _dead(self, worker: str) -> bool:
-        """Whether a worker of this machine is certainly gone."""
-        host, _, rest = worker.partition(":")
-        process = rest.partition(":")[0]
-        if worker in _ALIVE or host != self.name.partition(":")[0] or not process.isdigit():
-            return False
-        if int(process) == os.getpid():
-            return True  # in a container, the server before this one had the same number
-        if os.name == "nt":
-            return False  # there os.kill does not only ask
-        try:
-            os.kill(int(process), 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            return False
-        return False
-
-
-_ALIVE: set[str] = set()
-"""The workers of this process."""

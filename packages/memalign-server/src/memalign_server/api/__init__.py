@@ -1,1 +1,0 @@
-"""`/api/v1`: the command line's operations over HTTP."""
