@@ -230,7 +230,8 @@ def test_cases_are_listed_by_pieces_and_state(queued: world.Browser) -> None:
     say(queued, "late")
     say(queued, "lamp", True)
     say(queued, "shop", None, state="skipped")
-    ids, after = [], 0
+    ids = list[str]()
+    after: int | None = 0
     while after is not None:
         piece = queued.get(f"{TONE}/cases", params={"limit": 2, "after": after}).json()
         ids += [case["id"] for case in piece["items"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import MetaData, Table, func, select
@@ -104,7 +104,7 @@ def test_a_new_judge_of_that_name_inherits_nothing(shared: world.Shared) -> None
     taught(stranger, "other")
     assert post(stranger, "/judges/other/delete", name="other").status_code == 303
     page = shared.signed_in("owner")
-    made = {"name": "other", "instructions": world.INSTRUCTIONS, "value_type": "bool"}
+    made: dict[str, Any] = {"name": "other", "instructions": world.INSTRUCTIONS, "value_type": "bool"}
     assert post(page, "/judges", **made, model="local:qwen2.5-coder-1.5b").status_code == 303
     assert shared.server.jobs.recent("other") == []
     assert "Okafor" not in page.get("/judges/other/download/cases.jsonl").text

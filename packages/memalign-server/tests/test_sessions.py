@@ -225,7 +225,7 @@ def test_an_unknown_name_reads_like_a_wrong_password(shared: world.Shared) -> No
 
 def invited(shared: world.Shared, role: str = "reviewer") -> str:
     page = shared.signed_in("owner").fill("/teams/main/invitations", "/account", role=role).text
-    return re.findall(rf"<code>{world.ADDRESS}(/join/[^<]+)</code>", page)[0]
+    return str(re.findall(rf"<code>{world.ADDRESS}(/join/[^<]+)</code>", page)[0])
 
 
 def test_an_invitation_makes_one_account(shared: world.Shared) -> None:

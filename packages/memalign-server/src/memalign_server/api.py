@@ -268,7 +268,7 @@ def list_judges(server: Here, person: Asking) -> list[JudgeShown]:
     """The judges of your teams, by name."""
     with server.store.read() as connection:
         judges = [(judge, team_of(connection, judge.name)) for judge in server.registry.list()]
-    return [JudgeShown(**judge.to_dict(), team=team) for judge, team in judges if team in person.roles]
+    return [JudgeShown(**judge.to_dict(), team=team) for judge, team in judges if team and team in person.roles]
 
 
 # -- judging -----------------------------------------------------------------------------------------------------------
