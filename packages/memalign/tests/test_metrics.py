@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import random
-import time
 from functools import partial
 
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.errors import InputError
@@ -13,15 +13,14 @@ from memalign.metrics import (
     Estimate,
     accuracy,
     balanced_accuracy,
-    bootstrap_interval,
     ccc,
     cohen_kappa,
     confusion,
+    kernel,
     krippendorff_alpha,
     label_shares,
     mae,
     mcnemar_exact,
-    paired_bootstrap,
     wilson_interval,
 )
 
@@ -143,8 +142,6 @@ def test_label_shares_show_labels_that_never_occur():
 @pytest.mark.parametrize("measure", [accuracy, balanced_accuracy, cohen_kappa, quadratic, ccc, mae])
 def test_nothing_is_measured_without_cases(measure):
     assert measure([], []) is None
-    assert bootstrap_interval(measure, [], []) is None
-    assert paired_bootstrap(measure, [], [], []) == Estimate(value=None)
 
 
 def test_one_label_only_cannot_tell_agreement_from_chance():
@@ -162,8 +159,6 @@ def test_one_label_only_cannot_tell_agreement_from_chance():
 def test_columns_of_different_length_are_an_error():
     with pytest.raises(InputError, match="length: 1, 2"):
         accuracy(["A"], ["A", "B"])
-    with pytest.raises(InputError, match="length"):
-        bootstrap_interval(accuracy, ["A", "B"], ["A", "B"], groups=["g"])
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
@@ -212,108 +207,23 @@ def test_alpha_is_bounded_and_blind_to_order(units):
 # -- intervals ---------------------------------------------------------------------------------------------------------
 
 
-def noisy(n, right=0.7, seed=0):
-    draw = random.Random(seed)
-    truth = [draw.choice("ABC") for _ in range(n)]
-    return [label if draw.random() < right else draw.choice("ABC") for label in truth], truth
-
-
-@pytest.mark.parametrize("measure", [accuracy, balanced_accuracy, cohen_kappa])
-def test_more_cases_narrow_the_interval_around_the_figure(measure):
-    widths = []
-    for n in (50, 800):
-        judged, truth = noisy(n)
-        low, high = bootstrap_interval(measure, judged, truth) or (0, 0)
-        assert low < measure(judged, truth) < high
-        widths.append(high - low)
-    assert widths[1] < widths[0] / 3
-
-
-def test_the_same_seed_gives_the_same_interval():
-    judged, truth = noisy(60)
-    assert bootstrap_interval(cohen_kappa, judged, truth) == bootstrap_interval(cohen_kappa, judged, truth)
-    assert bootstrap_interval(cohen_kappa, judged, truth) != bootstrap_interval(cohen_kappa, judged, truth, seed=1)
-
-
 @pytest.mark.parametrize(
     "measure",
     [accuracy, balanced_accuracy, cohen_kappa, quadratic, linear, ccc, mae],
     ids=["accuracy", "balanced_accuracy", "cohen_kappa", "quadratic", "linear", "ccc", "mae"],
 )
-def test_weighted_resamples_give_what_plain_resamples_give(measure):
+def test_weighted_cases_give_what_repeated_cases_give(measure):
     draw = random.Random(3)
     truth = [draw.randint(1, 4) for _ in range(30)]
     judged = [min(4, max(1, score + draw.choice((-1, 0, 0, 1)))) for score in truth]
-
-    def plain(first, second):  # not one of the module's own, so it is called once a resample
-        return measure(first, second)
-
-    fast = bootstrap_interval(measure, judged, truth, n_resamples=200)
-    assert fast == pytest.approx(bootstrap_interval(plain, judged, truth, n_resamples=200))
-
-
-def test_a_column_of_any_kind_can_be_resampled():
-    def longest(texts):
-        return float(max(map(len, texts)))
-
-    assert bootstrap_interval(longest, ["a", "bb", "ccc", "dddd"], n_resamples=300) == (2.0, 4.0)
-
-
-def test_cases_that_share_a_group_widen_the_interval():
-    judged, truth = noisy(40)
-    copies = 10
-    many = [value for value in judged for _ in range(copies)], [value for value in truth for _ in range(copies)]
-    groups = [i for i in range(40) for _ in range(copies)]
-    apart = bootstrap_interval(accuracy, *many) or (0, 0)
-    together = bootstrap_interval(accuracy, *many, groups=groups) or (0, 0)
-    assert together[1] - together[0] > 2 * (apart[1] - apart[0])
-    assert bootstrap_interval(accuracy, judged, truth, groups=["one"] * 40) is None
-
-
-def test_resamples_that_are_all_alike_are_no_interval():
-    assert bootstrap_interval(accuracy, ["A"] * 5, ["A"] * 5) is None
-    assert bootstrap_interval(accuracy, ["A"], ["B"]) is None
-    with pytest.raises(InputError):
-        bootstrap_interval(accuracy, ["A"], ["B"], level=1.0)
-
-
-def test_the_interval_covers_the_truth_about_as_promised():
-    held = 0
-    for seed in range(120):
-        judged, truth = noisy(100, seed=seed)
-        low, high = bootstrap_interval(accuracy, judged, truth, n_resamples=300) or (0, 0)
-        held += low <= 0.8 <= high  # 70 % copied, and a third of the rest right by luck
-    assert held >= 104  # 0.95 of 120 is 114
-
-
-def test_paired_differences_are_surer_than_separate_intervals():
-    before, truth = noisy(200)
-    fixed = 0
-    after = list(before)
-    for i, (value, label) in enumerate(zip(before, truth, strict=True)):
-        if value != label and fixed < 12:
-            after[i], fixed = label, fixed + 1
-    difference = paired_bootstrap(accuracy, before, after, truth)
-    assert difference.value == pytest.approx(12 / 200)
-    assert (difference.low or 0) > 0
-    assert paired_bootstrap(accuracy, before, before, truth) == Estimate(value=0.0)
-    backwards = paired_bootstrap(accuracy, after, before, truth)
-    assert backwards.value == pytest.approx(-12 / 200)
-
-
-def test_two_thousand_resamples_take_less_than_a_second():
-    judged, truth = noisy(1000)
-    bootstrap_interval(accuracy, ["A", "B"], ["A", "A"])  # numpy's own import
-    started = time.process_time()
-    bootstrap_interval(accuracy, judged, truth)
-    assert time.process_time() - started < 1
-
-
-@settings(max_examples=20)
-@given(pairs_of_labels)
-def test_intervals_lie_within_the_measures_bounds(pairs):
-    found = bootstrap_interval(cohen_kappa, *columns(pairs), n_resamples=50)
-    assert found is None or -1 - 1e-9 <= found[0] <= found[1] <= 1 + 1e-9
+    weights = [[draw.choice((0, 1, 1, 2)) for _ in truth] for _ in range(50)]
+    repeated = [
+        measure(
+            *([value for value, n in zip(column, row, strict=True) for _ in range(n)] for column in (judged, truth))
+        )
+        for row in weights
+    ]
+    assert kernel(measure)(np.array(weights, dtype=float), judged, truth) == pytest.approx(repeated)
 
 
 def test_an_estimate_prints_itself():

@@ -3,8 +3,8 @@
 Every measure takes columns of equal length, one entry a case, and gives None, never NaN, where it is not defined: no
 cases, or too little variety to tell agreement from chance.
 
-A measure is written once, for weighted cases: the plain value is the one with all weights 1, and a bootstrap resample
-is a row of weights (how often each case was drawn), so thousands of resamples cost a few matrix products.
+A measure is written once, for weighted cases: the plain value is the one with all weights 1, and a jackknife's is a row
+of weights with a case or a group of cases at 0, so that all of them together cost a few matrix products.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ __all__ = [
     "Statistic",
     "accuracy",
     "balanced_accuracy",
-    "bootstrap_interval",
     "ccc",
     "cohen_kappa",
     "confusion",
@@ -37,7 +36,6 @@ __all__ = [
     "label_shares",
     "mae",
     "mcnemar_exact",
-    "paired_bootstrap",
     "paired_share_interval",
     "student_t",
     "wilson_interval",
@@ -45,8 +43,6 @@ __all__ = [
 
 Statistic = Callable[..., "float | None"]
 """A function of one or more columns of equal length, such as `accuracy` or `partial(cohen_kappa, weights=…)`."""
-
-_CELLS = 4_000_000  # weights held at once; 32 MB, whatever the number of cases
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,56 +173,6 @@ def krippendorff_alpha(
 
 
 # -- how sure ------------------------------------------------------------------------------------------------------
-
-
-def bootstrap_interval(
-    statistic: Statistic,
-    *columns: Sequence[Any],
-    n_resamples: int = 2000,
-    seed: int = 0,
-    level: float = 0.95,
-    groups: Sequence[Hashable] | None = None,
-) -> tuple[float, float] | None:
-    """Give the percentile bootstrap interval of `statistic(*columns)`. Efron 1979.
-
-    Cases are drawn with replacement; with `groups` (one label a case) whole groups are, because cases that share a
-    document are not independent. The same seed gives the same interval. The measures of this module are vectorised,
-    any other callable is called once a resample. None for fewer than two cases or groups, when fewer than half of the
-    resamples have a value, or when all have the same: such data cannot say how far the figure may be off.
-    """
-    _check_lengths(*columns)
-    return _interval(kernel(statistic), columns, n_resamples=n_resamples, seed=seed, level=level, groups=groups)
-
-
-def paired_bootstrap(
-    statistic: Statistic,
-    first: Sequence[Any],
-    second: Sequence[Any],
-    truth: Sequence[Any],
-    *,
-    n_resamples: int = 2000,
-    seed: int = 0,
-    level: float = 0.95,
-    groups: Sequence[Hashable] | None = None,
-) -> Estimate:
-    """`statistic(second, truth) - statistic(first, truth)` and its interval, resampling the same cases for both.
-
-    Positive means that the second is larger. Without an interval in the cases that `bootstrap_interval` names.
-    """
-    _check_lengths(first, second, truth)
-    one = kernel(statistic)
-
-    def difference(weights: Floats, a: Sequence[Any], b: Sequence[Any], reference: Sequence[Any]) -> Floats:
-        result: Floats = one(weights, b, reference) - one(weights, a, reference)
-        return result
-
-    before, after = statistic(first, truth), statistic(second, truth)
-    if before is None or after is None:
-        return Estimate(value=None)
-    columns = (first, second, truth)
-    found = _interval(difference, columns, n_resamples=n_resamples, seed=seed, level=level, groups=groups)
-    low, high = found or (None, None)
-    return Estimate(value=after - before, low=low, high=high)
 
 
 def student_t(level: float, degrees: int | None) -> float:
@@ -376,25 +322,13 @@ _KERNELS: dict[Statistic, Kernel] = {
 
 
 def kernel(statistic: Statistic) -> Kernel:
-    """The measure for weighted cases: of weights, shape (resamples, cases), and the columns, one value a resample.
+    """The measure for weighted cases: of weights, shape (rows, cases), and the columns, one value a row.
 
-    NaN where it is not defined. A callable of any other module is called once a resample.
+    NaN where it is not defined. `statistic` is a measure of this module, or a `partial` of one by keywords.
     """
-    if isinstance(statistic, partial) and not statistic.args and statistic.func in _KERNELS:
+    if isinstance(statistic, partial):
         return partial(_KERNELS[statistic.func], **statistic.keywords)
-    return _KERNELS.get(statistic) or _looped(statistic)
-
-
-def _looped(statistic: Statistic) -> Kernel:
-    def kernel(weights: Floats, *columns: Sequence[Any]) -> Floats:
-        values: list[float] = []
-        for row in weights:
-            drawn = np.repeat(np.arange(len(row)), row.astype(int)).tolist()
-            value = statistic(*([column[i] for i in drawn] for column in columns))
-            values.append(np.nan if value is None else value)
-        return np.array(values, dtype=float)
-
-    return kernel
+    return _KERNELS[statistic]
 
 
 def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
@@ -403,38 +337,6 @@ def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
         return None
     value = float(kernel(np.ones((1, n)), *columns)[0])
     return None if np.isnan(value) else value
-
-
-def _interval(
-    kernel: Kernel,
-    columns: Sequence[Sequence[Any]],
-    *,
-    n_resamples: int,
-    seed: int,
-    level: float,
-    groups: Sequence[Hashable] | None,
-) -> tuple[float, float] | None:
-    if not 0 < level < 1 or n_resamples < 1:
-        raise InputError(f"level must lie between 0 and 1 and n_resamples be positive: {level}, {n_resamples}")
-    n = _check_lengths(*columns, *([groups] if groups is not None else []))
-    of_case, clusters = _codes(groups) if groups is not None else (None, range(n))
-    if len(clusters) < 2:
-        return None
-    random = np.random.default_rng(seed)
-    found: list[Floats] = []
-    step = max(1, _CELLS // n)
-    for start in range(0, n_resamples, step):
-        rows = min(step, n_resamples - start)
-        drawn = random.integers(len(clusters), size=(rows, len(clusters)))
-        drawn += np.arange(rows)[:, None] * len(clusters)  # one stretch of counters a resample
-        times = np.bincount(drawn.ravel(), minlength=rows * len(clusters)).reshape(rows, -1).astype(float)
-        found.append(kernel(times if of_case is None else times[:, of_case], *columns))
-    values = np.concatenate(found)
-    values = values[~np.isnan(values)]
-    if len(values) * 2 < n_resamples or float(np.ptp(values)) < 1e-12:
-        return None
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
