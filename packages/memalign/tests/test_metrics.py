@@ -144,6 +144,11 @@ def test_nothing_is_measured_without_cases(measure):
     assert measure([], []) is None
 
 
+def test_alpha_takes_no_value_outside_its_labels():
+    with pytest.raises(InputError, match="'c'"):
+        krippendorff_alpha([["a", "b"], ["a", "c"]], labels=["a", "b"])
+
+
 def test_one_label_only_cannot_tell_agreement_from_chance():
     assert balanced_accuracy(["A", "A"], ["A", "A"]) is None
     assert cohen_kappa(["A", "A"], ["A", "A"]) is None

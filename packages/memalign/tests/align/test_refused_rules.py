@@ -69,6 +69,26 @@ class TestRefusal:
         judgment = result.judge(inputs="question about case1", outputs="another answer")
         assert judgment.example_ids == ("t-1",), "its example is of use all the same"
 
+    @pytest.mark.parametrize("brief", [False, True])
+    def test_a_sentence_that_the_expert_demands_is_learned(self, brief: bool) -> None:
+        demanded = "Past results do not tell future results of any fund."
+        rule = f"A reply ends with the sentence: {demanded}"
+
+        def teacher(request: ChatRequest) -> Answer:
+            if request.schema_name == "judgment":
+                return {"rationale": "fine", "value": True}
+            check = {"question": f"Does the reply say: {demanded[:-1]}?", "answer": "yes"}
+            if brief:
+                return {"when": "", "because": rule, "checks": [check]}
+            return {"changes": [add("F1", text=rule) | {"checks": [check]}]}
+
+        judge, _ = bare(teacher, brief=brief, shard_size=1 if brief else 10)
+        said = {"value": True, "rationale": f"Right, it ends with what law demands: {demanded}"}
+        learned = learn(judge, [row(1, "ana", "add") | {"outputs": f"Buy it now. {demanded}"} | said])
+        assert states(learned.judge) == {"t-1@ana": "learned"}
+        (guideline,) = learned.judge.memory.semantic
+        assert demanded[:-1].casefold() in guideline.text.casefold()
+
     def test_a_weak_model_is_told_too(self) -> None:
         def copier(request: ChatRequest) -> Answer:
             if request.schema_name == "judgment":

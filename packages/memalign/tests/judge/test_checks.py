@@ -276,6 +276,50 @@ class TestAnsweredWithOneToken:
         assert (len(model.requests), len(model.asked)) == (4, 6)
 
 
+class TestPairsInOneAnswer:
+    """ "Does the reply apologise?" of an item with two replies has no answer; each side would have to be asked alone."""
+
+    @pytest.mark.parametrize("value_type", ["A|B", "A|B|tie"])
+    @pytest.mark.parametrize("instructions", ["Better? {{ outputs }}", "Better? {{ outputs.A }} or {{ outputs.B }}?"])
+    @pytest.mark.parametrize("swap", [False, True])
+    def test_no_prompt_of_a_pair_asks_checks(self, value_type: str, instructions: str, swap: bool) -> None:
+        one = judge(answers({"C1": "yes"}, value="A"), value_type=value_type, swap=swap)
+        made = one.replace(instructions=instructions)(outputs=PAIR)
+        assert len(asked(one)) == 1 + swap
+        for request in asked(one):
+            assert checks_asked(request) == {}
+            assert list(request.schema["properties"]) == ["rationale", "value"]
+            assert "# Checks" not in request.system
+            assert "Rule 1." in request.system, "the guidelines stay"
+        assert (made.findings, made.guideline_ids) == ((), ("G1", "G2"))
+
+    def test_learning_of_pairs_asks_none_either(self) -> None:
+        def answer(request: ChatRequest) -> dict[str, Any]:
+            if request.schema_name == "judgment":
+                return {"rationale": "r", "value": "A"}
+            check = {"question": SORRY, "answer": "yes"}
+            return {"changes": [{"action": "ADD", "feedback": ["F1"], "text": "Say sorry.", "checks": [check]}]}
+
+        one = Judge(
+            name="pairs",
+            instructions="Better? {{ outputs }}",
+            feedback_value_type="A|B",
+            model=ScriptedChatModel(answer),
+        )
+        rows = [
+            {
+                "id": f"t-{n}",
+                "source": "ana",
+                "outputs": {"A": f"Sorry {n}.", "B": f"Terms {n}."},
+                "value": "A",
+                "rationale": "Sorry.",
+            }
+            for n in range(24)
+        ]
+        one.align(rows)
+        assert all(checks_asked(request) == {} for request in asked(one) if request.schema_name == "judgment")
+
+
 class TestSides:
     def test_an_item_without_two_sides_is_one(self) -> None:
         for content in ({"outputs": "x"}, {"outputs": {"A": 1}}, {"outputs": {"A": 1, "B": 2, "C": 3}}):

@@ -18,7 +18,7 @@ from annotated_types import Ge, Le
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Judge, Judgment
+from memalign import Example, Judge, Judgment, aio
 from memalign.errors import (
     ConfigurationError,
     InputError,
@@ -28,7 +28,7 @@ from memalign.errors import (
     InvalidValueType,
     ModelUnavailable,
 )
-from memalign.memory import Memory
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.resolve import resolve_embedding
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
@@ -655,6 +655,32 @@ class TestBudget:
         left_out = [note for note in judgment.notes if "left out: over the token budget" in note]
         assert len(left_out) == 40 - len(judgment.guideline_ids)
         assert "Rule 40 " in model.requests[0].system
+
+    def test_who_asks_first_decides_no_prompt(self) -> None:
+        """Two judges over one memory: each sends what it would send alone."""
+        first = judge(limits=Limits(context_tokens=4096))[0]
+        second = first.replace(parameters={"temperature": 0.3})
+        rules = tuple(
+            Guideline(id=f"G{n}", text=f"Rule {n} " + "word " * 40, supported_by=keys(f"t-{n}@a")) for n in range(1, 41)
+        )
+        cases = tuple(
+            Case(
+                example=Example(id=f"t-{n}", inputs="q", outputs=f"answer {n}"),
+                annotations=(Annotation(id=f"t-{n}", source="a", value=True),),
+                pre_alignment=PreAlignmentVerdict(value=n < 30, judge=first.base_fingerprint),
+            )
+            for n in range(10, 41)
+        )
+
+        def systems(*judges: Judge) -> list[str]:
+            memory = Memory(cases=cases, guidelines=rules, current_judge=first.base_fingerprint)
+            return [
+                aio.run(each.replace(memory=memory).prepare(Example(id="i", inputs="q", outputs="a"))).request.system
+                for each in judges
+            ]
+
+        assert systems(first, second) == systems(second, first)[::-1]
+        assert systems(first, second) == systems(first) + systems(second)
 
     def test_a_weak_model_gets_few_and_short_examples(self) -> None:
         one, model = judge(limits=Limits(context_tokens=4096, brief=True))

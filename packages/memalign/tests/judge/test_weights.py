@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Judge, aio
-from memalign.judge.calibrator import FEWEST, Calibrated, calibrate, fit_calibrator
+from memalign.judge.calibrator import FEWEST, Calibrated, Worth, calibrate, fit_calibrator
 from memalign.judge.columns import HABIT, VERDICT
 from memalign.memory import Annotation, Answers, Case, Memory
 from memalign.testing import ScriptedChatModel
@@ -235,3 +235,85 @@ def test_an_unknown_verdict_is_neither_right_nor_wrong() -> None:
 
 def test_of_few_numbers_nothing_is_expected() -> None:
     assert aio.run(fit_calibrator(judge_of("float:0..1", count=FEWEST - 1))) is None
+
+
+# -- what a check and a case may not do ----------------------------------------------------------------------------------
+
+
+def with_lesson(judge: Judge, question: str) -> Judge:
+    """The judge with one guideline more, whose check no past case was asked about."""
+    label = TYPES[judge.value_type.spec][0]
+    new = Guideline(id="G99", text="rule 99", checks=(Check(question=question, answer="yes", value=label),))
+    memory = msgspec.structs.replace(judge.memory, guidelines=(*judge.memory.guidelines, new))
+    return judge.replace(memory=memory)
+
+
+@pytest.mark.parametrize("kind", ["bool", "good|fair|poor", "int:1..5", "float:0..1"])
+def test_a_check_that_no_case_answered_turns_no_verdict(kind: str) -> None:
+    judge, question = judge_of(kind), "Was it learned today?"
+    for label in (TYPES[kind][0], TYPES[kind][-1]):
+        before = says(judge, telling(kind, label))
+        after = says(with_lesson(judge, question), telling(kind, label) | {question: 4.0})
+        assert after.value == before.value
+        assert after.probabilities == pytest.approx(before.probabilities)
+
+
+@pytest.mark.parametrize("n", [10, 12, 16, 20, 24, 30, 40, 50])
+@pytest.mark.parametrize(
+    ("fixed", "broken", "decides"),
+    [(1, 0, False), (0, 1, False), (2, 0, True), (3, 1, False), (4, 1, True), (5, 3, False), (9, 4, True)],
+)
+def test_fixed_and_broken_cases_decide_whatever_their_number(n: int, fixed: int, broken: int, decides: bool) -> None:
+    if fixed + broken > n:
+        pytest.skip("more turned verdicts than cases")
+    model = [0.0] * fixed + [1.0] * broken + [1.0] * (n - fixed - broken)
+    calibrator = [1.0] * fixed + [0.0] * broken + [1.0] * (n - fixed - broken)
+    worth = Worth.of(model, calibrator)
+    assert (worth.fixed, worth.broken, worth.decides) == (fixed, broken, decides)
+
+
+def test_does_not_apply_is_no_answer() -> None:
+    # A yes-leaning model: were "n/a" a margin between its answers, it would count as a no.
+    question, rng, cases = "Is the price named?", random.Random(4), []
+    judge = Judge(
+        name="j", feedback_value_type=bool, model=ScriptedChatModel(lambda _: {}), instructions="{{ outputs }}"
+    )
+    for number in range(40):
+        margin, name = (1.0, 1.0, 1.0, -1.0, 0.0)[number % 5], f"c-{number:02}"
+        label = margin > 0 if margin else rng.random() < 0.5
+        cases.append(
+            Case(
+                example=Example(id=name, outputs=f"text {number}"),
+                annotations=(Annotation(id=name, source="ana", value=label, state="learned"),),
+                answers=Answers(judge=judge.base_fingerprint, margins={question: margin}, verdict=number % 2 == 0),
+            )
+        )
+    rule = Guideline(id="G1", text="Name it.", checks=(Check(question=question, answer="yes", value=True),))
+    judge = judge.replace(memory=Memory(cases=tuple(cases), guidelines=(rule,)))
+    not_applying, missing = says(judge, {question: 0.0}), says(judge, {})
+    assert dict(not_applying.parts)[question] == 0.0
+    assert not_applying.probabilities == pytest.approx(missing.probabilities)
+
+
+class TestConfidence:
+    """It is that of the verdict which is delivered."""
+
+    def judged(self, judge: Judge, margin: float, verdict: bool) -> Any:
+        checks = {f"C{n}": "yes" if margin > 0 else "no" for n in range(1, 7)}
+        model = ScriptedChatModel(lambda _: {"checks": checks, "rationale": "r", "value": verdict})
+        return judge.replace(model=model)(outputs="a new text")
+
+    def test_without_a_fitted_calibrator_it_is_the_models_own(self) -> None:
+        for verdict in (True, False):
+            made = self.judged(judge_of("bool", count=FEWEST - 1), 1.0, verdict)
+            assert (made.value, made.decided_by, made.confidence) == (verdict, "model", None)
+
+    def test_a_verdict_is_never_delivered_with_the_confidence_of_another(self) -> None:
+        for count in (FEWEST - 1, FEWEST, 40):
+            for seed in range(6):
+                for margin in (1.0, -1.0):
+                    for verdict in (True, False):
+                        made = self.judged(judge_of("bool", count=count, seed=seed), margin, verdict)
+                        assert made.confidence is None or made.confidence >= 0.5
+                        if made.decided_by == "calibrator":
+                            assert made.confidence == made.calibrated_probabilities[str(made.value).lower()]

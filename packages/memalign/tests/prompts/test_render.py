@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.memory.guard import copied_run, guideline_fault, normalised, tidy
+from memalign.memory.guard import check_fault, copied_run, guideline_fault, normalised, tidy
 from memalign.prompts import (
     DistilRecord,
     RenderedExample,
@@ -67,7 +67,7 @@ class TestJudgePrompts:
             fields=("outputs",),
             value_type=ValueType.of(bool),
             guidelines=[Guideline(id=f"G{n}", text=each) for n, each in enumerate(texts, 1)],
-            style="brief" if brief else "full",
+            brief=brief,
         )
 
     @pytest.mark.parametrize("brief", [True, False])
@@ -207,6 +207,23 @@ class TestGuard:
         assert guideline_fault("Avoid one two three four five six seven, nine.", [("outputs", output)]) is None
         assert copied_run("a b c", "a b c", 2) == "a b"
         assert copied_run("", "a b c") is None
+
+    def test_words_that_the_expert_quoted_are_the_experts(self) -> None:
+        output = "This is no advice. Past results do not tell future results of any fund."
+        rule = "Every reply ends with: Past results do not tell future results of any fund."
+        comment = "It must end with 'past results do not tell future results of any fund'."
+        assert guideline_fault(rule, [("outputs", output)])
+        assert guideline_fault(rule, [("outputs", output)], [comment]) is None
+        assert guideline_fault(rule, [("outputs", output)], ["Past results matter."]), (
+            "a few of the words are not enough"
+        )
+        longer = f"{rule} This is no advice. Past results do not tell future results"
+        assert guideline_fault(longer, [("outputs", output)], [comment]), (
+            "and what stands beside the quotation is a copy"
+        )
+        question = "Does it say 'Past results do not tell future results of any fund'?"
+        assert check_fault(question, [("outputs", output)])
+        assert check_fault(question, [("outputs", output)], [comment]) is None
 
     def test_tidying_removes_list_marks_and_line_breaks(self) -> None:
         for raw in ("- Be kind.", "* Be\nkind.", "1. Be\u2028kind.", "  Be \t kind.  ", "• Be kind."):

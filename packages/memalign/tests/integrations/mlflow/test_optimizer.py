@@ -11,6 +11,7 @@ import pytest
 from mlflow.entities import Feedback
 from mlflow.exceptions import MlflowException
 
+from memalign import Example
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
 from tests.support.mlflow_world import INSTRUCTIONS, Mind, fetched, labelled, lesson, says, tone_judge, traced
 
@@ -336,6 +337,20 @@ def test_a_failing_model_is_not_the_callers_error(aligned, endpoint):
     with pytest.raises(MlflowException) as error:
         aligned(inputs="question 1", outputs="answer 1")
     assert error.value.error_code == "INTERNAL_ERROR"
+
+
+def test_retrieved_traces_are_told_the_most_similar_first(endpoint):
+    """As MLflow's own judge tells them, and as its page and its users read them."""
+    lessons = [lesson(n) for n in range(1, 5)]
+    aligned = tone_judge().align(fetched(*lessons), MemAlignOptimizer(retrieval_k=3))
+    core = aligned.memalign_judge
+    example = Example(id="item", inputs={"question": "question 2"}, outputs="answer 2")
+    nearest = [hit.case.id for hit in core.retrieve(example)]
+    assert not any(hit.misjudged for hit in core.retrieve(example))
+    shown = aligned(inputs=example.inputs, outputs=example.outputs).metadata["retrieved_example_trace_ids"]
+    assert len(shown) == 3
+    assert shown == nearest
+    assert shown[0] == lessons[1], "the case itself is the most similar one"
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
