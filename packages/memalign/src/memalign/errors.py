@@ -8,6 +8,7 @@ MemalignError
 │   ├── InvalidRows             rows of a file or list, each with its line and reason
 │   └── UnknownKey              a feedback key, guideline id or version that is not there
 ├── ConfigurationError          no model, no key, a missing extra: names what to set or install
+│   └── AccessDenied            the provider refuses the key, the model's name or the account
 ├── ModelError                  a model call that failed after its retries
 │   ├── ModelUnavailable        unreachable, 5xx, timed out
 │   ├── RateLimited             429 after the last retry
@@ -20,6 +21,8 @@ MemalignError
     ├── JudgeExists
     ├── VersionConflict         somebody else committed first, every time we tried
     └── RegistryTooNew          written by a newer memalign
+
+`RowError` is one row's fault within `InvalidRows`. `TemplateTagWarning` warns of instructions that look like a template.
 """
 
 from __future__ import annotations

@@ -151,6 +151,8 @@ def krippendorff_alpha(
     seen = {value for unit in pairable for value in unit}
     if len(seen) < 2:
         return None
+    if labels is not None and (strange := seen.difference(labels)):
+        raise InputError(f"a case has a value outside the labels: {min(strange, key=_sort_key)!r}")
     order = [label for label in labels if label in seen] if labels is not None else sorted(seen, key=_sort_key)
     index = {label: position for position, label in enumerate(order)}
     coincidences = np.zeros((len(order), len(order)))
