@@ -19,9 +19,12 @@ SHORT = 11
 
 
 def memory_used(guidelines: Sequence[LearnedGuideline], ids: Sequence[str], cases: Sequence[str]) -> dict[str, Any]:
-    """The metadata of a verdict: the traces and guidelines in its prompt, these with their words and their traces."""
+    """The metadata of a verdict: the traces and guidelines in its prompt, these with their words and their traces.
+
+    `cases` are in the order of the prompt, which shows the most similar one last. MLflow names it first.
+    """
     used = {
-        "retrieved_example_trace_ids": list(cases),
+        "retrieved_example_trace_ids": list(cases)[::-1],
         "memalign.guideline_ids": list(ids),
         "memalign.guidelines": _words(guidelines, ids),
     }
