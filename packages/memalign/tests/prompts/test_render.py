@@ -205,7 +205,7 @@ class TestGuard:
         output = "One two three four five six seven eight nine."
         assert guideline_fault("Avoid: ONE, two three four five six seven eight!", [("outputs", output)])
         assert guideline_fault("Avoid one two three four five six seven, nine.", [("outputs", output)]) is None
-        assert copied_run("a b c", "a b c", 2) == "a b"
+        assert copied_run("a b c", "a b c", length=2) == "a b"
         assert copied_run("", "a b c") is None
 
     def test_words_that_the_expert_quoted_are_the_experts(self) -> None:

@@ -271,7 +271,9 @@ def _refused(shard: Shard, delta: Delta, known: Memory) -> str | None:
         return None
     cases = (known.case(key.id) for key in shard.keys)
     judged = (said for case in cases if case for said in judged_texts(case.example.content))
-    return guideline_fault(delta.text, judged)
+    said = (known.annotation(key) for key in delta.feedback)
+    comments = [annotation.rationale for annotation in said if annotation is not None and annotation.rationale]
+    return guideline_fault(delta.text, judged, comments)
 
 
 def _carry_out(memory: Memory, shard: Shard, delta: Delta, keys: tuple[FeedbackKey, ...]) -> tuple[Memory, LessonState]:

@@ -92,6 +92,7 @@ class CheckReader:
         labels name sides of an item, the answer becomes that of the better side, whichever a question named.
         """
         remarks = [self.remarks[key] for key in keys if key in self.remarks]
+        comments = [annotation.rationale for annotation, _ in remarks if annotation.rationale]
         labels: set[Value] = {annotation.value for annotation, _ in remarks if annotation.value is not None}
         label = next(iter(labels)) if len(labels) == 1 else None
         sides = tuple(dict.fromkeys(side for _, case in remarks for side in self._sides(case)))
@@ -112,7 +113,7 @@ class CheckReader:
                 question, named = neutral
                 if chosen is not None and named not in (None, chosen):
                     answer = "no" if answer == "yes" else "yes"
-            if fault := check_fault(question, self.judged, task=self.task):
+            if fault := check_fault(question, self.judged, comments, task=self.task):
                 faults.append(fault)
             else:
                 answers.setdefault(question, set()).add(answer)

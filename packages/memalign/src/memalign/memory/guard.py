@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from memalign.prompts import encode
 
@@ -66,10 +66,11 @@ def normalised(text: str) -> str:
     return " ".join(_words(text))
 
 
-def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = ()) -> str | None:
+def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
     """Why `text` may not become a guideline, or None if it may.
 
-    `judged` are texts of the judged system, each with its field; a run of eight words from one is a copy, not a rule.
+    `judged` are texts of the judged system, each with its field; a run of eight words from one is a copy, not a rule,
+    unless one of the `comments`, the experts' own words that the text stems from, has that run too.
     """
     words = _words(text)
     if not words:
@@ -89,13 +90,15 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = ()) -> str | 
     if _VERDICT.search(plain):
         return "it has a verdict in the form of an answer"
     for field, output in judged:
-        if copied_run(text, output) is not None:
+        if copied_run(text, output, comments) is not None:
             return f"it copies eight words of what was judged ({field})"  # which ones may have to be erased
     return None
 
 
-def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), *, task: str | None = "") -> str | None:
-    """Why `question` may not become a check, or None if it may; `judged` as for a guideline.
+def check_fault(
+    question: str, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = (), *, task: str | None = ""
+) -> str | None:
+    """Why `question` may not become a check, or None if it may; `judged` and `comments` as for a guideline.
 
     `task` are the judge's instructions: where these speak of experts or comments, a question may too, for there they
     are what is judged. With None it may anyway: of a check that stands only what could harm a prompt is looked for.
@@ -104,7 +107,7 @@ def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), *, task: 
         return f"it has more than {CHECK_WORDS} words"
     if len(question) > CHECK_CHARACTERS:
         return f"it has more than {CHECK_CHARACTERS} characters"
-    if fault := guideline_fault(question, judged):
+    if fault := guideline_fault(question, judged, comments):
         return fault
     plain = unicodedata.normalize("NFKC", question).casefold()
     if not plain.endswith(_QUESTION_MARKS):
@@ -119,21 +122,29 @@ def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), *, task: 
     return None
 
 
-def copied_run(text: str, source: str, length: int = COPIED_WORDS) -> str | None:
-    """The first run of `length` words that `text` shares with `source`, or None.
+def copied_run(text: str, source: str, comments: Collection[str] = (), *, length: int = COPIED_WORDS) -> str | None:
+    """The first run of `length` words that `text` shares with `source`, and with none of the `comments`; or None.
 
     Where a language writes no spaces, of twice as many characters.
     """
     for run in UNSPACED.findall(text):
         for start in range(len(run) - 2 * length + 1):
-            if run[start : start + 2 * length] in source:
-                return str(run[start : start + 2 * length])
-    wanted = _words(text)
-    if len(wanted) < length:
+            piece = str(run[start : start + 2 * length])
+            if piece in source and not any(piece in comment for comment in comments):
+                return piece
+    words = _words(text)
+    if len(words) < length:
         return None
-    there = f" {' '.join(_words(source))} "
-    runs = (" ".join(wanted[i : i + length]) for i in range(len(wanted) - length + 1))
-    return next((run for run in runs if f" {run} " in there), None)
+    copied, quoted = _spaced(source), [_spaced(comment) for comment in comments]
+    for start in range(len(words) - length + 1):
+        piece = f" {' '.join(words[start : start + length])} "
+        if piece in copied and not any(piece in comment for comment in quoted):
+            return piece.strip()
+    return None
+
+
+def _spaced(text: str) -> str:
+    return f" {' '.join(_words(text))} "
 
 
 def _words(text: str) -> list[str]:
