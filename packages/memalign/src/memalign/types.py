@@ -326,8 +326,8 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
     """One verdict and its receipt.
 
     `id` is the item's. `value` is None exactly when `error` says why. `rationale` and `probabilities` are the model's own: each label (as
-    text: "true", "4", "A") with its probability in [0, 1]. `confidence` is the probability of the value, the
-    calibrator's where there is one; None where the model gives none and was asked only once.
+    text: "true", "4", "A") with its probability in [0, 1]. `confidence` is the probability of the value:
+    a fitted calibrator's where it says the same value, else the model's own; None where that gives none and was asked once.
     `value` is the model's own verdict or the calibrator's, as `decided_by` says; both stand beside it, `own_value` and
     `calibrated_value`. `findings` say what the calibrator's adds up from. `guideline_ids` and `example_ids` are what was in the prompt; `memory_hash` is the memory that was
     used; `trace_tool_calls` are what was read in a trace too long to show; `notes`

@@ -8,8 +8,10 @@ Evidence: LLM-Rubric (arXiv 2501.00274), and docs/decisions/0019-checks.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,6 +52,8 @@ FEWEST, MOST = 10, 500
 """Cases that a calibrator is fitted on: with fewer there is none, and of more a fixed sample is enough."""
 MOST_LABELS = 10
 """With more labels there is no calibrator."""
+SAME = 1e-9
+"""Two verdicts are as near to a label where their nearness differs by no more."""
 FOLDS = 5
 RIDGES = (1e5, 100.0, 30.0, 10.0, 3.0)
 """How strongly each check's weight is drawn to that of all: by the first, all checks count the same."""
@@ -60,14 +64,39 @@ TOGETHER_WEIGHT, TOGETHER_RIDGE, RIDGE = 1.0, 0.5, 1.0
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
     """How well the model's own verdict and the calibrator agree with the labels of `n` cases not fitted on.
 
-    `model` and `calibrator` are means in [0, 1]: the share that agrees, of numbers one less the distance over the range.
-    `decides` is whether the calibrator is better by more than one standard error of the difference.
+    Attributes:
+        n: Cases whose own verdict is known.
+        model: The mean nearness of the model's own verdicts, in [0, 1]: the share that agrees, of numbers one less the
+            distance over the range.
+        calibrator: The same of the calibrator's verdicts.
+        fixed: Cases where the calibrator is nearer to the label.
+        broken: Cases where the model's own verdict is nearer.
     """
 
     n: int
     model: float
     calibrator: float
-    decides: bool
+    fixed: int = 0
+    broken: int = 0
+
+    @classmethod
+    def of(cls, model: Sequence[float], calibrator: Sequence[float]) -> Worth:
+        """What the nearness of the two verdicts to the label, case by case, comes to."""
+        if len(model) < FOLDS:
+            return cls(n=0, model=0.0, calibrator=0.0)
+        pairs = list(zip(model, calibrator, strict=True))
+        return cls(
+            n=len(pairs),
+            model=fmean(model),
+            calibrator=fmean(calibrator),
+            fixed=sum(after - before > SAME for before, after in pairs),
+            broken=sum(before - after > SAME for before, after in pairs),
+        )
+
+    @property
+    def decides(self) -> bool:
+        """Whether the calibrator is better by more than chance: by whole cases, so that no rounding decides."""
+        return self.fixed - self.broken > max(1.0, math.sqrt(self.fixed + self.broken))
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,12 +104,14 @@ class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
 
     `parts` are (name, contribution): of labels the log-odds for the value against the strongest other, of a float its
     distance from the mean. A name is a question, or one of `memalign.judge.columns`: `HABIT`, `VERDICT`, `PLAIN`.
-    `decides`: the taught cases say that it is better than the model's own verdict.
+    `fitted`: it is fitted on taught cases, not only on what guidelines expect. `decides`: these cases say that it is better
+    than the model's own verdict.
     """
 
     value: Value
     probabilities: dict[Value, float] | None
     parts: tuple[tuple[str, float], ...]
+    fitted: bool = True
     decides: bool = False
 
 
@@ -91,6 +122,7 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
     weights: Any
     ridge: float
     worth: Worth
+    fitted: bool = True
     low: float = 0.0
     high: float = 1.0
 
@@ -103,7 +135,9 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
         if self.columns.kind == "number":
             value: Value = float(np.clip(scores[0] + self.columns.middle, self.low, self.high))
             parts = self._parts(added[0])
-            return Calibrated(value=value, probabilities=None, parts=parts, decides=self.worth.decides)
+            return Calibrated(
+                value=value, probabilities=None, parts=parts, fitted=self.fitted, decides=self.worth.decides
+            )
         chances = softmax(scores[None])[0]
         best = int(np.argmax(scores))
         other = int(np.argsort(scores)[-2])
@@ -111,6 +145,7 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
             value=self.columns.labels[best],
             probabilities=dict(zip(self.columns.labels, map(float, chances), strict=True)),
             parts=self._parts(added[best] - added[other]),
+            fitted=self.fitted,
             decides=self.worth.decides,
         )
 
@@ -170,7 +205,11 @@ async def known_of(
     """What a calibrator is told of these examples, of each of which the model's own verdict and the margins are `said`."""
     # The in-process embedder, whatever retrieval uses: two texts more a judgment must cost nothing.
     plain = await plain_features(examples, judge.value_type, resolve_embedding(None))
-    return [Known(one, verdict, margins) for one, (verdict, margins) in zip(plain, said, strict=True)]
+    return [
+        # "Does not apply" is kept as a margin of 0, and is no answer: neither a yes nor a no.
+        Known(features, verdict, {question: margin for question, margin in margins.items() if margin != 0.0})
+        for features, (verdict, margins) in zip(plain, said, strict=True)
+    ]
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,12 +234,12 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         None where there is no such check, and for a float, which has no unit in which one could count. `measured` finds
         out what a fitted one is worth, which takes most of the time.
         """
-        if len(taught) >= FEWEST and len({each.label for each in taught}) > 1:
-            return self.calibrator(taught) if measured else self.fitted(taught, self.ridge(taught))
+        # What is usual of a check that no case answered is not known: a model that leans to yes would turn every verdict.
         answered = {q: asking for q, asking in self.checks.items() if any(q in each.known.margins for each in taught)}
-        if not (answered and self.value_type.labels):
-            return None
-        return msgspec.structs.replace(self, checks=answered).expected(taught)
+        fit = msgspec.structs.replace(self, checks=answered)
+        if len(taught) >= FEWEST and len({each.label for each in taught}) > 1:
+            return fit.calibrator(taught) if measured else fit.fitted(taught, fit.ridge(taught))
+        return fit.expected(taught) if answered and self.value_type.labels else None
 
     def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
         """Fitted on all, with the ridge and the worth that the cases themselves tell, held out in turn."""
@@ -213,7 +252,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
                 if each.known.verdict is not None:  # one that is not known is neither right nor wrong
                     told.append(_nearness(self.value_type, each.known.verdict, each.label))
                     held.append(_nearness(self.value_type, fitted.says(each.known).value, each.label))
-        return msgspec.structs.replace(self.fitted(taught, self.ridge(taught)), worth=_worth(told, held))
+        return msgspec.structs.replace(self.fitted(taught, self.ridge(taught)), worth=Worth.of(told, held))
 
     def expected(self, taught: Sequence[Taught]) -> Calibrator:
         """Not fitted: what the guidelines expect of their checks, which all count the same; it never decides."""
@@ -222,7 +261,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         columns = self.columns(taught)
         weights = np.zeros(len(columns.names))
         weights[columns.of_checks] = self.prior * columns.share
-        return self._made(columns, weights, RIDGES[0])
+        return msgspec.structs.replace(self._made(columns, weights, RIDGES[0]), fitted=False)
 
     def ridge(self, taught: Sequence[Taught]) -> float:
         """The ridge of the checks' own weights: the strongest whose loss is within one standard error of the least."""
@@ -288,7 +327,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         return Calibrator(columns=columns, weights=weights, ridge=ridge, worth=_UNKNOWN, low=low, high=high)
 
 
-_UNKNOWN = Worth(n=0, model=0.0, calibrator=0.0, decides=False)
+_UNKNOWN = Worth(n=0, model=0.0, calibrator=0.0)
 
 
 async def _checks(judge: Judge) -> dict[str, tuple[Check, ...]]:
@@ -320,27 +359,10 @@ def _nearness(value_type: Any, value: Value, label: Value) -> float:
 
 
 def _loss(calibrator: Calibrator, taught: Taught) -> float:
-    import math
-
     said = calibrator.says(taught.known)
     if said.probabilities is None:
         return (float(said.value) - float(taught.label)) ** 2
     return -math.log(max(said.probabilities[taught.label], 1e-9))
-
-
-def _worth(model: Sequence[float], calibrator: Sequence[float]) -> Worth:
-    import numpy as np
-
-    if len(model) < FOLDS:
-        return _UNKNOWN
-    gain = np.array(calibrator) - np.array(model)
-    error = float(gain.std(ddof=1)) / np.sqrt(len(gain))
-    return Worth(
-        n=len(gain),
-        model=float(np.mean(model)),
-        calibrator=float(np.mean(calibrator)),
-        decides=bool(gain.mean() > error),
-    )
 
 
 # -- what the memory knows ---------------------------------------------------------------------------------------------

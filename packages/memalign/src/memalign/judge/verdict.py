@@ -59,16 +59,15 @@ async def _decide(judge: Judge, example: Example) -> Judgment:
     calibrated = await _calibrated(judge, example, model, own, found)
     decides = calibrated is not None and calibrated.decides
     value = calibrated.value if calibrated is not None and calibrated.decides else own.sample.value
-    chances = None if calibrated is None else calibrated.probabilities
     return Judgment(
         id=example.id,
         value=value,
         rationale=own.sample.rationale,
-        confidence=own.sample.confidence if chances is None else chances.get(value, 0.0),
+        confidence=_confidence(value, own.sample, calibrated),
         probabilities=_keyed(own.sample.chances),
         own_value=own.sample.value,
         calibrated_value=None if calibrated is None else calibrated.value,
-        calibrated_probabilities=_keyed(chances),
+        calibrated_probabilities=None if calibrated is None else _keyed(calibrated.probabilities),
         decided_by="calibrator" if decides else "model",
         findings=found.findings if calibrated is None else weighed(found.findings, calibrated),
         guideline_ids=own.prepared.guideline_ids,
@@ -202,6 +201,17 @@ async def _calibrated(
     if not calibrates(judge, model.limits):
         return None
     return await calibrate(judge, example, own.sample.value, margins_of(found.findings))
+
+
+def _confidence(value: Value, own: Sample, calibrated: Calibrated | None) -> float | None:
+    """How probable the verdict is that is delivered: by a fitted calibrator that says the same, else by the model itself.
+
+    A calibrator that says another value and does not decide has lost against the model on the taught cases: its
+    probability of the model's value would contradict the verdict beside it.
+    """
+    if calibrated is None or not calibrated.fitted or calibrated.value != value or calibrated.probabilities is None:
+        return own.confidence
+    return calibrated.probabilities[value]
 
 
 def _keyed(chances: Mapping[Value, float] | None) -> dict[str, float] | None:
