@@ -150,14 +150,6 @@ class TestAnsweredInTheJudgment:
         made = judge(lambda _: answers(next(said)), samples=3)(outputs="x")
         assert given_answers(made.findings) == {SORRY: "no", HARM: "no", MONEY: "n/a"}
 
-    def test_only_the_unswapped_item_answers_the_checks(self) -> None:
-        def answer(request: ChatRequest) -> dict[str, Any]:
-            stands = request.user.index(PAIR["A"]) < request.user.index(PAIR["B"])
-            return answers({"C1": "yes" if stands else "no"}, value="A" if stands else "B")
-
-        made = judge(answer, value_type="A|B", swap=True)(outputs=PAIR)
-        assert (made.value, given_answers(made.findings)) == ("A", {SORRY: "yes"})
-
     def test_a_verdict_after_reading_a_trace_answers_checks(self) -> None:
         spans = [
             {"name": f"step {n}", "span_id": str(n), "outputs": f"the agent looked at file {n} " * 90}

@@ -282,12 +282,18 @@ class TestOneItem:
         words = "The reply must name the date. " * 200
         small = ScriptedChatModel(lambda _: {"rationale": "x", "value": True}, limits=Limits(context_tokens=4096))
         item = {"inputs": words, "outputs": words}
-        rows = [{"id": "t-1", **item, "value": False, "rationale": words}]
+        other = {"inputs": words, "outputs": words[:5950]}
+        rows = [
+            {"id": "t-1", **other, "value": False, "rationale": words},
+            {"id": "t-2", **item, "value": False, "rationale": words},
+        ]
         aligned = learn(bare()[0], rows).judge.replace(model=small)
-        assert aligned(**item).example_ids == ("t-1",)
+        same = aligned(**item)
+        assert same.example_ids == ("t-2",)
+        assert any(note.startswith("example t-1 left out: over the budget") for note in same.notes)
         near = aligned(inputs=words, outputs=words[:5900])
-        assert near.example_ids == ()
-        assert any(note.startswith("example t-1 left out: over the budget") for note in near.notes)
+        assert len(near.example_ids) == 1
+        assert any("left out: over the budget" in note for note in near.notes)
 
     def test_the_model_decides_how_many_examples_by_default(self) -> None:
         rows = [row(n, "ana", "add") for n in range(9)]

@@ -22,6 +22,7 @@ from memalign.judge import Judge, Progress
 from memalign.judge.calibrator import FEWEST
 from memalign.judge.checks import AskedCheck, margins_of, which_checks
 from memalign.judge.open_model import open_model
+from memalign.judge.prepare import is_pair
 from memalign.memory import Answers, Case, Memory
 from memalign.memory.check_answers import questions_of
 from memalign.models.base import YesNoModel
@@ -50,7 +51,7 @@ async def ask(
     verdict where there is none; any other answers all in one call. Where no guideline has a check, and for free text,
     nothing is asked at all; nor of a model that is paid by the call where too few cases are labelled to fit a weight.
     Unless `thorough`, a case of which half the questions and the verdict are known needs nothing either: one lesson more
-    must not cost the whole pass, and its check counts as its guideline expects. Never raises for a failing model: such a case keeps what it has until the next align.
+    must not cost the whole pass, and its check counts from when cases have answered it. Never raises for a failing model: such a case keeps what it has until the next align.
     """
     started = time.perf_counter()
     if not judge.value_type.closed or not questions_of(memory.semantic):
@@ -128,8 +129,10 @@ def _folds(memory: Memory, chosen: Sequence[Case]) -> list[list[Case]]:
 async def _open(asked: Judge, fold: Sequence[Case], judged_by: str, *, apart: bool, enough: float) -> list[_Open]:
     """The cases of a fold with something missing; nothing is missing where no check is in view.
 
-    `enough` is the share of questions that need an answer.
+    `enough` is the share of questions that need an answer. A model that answers all in one call is asked none of a pair.
     """
+    if not apart:
+        fold = [case for case in fold if not is_pair(asked, case.example)]
     unknowing = hiding(asked, fold)
     checks, _ = await which_checks(unknowing)
     if apart:  # those that judgments will ask, as far as the fold leaves them in view

@@ -40,6 +40,9 @@ __all__ = [
 MOST_CHECKS = 8
 """Questions that one judgment asks. Eight told as much as sixty, and take as long as one reasoned verdict."""
 
+MOST_PINNED = 24
+"""Questions of pinned guidelines that one judgment asks: each costs a call of one token, or ten tokens of an answer."""
+
 SYSTEM = "Answer the question about the item with yes or no."
 
 CheckAnswer = Literal["yes", "no", "n/a"]
@@ -72,7 +75,7 @@ async def which_checks(judge: Judge) -> tuple[tuple[AskedCheck, ...], tuple[str,
     """The checks that a judgment asks, each question once, in the order of the guidelines; and a note on those left out.
 
     At most eight, of the guidelines that say what most others say: a question of one case's own names and numbers stands
-    alone. A pinned guideline's checks are always asked.
+    alone. Those of pinned guidelines come first, and up to 24 of them are asked.
     """
     memory = judge.memory
 
@@ -93,9 +96,9 @@ async def which_checks(judge: Judge) -> tuple[tuple[AskedCheck, ...], tuple[str,
 
 
 async def _commonest(guidelines: Sequence[Guideline]) -> tuple[str, ...]:
-    """The questions of the guidelines that say what most others say, by the in-process embedder; a pinned one's always.
+    """The questions of the guidelines that say what most others say, by the in-process embedder; pinned ones' first.
 
-    A guideline's questions come together: of a rule with a condition neither tells anything alone.
+    A guideline's questions come together, up to the last place: of a rule with a condition neither tells anything alone.
     """
     questions = list(questions_of(guidelines))
     if len(questions) <= MOST_CHECKS:
@@ -110,7 +113,7 @@ async def _commonest(guidelines: Sequence[Guideline]) -> tuple[str, ...]:
     chosen: dict[str, None] = {}
     for guideline in sorted(asking, key=lambda each: (not each.pinned, -round(means[each.id], 5), each.number)):
         for check in guideline.checks:
-            if guideline.pinned or len(chosen) < MOST_CHECKS:
+            if len(chosen) < (MOST_PINNED if guideline.pinned else MOST_CHECKS):
                 chosen[check.question] = None
     return tuple(question for question in questions if question in chosen)
 

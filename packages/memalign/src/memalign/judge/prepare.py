@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memalign.cache import kept
+from memalign.content import sides_of
 from memalign.content.parts import part_in, parts_of_sides
 from memalign.judge.checks import AskedCheck, checks_schema, each_side, which_checks
 from memalign.judge.parameters import SAMPLING_TEMPERATURE
@@ -26,7 +27,7 @@ from memalign.values import ValueType
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["Prepared", "budget_of", "items_alone", "prepare"]
+__all__ = ["Prepared", "budget_of", "is_pair", "items_alone", "prepare"]
 
 BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
 CHECK_TOKENS = 10  # of an answer: `"C12": "n/a", `
@@ -53,8 +54,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
     """Put together what `judge` asks `model` about `example`: the same bytes for the same memory and item."""
     limits, memory, value_type = model.limits, judge.memory, judge.value_type
-    asked, unasked = await which_checks(judge)
-    checks = () if isinstance(model, YesNoModel) else asked
+    checks, unasked = await which_checks(judge)
+    if isinstance(model, YesNoModel):
+        checks = ()  # it is asked each apart
+    elif is_pair(judge, example):
+        checks, unasked = (), ()
     budget = budget_of(judge, limits, checks)
     stable = _stable(judge, limits, budget, checks)
     found = await retrieve(judge, example, limits)
@@ -83,6 +87,11 @@ async def prepare(judge: Judge, example: Example, model: ChatModel) -> Prepared:
         unread=working.unread,
         checks=checks,
     )
+
+
+def is_pair(judge: Judge, example: Example) -> bool:
+    """Whether the item shows two sides. A question about "the reply" has no answer there, unless each side is asked alone."""
+    return len(sides_of(example.content, judge.value_type.choices)) == 2
 
 
 def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
@@ -129,13 +138,20 @@ def _stable(judge: Judge, limits: Limits, budget: Budget, checks: tuple[AskedChe
 
 def budget_of(judge: Judge, limits: Limits, checks: Sequence[AskedCheck] = ()) -> Budget:
     """Tokens that each part of a prompt for a model of these limits may take, beside the `checks` that it asks."""
+    memory, answer = judge.memory, _answer_tokens(judge, limits, checks)
     asked = sum(estimate_tokens(check.question) + 6 for check in checks) + (60 if checks else 0)
-    return Budget.of(
-        context_tokens=limits.context_tokens,
-        system_tokens=estimate_tokens(judge.instructions) + 400 + asked,
-        answer_tokens=_answer_tokens(judge, limits, checks),
-        brief=limits.brief,
-    )
+    system = estimate_tokens(judge.instructions) + 400 + asked
+
+    def make() -> Budget:
+        return Budget.of(
+            context_tokens=limits.context_tokens,
+            system_tokens=system,
+            answer_tokens=answer,
+            brief=limits.brief,
+            guidelines=memory.semantic,
+        )
+
+    return kept(memory, ("budget", limits.context_tokens, limits.brief, system, answer), make)
 
 
 def _answer_tokens(judge: Judge, limits: Limits, checks: Sequence[AskedCheck]) -> int:

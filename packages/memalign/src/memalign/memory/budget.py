@@ -9,7 +9,7 @@ import msgspec
 from memalign.prompts.encoding import estimate_tokens
 from memalign.types import Guideline
 
-__all__ = ["Budget", "fit_guidelines"]
+__all__ = ["Budget", "cost_of", "fit_guidelines"]
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,20 +21,36 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     item: int
 
     @classmethod
-    def of(cls, *, context_tokens: int, system_tokens: int, answer_tokens: int, brief: bool) -> Budget:
-        """Divide what the context leaves after `system_tokens` and the answer: half for the item, a third for examples.
+    def of(
+        cls,
+        *,
+        context_tokens: int,
+        system_tokens: int,
+        answer_tokens: int,
+        brief: bool,
+        guidelines: Sequence[Guideline] = (),
+    ) -> Budget:
+        """Divide what the context leaves after `system_tokens`, the `guidelines` and the answer: half for the item, a third for examples.
 
         A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well
         a model follows instructions falls with their number (IFScale, arXiv 2507.11538).
         """
-        free = max(context_tokens - system_tokens - answer_tokens - 64, 256)
-        guidelines = min(context_tokens // 8, 500 if brief else 4000)
+        most = min(context_tokens // 8, 500 if brief else 4000)
+        shown = min(sum(map(cost_of, guidelines)), most)
+        pinned = sum(cost_of(guideline) for guideline in guidelines if guideline.pinned)
+        taken = system_tokens + max(shown, pinned) + answer_tokens + 64
+        free = max(context_tokens - taken, 256)
         return cls(
-            guidelines=guidelines,
+            guidelines=most,
             example=min(200 if brief else 1500, free // 6),
             examples=min(600, free // 3) if brief else free // 3,
             item=free // 2,
         )
+
+
+def cost_of(guideline: Guideline) -> int:
+    """Tokens that a guideline takes in a prompt, with its dash and the end of its line."""
+    return estimate_tokens(guideline.text) + 2
 
 
 def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
@@ -43,7 +59,7 @@ def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[
     Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among equals
     the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
     """
-    costs = {guideline.id: estimate_tokens(guideline.text) + 2 for guideline in guidelines}
+    costs = {guideline.id: cost_of(guideline) for guideline in guidelines}
     if sum(costs.values()) <= tokens:
         return tuple(guidelines), ()
 

@@ -51,8 +51,7 @@ def fit_example(
     content: Mapping[str, object], words: str, label: Value | None, tokens: int
 ) -> tuple[RenderedExample, tuple[str, ...]]:
     """A past case, with the `words` and the label of its experts, and notes; its fields and the words take `tokens` each."""
-    # By bytes, as the budget counts: letters of other scripts take two or three.
-    kept = words.encode("utf-8", "ignore")[: tokens * 4].decode("utf-8", "ignore")
+    kept = words[: _largest(lambda length: estimate_tokens(encode(words[:length])) <= tokens, len(words))]
     fitted = fit_fields(content, tokens)
     notes = fitted.notes
     if len(kept) < len(words):
