@@ -679,7 +679,7 @@ class TestBudget:
         )
 
         def systems(*judges: Judge) -> list[str]:
-            memory = Memory(cases=cases, guidelines=rules, current_judge=first.base_fingerprint)
+            memory = Memory(cases=cases, guidelines=rules)
             return [
                 aio.run(each.replace(memory=memory).prepare(Example(id="i", inputs="q", outputs="a"))).request.system
                 for each in judges

@@ -30,7 +30,9 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
         brief: bool,
         guidelines: Sequence[Guideline] = (),
     ) -> Budget:
-        """Divide what the context leaves after `system_tokens`, the `guidelines` and the answer: half for the item, a third for examples.
+        """Divide what the context leaves after the system message and the answer: half for the item, a third for examples.
+
+        Of the `guidelines` as many are in the system message as may be, and all that are pinned.
 
         A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well
         a model follows instructions falls with their number (IFScale, arXiv 2507.11538).
