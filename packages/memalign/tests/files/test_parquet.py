@@ -84,3 +84,32 @@ def test_a_missing_pyarrow_names_its_install_command(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"pip install pyarrow"):
         read_examples(path)
+
+
+@pytest.mark.parametrize("pandas", [True, False])
+def test_times_to_the_nanosecond_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pandas: bool) -> None:
+    if not pandas:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    moment = pa.scalar(1, pa.timestamp("ns", "UTC"))
+    columns = {
+        "id": ["a"],
+        "outputs": ["x"],
+        "value": [True],
+        "created_at": pa.array([moment]),
+        "inputs": pa.array([[{"at": moment}]]),
+        "took": pa.array([1_500_000_001], pa.duration("ns")),
+        "daily": pa.array([1], pa.time64("ns")),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "f.parquet")
+    (row,) = read_feedback(tmp_path / "f.parquet").rows
+    assert row.created_at == "1970-01-01T00:00:00+00:00"
+    assert row.inputs == [{"at": "1970-01-01T00:00:00+00:00"}]
+    assert row.meta == {"took": 1.5, "daily": "00:00:00"}
+
+
+def test_a_column_of_bytes_is_named(tmp_path: Path) -> None:
+    rows = [{"id": "a", "outputs": "x", "thumbnail": b"\x89PNG"}]
+    with pytest.raises(InvalidRows, match=r"line 1 \(a\): column thumbnail holds bytes; leave the column out"):
+        read_examples(put(tmp_path / "images.parquet", rows))
+    with pytest.raises(InvalidRows, match=r"line 1 \(a\): column thumbnail holds bytes; leave the column out"):
+        Examples.of(pa.Table.from_pylist(rows)).check()

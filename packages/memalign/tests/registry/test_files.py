@@ -163,3 +163,21 @@ class TestBeforeAnythingIsPaid:
         before = path.read_bytes()
         Database(f"sqlite:///{path}", busy_timeout=5.0).check_writable()
         assert path.read_bytes() == before
+
+
+def test_a_url_that_says_read_only_is_read_only(tmp_path: Path):
+    path = tmp_path / "50% of it#1.db"
+    Registry(f"sqlite:///{path}").create(judge())
+    registry = Registry(f"sqlite:///{path}?mode=ro")
+    assert registry.load("helpfulness") == judge()
+    with pytest.raises(RegistryError, match="read-only; nothing was changed"):
+        registry.save(judge(model="openai:gpt-5"))
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("options", ["mod=ro", "readonly=1", "mode=ro&timeout_ms=3"])
+def test_an_option_that_does_nothing_is_refused_by_name(path: Path, options: str):
+    Registry(f"sqlite:///{path}").create(judge())
+    name = options.partition("&")[2].partition("=")[0] or options.partition("=")[0]
+    with pytest.raises(ConfigurationError, match=rf"SQLite knows no option {name}"):
+        Registry(f"sqlite:///{path}?{options}")
