@@ -54,7 +54,7 @@ def test_feedback_with_times_structs_and_lists_is_read(tmp_path: Path) -> None:
 
 def test_bad_rows_are_named_by_their_number(tmp_path: Path) -> None:
     rows = [{"id": "a", "outputs": b"x", "n": 1}, {"id": "b", "outputs": b"y", "n": 2}]
-    with pytest.raises(InvalidRows, match="line 2: a cell holds bytes"):
+    with pytest.raises(InvalidRows, match=r"line 2 \(b\): column outputs holds bytes"):
         read_examples(put(tmp_path / "bytes.parquet", rows))
     with pytest.raises(InvalidRows, match=r"line 2 \(a\): 'a' is on line 1 already"):
         read_examples(put(tmp_path / "twice.parquet", [{"id": "a", "outputs": "x"}] * 2))

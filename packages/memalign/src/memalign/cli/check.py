@@ -49,7 +49,7 @@ def check(
     kind = judge.value_type if judge else ValueType.of(value_type) if value_type else None
     given = rows_given(feedback, columns, remembered=judge.columns if judge else None, source=source)
     found = review_feedback(given, kind, judge)
-    session.give(found.to_dict(), *_review(found, feedback))
+    session.give(found.to_dict(), *_review(found, given.name))
     return FAILURES if found.invalid else DONE
 
 

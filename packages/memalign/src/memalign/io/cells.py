@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -9,7 +10,7 @@ from uuid import UUID
 
 from memalign.errors import InputError
 
-__all__ = ["is_absent", "plain_value"]
+__all__ = ["is_absent", "plain_fields", "plain_value", "shown_id"]
 
 
 def is_absent(value: object) -> bool:
@@ -19,6 +20,23 @@ def is_absent(value: object) -> bool:
         or (isinstance(value, float | datetime) and value != value)  # noqa: PLR0124
         or type(value).__name__ == "NAType"
     )
+
+
+def plain_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    """The fields of a row by the names of their columns, as JSON has them. Raises InputError that names the column."""
+    plain = {}
+    for name, value in fields.items():
+        try:
+            plain[str(name)] = plain_value(value)
+        except InputError as error:
+            raise InputError(f"column {name} {error}") from None
+    return plain
+
+
+def shown_id(fields: Mapping[str, Any]) -> str | None:
+    """The row's id, where it has one that can be shown."""
+    name = fields.get("id")
+    return str(name)[:80] if isinstance(name, str | int) and str(name).strip() else None
 
 
 def plain_value(value: Any) -> Any:
@@ -38,7 +56,7 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, bytes):
-        raise InputError("a cell holds bytes; a column is text, a number, a boolean, a list or a struct")
+        raise InputError("holds bytes; leave the column out, or give text, a number, a boolean, a list or a struct")
     if type(value).__module__ == "numpy":  # an array, or one of numpy's own numbers
         return plain_value(value.tolist())
     return value

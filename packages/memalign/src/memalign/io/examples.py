@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.fields import content_needed, differing, shown_id, split
+from memalign.io.cells import shown_id
+from memalign.io.fields import content_needed, differing, split
 from memalign.io.given import Given
 from memalign.io.rows import LABEL_FIELDS, Row
 from memalign.types import CONTENT_FIELDS, UNKNOWN_SOURCE, Example, FeedbackKey

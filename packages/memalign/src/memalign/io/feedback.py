@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from memalign.errors import InputError, InvalidRows, InvalidValue, RowError
-from memalign.io.fields import content_needed, differing, shown_id, split
+from memalign.io.cells import shown_id
+from memalign.io.fields import content_needed, differing, split
 from memalign.io.given import JUDGED, Given
 from memalign.io.rows import Row
 from memalign.types import Feedback, FeedbackKey

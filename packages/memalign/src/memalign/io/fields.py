@@ -13,7 +13,7 @@ from memalign.io.cells import is_absent
 from memalign.io.rows import LABEL_FIELDS, Row
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
 
-__all__ = ["content_needed", "differing", "given_rows", "shown_id", "split"]
+__all__ = ["content_needed", "differing", "given_rows", "split"]
 
 
 def given_rows(items: Iterable[object]) -> Iterator[Row | RowError]:
@@ -60,12 +60,6 @@ def split(fields: Mapping[str, Any]) -> dict[str, Any]:
             except InputError as error:
                 raise InputError(f"{name} is {error}") from None
     return known
-
-
-def shown_id(fields: Mapping[str, Any]) -> str | None:
-    """The row's id, where it has one that can be shown."""
-    given = fields.get("id")
-    return str(given)[:80] if isinstance(given, str | int) and str(given).strip() else None
 
 
 def content_needed() -> str:

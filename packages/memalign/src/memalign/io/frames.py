@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memalign.errors import InputError, RowError
-from memalign.io.cells import plain_value
+from memalign.io.cells import plain_fields, shown_id
 from memalign.io.rows import Row
 
 __all__ = ["column_names", "frame_rows", "is_frame", "is_lazy", "plain_rows"]
@@ -58,8 +58,8 @@ def plain_rows(rows: Iterable[Mapping[str, Any]]) -> Iterator[Row | RowError]:
     """Mappings of any library's values as rows, each with its 1-based position."""
     for position, fields in enumerate(rows, 1):
         try:
-            yield Row(line=position, fields={str(name): plain_value(value) for name, value in fields.items()})
+            yield Row(line=position, fields=plain_fields(fields))
         except InputError as error:
-            yield RowError(line=position, reason=str(error))
+            yield RowError(line=position, reason=str(error), id=shown_id(fields))
         except RecursionError:
             yield RowError(line=position, reason="a cell is nested too deep to be read; flatten it")

@@ -17,6 +17,7 @@ from memalign.io.cells import is_absent
 from memalign.io.column_map import Columns
 from memalign.io.fields import given_rows, split
 from memalign.io.frames import column_names, frame_rows, is_frame, is_lazy, plain_rows
+from memalign.io.locations import shown_location
 from memalign.io.review_rows import is_review, restored
 from memalign.io.rows import Row, json_rows, never_empty, read_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
@@ -68,7 +69,7 @@ class Given:
         if isinstance(items, Given):
             return items if items.columns.asked or items.columns.names else replace(items, columns=known)
         if isinstance(items, str | Path):
-            name = str(items)
+            name = shown_location(items)
         elif is_lazy(items):
             raise InputError(f"{name} is a frame that is not computed yet: give frame.collect()")
         elif isinstance(items, Mapping):

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from memalign.errors import ConfigurationError, InputError
 
-__all__ = ["Location", "Remote", "is_url", "location_of", "store_errors"]
+__all__ = ["Location", "Remote", "is_url", "location_of", "shown_location", "store_errors"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+# A URL in a text: before its address a user with a password, and after it a query.
+_SECRETS = re.compile(r"""(https?://)(?:[^/\s@?'"]*@)?([^\s?#'"]*)(?:[?#][^\s'"]*)?""", re.IGNORECASE)
 _DRIVERS = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -41,7 +44,12 @@ class Remote:
     @property
     def suffix(self) -> str:
         """`.jsonl` and so on; empty for a folder."""
-        return PurePosixPath(self.path).suffix
+        return PurePosixPath(urlsplit(self.url).path if self.is_page else self.path).suffix
+
+    @property
+    def is_page(self) -> bool:
+        """Whether a web server gives it: its name may have a query, and such a server has no folders."""
+        return self.url.lower().startswith(("http://", "https://"))
 
     def open(self, mode: str = "rb") -> IO[bytes]:
         """The object as a file that is read as it is needed."""
@@ -50,10 +58,10 @@ class Remote:
 
     def is_dir(self) -> bool:
         """Whether it is a folder: an object store has one wherever objects begin with its name."""
-        return bool(self.fs.isdir(self.path))
+        return not self.is_page and bool(self.fs.isdir(self.path))
 
     def __str__(self) -> str:
-        return self.url
+        return shown_location(self.url)
 
 
 Location = Path | Remote
@@ -64,6 +72,14 @@ def is_url(where: object) -> bool:
     return isinstance(where, str) and _URL.match(where) is not None
 
 
+def shown_location(where: object) -> str:
+    """A path or URL, or a text that quotes one, as it may be printed and kept.
+
+    That is without the query of a web address, which may be a signature, and without a password.
+    """
+    return _SECRETS.sub(r"\1\2", str(where))
+
+
 def location_of(where: str | Path) -> Location:
     """A path as it is, or what a URL names; `file://` is a path.
 
@@ -72,7 +88,7 @@ def location_of(where: str | Path) -> Location:
     """
     if not isinstance(where, str) or not is_url(where):
         return Path(where)
-    scheme = where.partition("://")[0].lower()
+    scheme, shown = where.partition("://")[0].lower(), shown_location(where)
     driver = _DRIVERS.get(scheme)
     from fsspec.core import url_to_fs  # a tenth of a second
 
@@ -81,24 +97,28 @@ def location_of(where: str | Path) -> Location:
             fs, path = url_to_fs(where)
     except ImportError as error:
         needed = driver or error.name or "its driver of fsspec"
-        raise ConfigurationError(f"{where}: {scheme}:// needs {needed}: pip install {needed}") from None
+        raise ConfigurationError(f"{shown}: {scheme}:// needs {needed}: pip install {needed}") from None
     except ValueError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(f"{shown}: {shown_location(error)}") from None
     return Path(path) if scheme in ("file", "local") else Remote(where.rstrip("/"), fs, path)
 
 
 @contextmanager
 def store_errors(where: object) -> Iterator[None]:
     """In this block what an object store and its driver complain of becomes an InputError that names `where`."""
+    shown = shown_location(where)
     try:
         yield
-    except FileNotFoundError:
-        raise InputError(f"{where}: no such file") from None
+    except FileNotFoundError as error:
+        status = getattr(error.__cause__, "status", 404)  # of a web server: fsspec says the same of all refusals
+        reason = ": no such file" if status == 404 else f" cannot be used: HTTP {status}"
+        raise InputError(f"{shown}{reason}") from None
     except ImportError:
         raise
     except OSError as error:
-        raise InputError(f"{where} cannot be used: {error.strerror or error}") from error
+        raise InputError(f"{shown} cannot be used: {error.strerror or shown_location(error)}") from None
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in _STORES:
             raise
-        raise InputError(f"{where} cannot be used: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {shown_location(error)}"
+        raise InputError(f"{shown} cannot be used: {reason}") from None

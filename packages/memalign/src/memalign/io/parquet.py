@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from memalign.errors import ConfigurationError, InputError, RowError
-from memalign.io.cells import plain_value
+from memalign.io.cells import plain_fields, shown_id
 from memalign.io.column_map import Columns
-from memalign.io.locations import Location
+from memalign.io.locations import Location, shown_location
 from memalign.io.rows import id_needed
 
 __all__ = ["open_parquet", "parquet_rows", "plain_row"]
@@ -40,13 +40,13 @@ def parquet_rows(path: Location, columns: Columns | None) -> Iterator[tuple[int,
                 raise id_needed(path, names)
             number = 0
             for batch in batches:
-                for fields in batch.to_pylist():
+                for fields in _to_microseconds(batch).to_pylist():
                     number += 1
                     yield plain_row(number, fields)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is no readable Parquet file: {error}") from None
+        raise InputError(f"{path} is no readable Parquet file: {shown_location(error)}") from None
 
 
 def _batches(path: Location, opened: ExitStack) -> tuple[list[str], Iterator[Any]]:
@@ -60,6 +60,36 @@ def _batches(path: Location, opened: ExitStack) -> tuple[list[str], Iterator[Any
     source = path if isinstance(path, Path) else opened.enter_context(path.open())
     file = opened.enter_context(pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False))
     return list(file.schema_arrow.names), file.iter_batches(batch_size=_BATCH, use_threads=False)
+
+
+def _to_microseconds(batch: Any) -> Any:
+    """The batch with times that Python has, which go to the microsecond; pyarrow refuses others."""
+    types = [_python_type(column.type) for column in batch.columns]
+    if types == [column.type for column in batch.columns]:
+        return batch
+    import pyarrow as pa
+
+    columns = [column.cast(kind, safe=False) for column, kind in zip(batch.columns, types, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _python_type(kind: Any) -> Any:
+    """A type of Arrow, with microseconds where it has nanoseconds, at any depth of lists and structs."""
+    import pyarrow as pa
+    import pyarrow.types as is_of  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    if is_of.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz) if kind.unit == "ns" else kind
+    if is_of.is_duration(kind):
+        return pa.duration("us") if kind.unit == "ns" else kind
+    if is_of.is_time64(kind):
+        return pa.time64("us")
+    if is_of.is_list(kind) or is_of.is_large_list(kind):
+        make = pa.list_ if is_of.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_python_type(kind.value_type)))
+    if is_of.is_struct(kind):
+        return pa.struct([field.with_type(_python_type(field.type)) for field in kind])
+    return kind
 
 
 def open_parquet(path: Location) -> Any:
@@ -77,6 +107,6 @@ def open_parquet(path: Location) -> Any:
 def plain_row(number: int, fields: dict[str, Any]) -> tuple[int, dict[str, Any]] | RowError:
     """A row by its number, its values as JSON has them; a RowError where one has no such form."""
     try:
-        return number, {name: plain_value(value) for name, value in fields.items()}
+        return number, plain_fields(fields)
     except InputError as error:
-        return RowError(line=number, reason=str(error))
+        return RowError(line=number, reason=str(error), id=shown_id(fields))

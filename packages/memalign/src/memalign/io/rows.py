@@ -166,10 +166,11 @@ def file_lines(path: Location) -> Iterator[tuple[int, bytes]]:
                 if line == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise InputError(f"{path} is UTF-16, not UTF-8; save it as UTF-8")
                 yield line, raw.removeprefix(_BOM) if line == 1 else raw
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        if isinstance(path, Remote):
+            raise  # `store_errors` knows more of it
+        reason = ": no such file" if isinstance(error, FileNotFoundError) else f" cannot be read: {error.strerror}"
+        raise InputError(f"{path}{reason}") from None
 
 
 def decoded(line: int, raw: bytes) -> str | RowError:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote, unquote
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, update
 from sqlalchemy.exc import DBAPIError
@@ -44,11 +45,13 @@ class SQLite:
                 f"{self.shown!r} names no file, and a registry in memory keeps nothing; use sqlite:///memalign.db"
             )
         # Absolute from here on: the process may change its folder, and connections are made anew for every operation.
+        url = _as_options(url)
         scheme, name = ("file:", url.database[5:]) if url.database.startswith("file:") else ("", url.database)
         name, question, options = name.partition("?") if scheme else (name, "", "")
-        self.file = Path(name).absolute()
+        self.file = Path(unquote(name) if scheme else name).absolute()
+        written = quote(str(self.file)) if scheme else str(self.file)
         self.engine: Engine = create_engine(
-            url.set(database=f"{scheme}{self.file}{question}{options}"),
+            url.set(database=f"{scheme}{written}{question}{options}"),
             poolclass=NullPool,
             hide_parameters=True,  # an error must not print feedback
             connect_args={"timeout": busy_timeout},
@@ -173,6 +176,21 @@ class SQLite:
         if "malformed" in problem:
             return f"the registry {path} is damaged ({problem}); restore it from a copy, or import an exported bundle"
         return f"the registry {path} failed: {problem}; nothing was changed"
+
+
+_OPTIONS = ("cache", "immutable", "mode", "nolock", "uri", "vfs")
+
+
+def _as_options(url: URL) -> URL:
+    """The URL in the form in which SQLite reads its options. Raises ConfigurationError for one that would do nothing."""
+    if unknown := sorted(set(url.query) - set(_OPTIONS)):
+        raise ConfigurationError(
+            f"{url}: SQLite knows no option {unknown[0]}; it knows {', '.join(_OPTIONS)}, such as ?mode=ro to read only"
+        )
+    if not url.query or str(url.database).startswith("file:"):
+        return url
+    path = Path(str(url.database)).absolute()
+    return url.set(database=f"file:{quote(str(path))}", query={**url.query, "uri": "true"})
 
 
 class _Turn:
