@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script beside the pages, of no package
 """Build the documentation's site: `python docs/site.py` writes build/site, strictly. With `serve` it is shown instead.
 
 The pages are staged in build/docs first, for two reasons. The command line's reference is made from the commands by
@@ -59,7 +58,7 @@ def main(arguments: list[str]) -> int:
         return 2
     stage()
     command = ["serve"] if serve else ["build", "--strict", "--clean"]
-    return subprocess.run([sys.executable, "-m", "zensical", *command], cwd=ROOT, check=False).returncode  # noqa: S603
+    return subprocess.run([sys.executable, "-m", "zensical", *command], cwd=ROOT, check=False).returncode
 
 
 def stage() -> None:
@@ -91,7 +90,7 @@ def inside(text: str, folder: Path) -> str:
 def commands() -> str:
     """The reference of the commands, as Typer writes it, with examples as code."""
     typer = [sys.executable, "-m", "typer", "memalign.cli.app", "utils", "docs", "--name", "memalign"]
-    ran = subprocess.run(typer, cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8")  # noqa: S603
+    ran = subprocess.run(typer, cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8")
     # The list at the top cuts every sentence; the page's own table of contents does its work.
     _, first, rest = html.unescape(ran.stdout).partition("\n## ")
     rest = re.sub(r"^Example: (.+)$", r"```console\n$ \1\n```", rest, flags=re.MULTILINE)

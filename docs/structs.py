@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script beside the pages, of no package
 """What the Python reference needs to know and cannot read: a griffe extension, named in zensical.toml.
 
 Griffe makes constructors of dataclasses and not of msgspec's structs. And a tree that is drawn in a docstring, as that

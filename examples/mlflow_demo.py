@@ -103,7 +103,7 @@ print(aligned.instructions)
 for trace in new:
     feedback = aligned(trace=trace)
     print("after:", feedback.value, "-", feedback.rationale)
-print(f"semantic memory {len(aligned._semantic_memory)}, episodic memory {len(aligned._episodic_memory)}")  # noqa: SLF001
+print(f"semantic memory {len(aligned._semantic_memory)}, episodic memory {len(aligned._episodic_memory)}")
 
 # %% [markdown]
 # ## Forget
@@ -112,7 +112,7 @@ print(f"semantic memory {len(aligned._semantic_memory)}, episodic memory {len(al
 
 # %%
 less = aligned.unalign(traces=traces[:1])
-print(f"semantic memory {len(less._semantic_memory)}, episodic memory {len(less._episodic_memory)}")  # noqa: SLF001
+print(f"semantic memory {len(less._semantic_memory)}, episodic memory {len(less._episodic_memory)}")
 
 # %% [markdown]
 # ## Register, load, judge again

@@ -175,8 +175,8 @@ class TestFeedback:
             Feedback(id="t-1", value=True, created_at=bad)
 
     @given(
-        st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),  # noqa: DTZ001
-        st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),  # noqa: DTZ001
+        st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),
+        st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30)),
     )
     def test_later_times_sort_later(self, one: datetime, other: datetime) -> None:
         kept = [str(Feedback(id="t", value=True, created_at=str(each)).created_at) for each in (one, other)]

@@ -17,8 +17,8 @@ from memalign_server.settings import OpenIdProvider, Settings
 
 __all__ = ["app"]
 
-PASSWORD_VARIABLE = "MEMALIGN_OWNER_PASSWORD"  # noqa: S105  # the name of a variable
-SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"  # noqa: S105  # the same
+PASSWORD_VARIABLE = "MEMALIGN_OWNER_PASSWORD"  # the name of a variable
+SECRET_VARIABLE = "MEMALIGN_OPENID_CLIENT_SECRET"  # the same
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -116,14 +116,14 @@ def problem(status: int, detail: str, *, headers: dict[str, str] | None = None, 
 
 
 def _of_http(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101  # registered for it alone
+    assert isinstance(error, HTTPException)  # registered for it alone
     more = error.more if isinstance(error, Problem) else {}
     headers = dict(error.headers or {}) or None
     return problem(error.status_code, str(error.detail), headers=headers, **more)
 
 
 def _of_memalign(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, MemalignError)  # noqa: S101  # registered for it alone
+    assert isinstance(error, MemalignError)  # registered for it alone
     more: dict[str, Any] = {"error": type(error).__name__}
     if isinstance(error, InvalidRows):
         more["rows"] = [{"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows]
@@ -131,7 +131,7 @@ def _of_memalign(_request: Request, error: Exception) -> Response:
 
 
 def _of_validation(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101  # registered for it alone
+    assert isinstance(error, RequestValidationError)  # registered for it alone
     faults = [{"at": ".".join(map(str, fault["loc"])), "reason": fault["msg"]} for fault in error.errors()]
     said = "; ".join(f"{fault['at']}: {fault['reason']}" for fault in faults[:5])
     return problem(422, said or "the request does not fit the description", faults=faults)

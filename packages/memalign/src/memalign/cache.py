@@ -67,7 +67,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(after_in_child=_cache.renew)
 
 
-class derived(Generic[T]):  # noqa: N801  # used as `property` is
+class derived(Generic[T]):  # used as `property` is
     """A property that is made when it is first asked for, and kept; its class must take weak references."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:

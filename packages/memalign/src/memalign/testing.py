@@ -123,7 +123,7 @@ class ScriptedYesNoModel(ScriptedChatModel):
         item: str,
         questions: Sequence[str],
         *,
-        timeout: float | None = None,  # noqa: ARG002, ASYNC109  # the protocol's
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
     ) -> tuple[list[float], Usage]:
         """What `margin` gives for each question, in their order; raises it when it is an exception."""
         margins, usage, read = list[float](), Usage(), 0

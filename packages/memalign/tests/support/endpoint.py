@@ -219,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keeps connections open, as providers do
     server: _Server
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class's name
+    def log_message(self, format: str, *args: object) -> None:  # the base class's name
         pass
 
     def do_GET(self) -> None:

@@ -45,7 +45,7 @@ def pull_cases(
     person: Asking,
     experiment: Annotated[str, Form(max_length=500)] = "",
     uri: Annotated[str, Form(max_length=2000)] = "",
-    filter: Annotated[str, Form(max_length=2000)] = "",  # noqa: A002  # the field's name
+    filter: Annotated[str, Form(max_length=2000)] = "",  # the field's name
     most: Annotated[int, Form(ge=1, le=MOST)] = 500,
 ) -> Response:
     """Begin to read an experiment's traces into the queue, and to judge them."""

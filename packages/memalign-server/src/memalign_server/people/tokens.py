@@ -63,7 +63,7 @@ def tokens_of(connection: Connection, user: str) -> list[Token]:
     """Somebody's tokens, the newest first."""
     columns = [tokens.c[name] for name in Token.__dataclass_fields__]
     found = connection.execute(select(*columns).where(tokens.c.user == user).order_by(tokens.c.created_at.desc()))
-    return [Token(**row._mapping) for row in found]  # noqa: SLF001  # SQLAlchemy's public name for it
+    return [Token(**row._mapping) for row in found]  # SQLAlchemy's public name for it
 
 
 def revoke_token(connection: Connection, user: str, token: str) -> bool:

@@ -109,7 +109,7 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
         connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**said))
     _mark_disagreement(connection, judge, case)
     found = review_of(connection, judge, person, case_id)
-    assert found is not None  # noqa: S101  # just written, in this transaction
+    assert found is not None  # just written, in this transaction
     return Saved(outcome="saved", review=found)
 
 

@@ -139,13 +139,13 @@ class _Marked:
 
     def _same(self, row: Row[Any]) -> Any:
         keys = list(self.table.primary_key)
-        same = keys[0] == row._mapping[keys[0]]  # noqa: SLF001  # SQLAlchemy's public name for it
+        same = keys[0] == row._mapping[keys[0]]  # SQLAlchemy's public name for it
         for key in keys[1:]:
-            same &= key == row._mapping[key]  # noqa: SLF001  # the same
+            same &= key == row._mapping[key]  # the same
         return same
 
     def _value(self, row: Row[Any], column: Column[Any] | None) -> Any:
-        return None if column is None else row._mapping[column]  # noqa: SLF001  # the same
+        return None if column is None else row._mapping[column]  # the same
 
 
 def _parsed(text: str) -> Any:

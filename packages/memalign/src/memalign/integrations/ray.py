@@ -12,7 +12,7 @@ from memalign.judge import Judge, signature_of
 from memalign.judge.predict import keys_of
 
 try:
-    import pyarrow  # noqa: F401, ICN001  # so that a missing engine is said here
+    import pyarrow  # noqa: F401  # so that a missing engine is said here
     from ray.data import ActorPoolStrategy
 except ImportError as missing:
     raise ConfigurationError(f"Ray needs what is not here ({missing}): install memalign with its extra ray") from None

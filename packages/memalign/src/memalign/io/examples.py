@@ -98,7 +98,7 @@ class Examples:
     def index(self) -> Index:
         """By what the examples are known again. Raises InvalidRows."""
         self.check()
-        assert self._index is not None  # noqa: S101  # `check` has set it
+        assert self._index is not None  # `check` has set it
         return self._index
 
     def check(self) -> None:
@@ -140,7 +140,7 @@ class Examples:
             raise self._changed()
 
     def _again(self) -> Rows:
-        assert self._spool is not None  # noqa: S101  # asked by those who have one
+        assert self._spool is not None  # asked by those who have one
         self._spool.seek(0)
         for each in self._spool:
             line, fields = json.loads(each)

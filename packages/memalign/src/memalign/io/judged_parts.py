@@ -368,7 +368,7 @@ class _Folder:
             raise InputError(f"{self.name}, {name}, is not of judgments ({error}); name another folder") from None
 
     def _path(self, name: str) -> str:
-        assert not isinstance(self._place, Path)  # noqa: S101  # asked of stores alone
+        assert not isinstance(self._place, Path)  # asked of stores alone
         return f"{self._place.path.rstrip('/')}/{name}{self._suffix}"
 
 

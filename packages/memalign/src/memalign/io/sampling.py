@@ -46,8 +46,8 @@ def _sampled(given: Given, most: int, *, query: str | None, database: str | None
     """Rows as they were written; None where only reading all rows tells."""
     if query is not None:
         inner = query.strip().rstrip(";")
-        (count,) = query_rows(f"select count(*) as n from ({inner})", database)  # noqa: S608  # the user's own query
-        sampled = f"select * from ({inner}) using sample reservoir({most} rows) repeatable ({_SEED})"  # noqa: S608
+        (count,) = query_rows(f"select count(*) as n from ({inner})", database)  # the user's own query
+        sampled = f"select * from ({inner}) using sample reservoir({most} rows) repeatable ({_SEED})"
         rows = tuple(never_empty("the query", query_rows(sampled, database)))
         return Sampled(rows=rows, total=0 if isinstance(count, RowError) else count.fields["n"], counted=True)
     place = location_of(given.items) if isinstance(given.items, str | Path) else None

@@ -213,7 +213,7 @@ class Judge:
         expectations: Any = None,
         conversation: Any = None,
         trace: Any = None,
-        id: str | None = None,  # noqa: A002  # the field's name
+        id: str | None = None,  # the field's name
     ) -> Judgment:
         """Judge one item, given as an Example or by its fields; see `ajudge`."""
         content = {"inputs": inputs, "outputs": outputs, "expectations": expectations, "conversation": conversation}
@@ -229,7 +229,7 @@ class Judge:
         expectations: Any = None,
         conversation: Any = None,
         trace: Any = None,
-        id: str | None = None,  # noqa: A002  # the field's name
+        id: str | None = None,  # the field's name
     ) -> Judgment:
         """Judge one item with working memory: guidelines, and the most useful past cases.
 

@@ -118,7 +118,7 @@ class LocalChatModel:
         )
         return f"xllamacpp {llama.__version__} ({', '.join(found)}), head apart"
 
-    def price_of(self, usage: Usage) -> float | None:  # noqa: ARG002  # the protocol's
+    def price_of(self, usage: Usage) -> float | None:  # the protocol's
         """Nobody is paid."""
         return 0.0
 

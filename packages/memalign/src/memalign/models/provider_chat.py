@@ -110,7 +110,7 @@ class ProviderChatModel:
     def with_client(self, make_client: Callable[[], httpx2.AsyncClient]) -> ProviderChatModel:
         """The same model, asked through an HTTP client of its own; what is known of the endpoint is shared."""
         made = copy(self)
-        made._clients = LoopClients(lambda: open_chat_by(self._target, make_client()))  # noqa: SLF001  # it is one of us
+        made._clients = LoopClients(lambda: open_chat_by(self._target, make_client()))  # it is one of us
         return made
 
     async def client(self) -> Any:

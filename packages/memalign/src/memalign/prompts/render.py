@@ -66,7 +66,7 @@ def _environment() -> Environment:
     # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`.
     return Environment(
         loader=PackageLoader("memalign", "prompts"),
-        autoescape=False,  # noqa: S701
+        autoescape=False,
         undefined=StrictUndefined,
         keep_trailing_newline=False,
         auto_reload=False,  # our own files do not change: no look at the disk for every prompt

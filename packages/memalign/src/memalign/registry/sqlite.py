@@ -71,7 +71,7 @@ class SQLite:
             yield connection
 
     @contextmanager
-    def writing(self, locks: Collection[str]) -> Iterator[Connection]:  # noqa: ARG002  # the file has one writer
+    def writing(self, locks: Collection[str]) -> Iterator[Connection]:  # the file has one writer
         """A transaction that is alone in writing."""
         # Threads of one process take turns. SQLite has no queue: whoever looks again at the right moment writes next, and
         # among many others somebody never does.

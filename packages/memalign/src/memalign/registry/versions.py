@@ -210,7 +210,9 @@ def counts(memory: Memory) -> dict[str, int]:
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Every version, the oldest first."""
     found = connection.execute(select(versions).where(versions.c.judge == judge).order_by(versions.c.number))
-    return tuple(VersionInfo(**{k: v for k, v in row._mapping.items() if k != "judge"}) for row in found)  # noqa: SLF001  # SQLAlchemy's public name
+    return tuple(
+        VersionInfo(**{k: v for k, v in row._mapping.items() if k != "judge"}) for row in found
+    )  # SQLAlchemy's public name
 
 
 def summaries(connection: Connection, judge: int | None = None) -> tuple[JudgeSummary, ...]:

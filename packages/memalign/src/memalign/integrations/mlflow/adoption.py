@@ -31,14 +31,14 @@ def adopt(judge: Any) -> MemAlignJudge:
     if not (_is_theirs(judge) or isinstance(judge, MemAlignJudge)):
         raise invalid(f"{type(judge).__name__} was never aligned; MemAlignOptimizer().align(judge, traces) does")
     record = {
-        "episodic_trace_ids": judge._episodic_trace_ids,  # noqa: SLF001  # both classes have them
-        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],  # noqa: SLF001
+        "episodic_trace_ids": judge._episodic_trace_ids,  # both classes have them
+        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],
     }
     if isinstance(judge, MemAlignJudge):
-        return adopted(record, judge.base_judge, judge._settings, judge.scale)  # noqa: SLF001
+        return adopted(record, judge.base_judge, judge._settings, judge.scale)
     # The judge and not its record, which leaves out address and headers. Vectors are made anew, in this process.
-    settings = Settings(reflection_lm=judge._reflection_lm, retrieval_k=judge._retrieval_k)  # noqa: SLF001
-    return adopted(record, base_of(judge._base_judge), settings)  # noqa: SLF001
+    settings = Settings(reflection_lm=judge._reflection_lm, retrieval_k=judge._retrieval_k)
+    return adopted(record, base_of(judge._base_judge), settings)
 
 
 def aligned_from(judge: Any, settings: Settings) -> MemAlignJudge:

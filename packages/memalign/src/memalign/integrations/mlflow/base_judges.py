@@ -76,7 +76,7 @@ def base_of(judge: Any) -> Any:
         return judge
     if isinstance(judge, BuiltInScorer):
         if type(judge).__name__ in _OF_SESSIONS:
-            base = judge._create_judge()  # noqa: SLF001  # the judge of instructions that it asks
+            base = judge._create_judge()  # the judge of instructions that it asks
             base.aggregations = judge.aggregations
             return base
         if type(judge).__name__ in _OF_TOOL_CALLS and not getattr(judge, "should_exact_match", False):

@@ -46,17 +46,17 @@ def record_of(judge: MemAlignJudge) -> dict[str, Any]:
     """The record of a judge, as JSON values: small, whatever the memory holds."""
     import mlflow
 
-    base = judge._base_judge  # noqa: SLF001  # one piece in two files
+    base = judge._base_judge  # one piece in two files
     dumped: dict[str, Any] = base.model_dump()
     own = {
-        **(judge._record or {}).get(OURS, {}),  # noqa: SLF001
+        **(judge._record or {}).get(OURS, {}),
         "format": FORMAT,
         "instructions": base.instructions,
-        "settings": judge._settings.record(),  # noqa: SLF001
-        "value_type": judge._scale.value_type.spec,  # noqa: SLF001
+        "settings": judge._settings.record(),
+        "value_type": judge._scale.value_type.spec,
         "timeout": getattr(judge, "timeout", None),
-        "episodic_trace_ids": judge._episodic_trace_ids,  # noqa: SLF001
-        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],  # noqa: SLF001
+        "episodic_trace_ids": judge._episodic_trace_ids,
+        "semantic_memory": [each.model_dump() for each in judge._semantic_memory],
     }
     if base_url := getattr(base, "_base_url", None):
         own["base_url"] = _without_secrets(base_url)  # headers are never written down
@@ -102,7 +102,7 @@ def kept(judge: MemAlignJudge, *, name: str | None, experiment_id: str | None) -
         _write(client, run, document, name or judge.name)
         client.set_terminated(run.info.run_id)
         reference = {"run_id": run.info.run_id, "artifact": ARTIFACT, "checksum": document["checksum"]}
-        yield judge._named(name or judge.name, {OURS: reference})  # noqa: SLF001
+        yield judge._named(name or judge.name, {OURS: reference})
     except BaseException:
         client.delete_run(run.info.run_id)  # nothing refers to it
         raise

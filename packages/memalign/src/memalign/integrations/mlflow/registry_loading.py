@@ -61,7 +61,7 @@ def of_record(whole: Mapping[str, Any]) -> MemAlignJudge:
         if name in own.shown:
             setattr(base, name, True)
     if own.base_url and hasattr(base, "_base_url"):
-        base._base_url = own.base_url  # noqa: SLF001  # MLflow's record of a judge leaves it out
+        base._base_url = own.base_url  # MLflow's record of a judge leaves it out
     if given is None:
         settings = Settings(reflection_lm=data.get("reflection_lm"), retrieval_k=data.get("retrieval_k"))
     else:
@@ -114,8 +114,8 @@ def get_scorer(
         raise invalid(f"scorer {name!r} was never aligned; mlflow.genai.scorers.get_scorer loads it")
     judge = of_record(whole)
     if extra_headers:
-        judge._base_judge._extra_headers = dict(extra_headers)  # noqa: SLF001  # read a moment ago, nobody else has it
-    record = judge._record or {}  # noqa: SLF001
+        judge._base_judge._extra_headers = dict(extra_headers)  # read a moment ago, nobody else has it
+    record = judge._record or {}
     if OURS in record:
         return judge
-    return adopted(record, judge.base_judge, judge._settings, judge.scale)  # noqa: SLF001
+    return adopted(record, judge.base_judge, judge._settings, judge.scale)

@@ -45,7 +45,7 @@ def ask_mlflow(
             found = core.retrieve(Example(id="item", **content))
         cases = tuple(each.case.id for each in reversed(found))  # next to the item, the most useful one
     judge = base.model_copy()
-    judge._instructions = _whole(base.instructions, memory, cases, core.parts)  # noqa: SLF001  # no other way in
+    judge._instructions = _whole(base.instructions, memory, cases, core.parts)  # no other way in
     feedback = judge(**asked)
     return feedback, tuple(each.id for each in guidelines), cases
 
