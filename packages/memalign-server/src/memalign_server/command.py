@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from memalign.cli.common import DEFAULT_REGISTRY, DONE, RegistryUrl
 from memalign.errors import ConfigurationError, InputError
 from memalign_server.secret_files import read_secret_files
 from memalign_server.settings import OpenIdProvider, Settings
@@ -27,7 +26,9 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def serve(
     host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="The port; 0 takes a free one.")] = 8321,
-    registry: RegistryUrl = DEFAULT_REGISTRY,
+    registry: Annotated[
+        str, typer.Option(metavar="URL", envvar="MEMALIGN_REGISTRY", help="Where judges are kept.")
+    ] = "sqlite:///memalign.db",
     title: Annotated[str, typer.Option(metavar="TEXT", help="What the pages are called.")] = "memalign",
     public_url: Annotated[
         str | None,
@@ -94,7 +95,7 @@ def _add_owner(settings: Settings, name: str) -> int:
     store = Store(settings.registry)
     add_owner(store, name, password)
     typer.echo(f"{name} owns {settings.registry} now; start the server and sign in", err=True)
-    return DONE
+    return 0
 
 
 def _run(settings: Settings) -> int:
@@ -122,7 +123,7 @@ def _run(settings: Settings) -> int:
     )
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped
         uvicorn.Server(config).run(sockets=[listening])
-    return DONE
+    return 0
 
 
 def _listening(host: str, port: int) -> socket.socket:
