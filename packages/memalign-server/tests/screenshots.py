@@ -2,7 +2,6 @@
 
     python packages/memalign-server/tests/screenshots.py FOLDER     every page, to be looked at
     python packages/memalign-server/tests/screenshots.py --docs     those of the documentation, into docs/images/server
-    python packages/memalign-server/tests/screenshots.py --sheets   every page in its four shapes beside each other, there too
 
 It needs Chromium and Pillow, and the folders of `pythonpath` in pyproject.toml on PYTHONPATH. A scripted model answers.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -219,7 +217,7 @@ def every_page(chromium: Browser, to: Path) -> None:
 
 
 def under_way(folder: Path) -> str:
-    """The id of a job that a worker elsewhere is at."""
+    """The id of a job that looks as if it were running."""
     row = {
         "id": "under-way",
         "kind": "teach",
@@ -229,7 +227,7 @@ def under_way(folder: Path) -> str:
         "phase": "distil",
     }
     with Store(f"sqlite:///{folder / 'memalign.db'}").write() as connection:
-        connection.execute(insert(jobs).values(**row, done=3, total=8, beat=time.time() + 3600, created_at=now()))
+        connection.execute(insert(jobs).values(**row, done=3, total=8, created_at=now()))
     return row["id"]
 
 
@@ -320,30 +318,11 @@ def loop(chromium: Browser, address: str, to: Path) -> None:
     pictures[0].save(to, save_all=True, append_images=pictures[1:], duration=times, loop=0)
 
 
-def sheets(shots: Path, to: Path) -> None:
-    """A picture a page, of its four shapes at half their size; what is longer than a screen or two is cut."""
-    space, high = 12, 700
-    for first in sorted(shots.glob("*-light-wide.png")):
-        name = first.name.removesuffix("-light-wide.png")
-        found = [
-            Image.open(shots / f"{name}-{scheme}-{shape}.png").convert("RGB").reduce(2)
-            for shape in ("wide", "narrow")
-            for scheme in ("light", "dark")
-        ]
-        wide = sum(each.width for each in found) + space * (len(found) + 1)
-        sheet = Image.new("RGB", (wide, min(high, max(each.height for each in found)) + 2 * space), "#808080")
-        left = space
-        for each in found:
-            sheet.paste(each.crop((0, 0, each.width, min(high, each.height))), (left, space))
-            left += each.width + space
-        few_colours([sheet])[0].save(to / f"{name}.png", optimize=True)
-
-
 def main() -> None:
     from playwright.sync_api import sync_playwright
 
-    docs, sheeted = (sys.argv[1:] == [name] for name in ("--docs", "--sheets"))
-    to = DOCS if docs else Path(tempfile.mkdtemp() if sheeted else sys.argv[1])
+    docs = sys.argv[1:] == ["--docs"]
+    to = DOCS if docs else Path(sys.argv[1])
     to.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
@@ -351,9 +330,6 @@ def main() -> None:
         )
         (of_docs if docs else every_page)(chromium, to)
         chromium.close()
-    if sheeted:
-        (DOCS / "every").mkdir(exist_ok=True)
-        sheets(to, DOCS / "every")
 
 
 if __name__ == "__main__":

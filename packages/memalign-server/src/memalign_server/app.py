@@ -27,6 +27,7 @@ from memalign_server.work.worker import Worker
 
 __all__ = ["all_routers", "create_app"]
 
+_AT_ONCE = 2  # jobs
 _LARGEST_BODY = 64 << 20  # bytes: a sheet of some ten thousand cases
 
 
@@ -41,7 +42,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
     @asynccontextmanager
     async def working(_app: FastAPI) -> AsyncIterator[None]:
-        worker = Worker(jobs, registry, at_once=settings.jobs_at_once)
+        worker = Worker(jobs, registry, at_once=_AT_ONCE)
         worker.start()
         try:
             yield

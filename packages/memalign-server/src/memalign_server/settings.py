@@ -29,7 +29,7 @@ class Settings:
 
     `registry` is the URL of the database of judges, people and jobs. `public_url` is how browsers reach the server,
     where that is not `host` and `port`: behind a proxy, for example. `mlflow` is the tracking URI that cases are pulled
-    from. `jobs_at_once` limits long work.
+    from.
     """
 
     registry: str = "sqlite:///memalign.db"
@@ -39,7 +39,6 @@ class Settings:
     public_url: str | None = None
     openid: OpenIdProvider | None = None
     mlflow: str | None = None
-    jobs_at_once: int = 2
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

@@ -22,13 +22,13 @@ from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign_server import Settings, create_app
 from memalign_server.api import PREFIX, ROUTERS
 from memalign_server.app import all_routers
-from memalign_server.people import accounts, directory
+from memalign_server.people import accounts
 from memalign_server.people.passwords import hashed
 from memalign_server.people.roles import Role
 from memalign_server.people.tokens import make_token
 from memalign_server.server import Server
 from memalign_server.store import FIRST_TEAM, Store
-from memalign_server.store.people_tables import team_judges, users
+from memalign_server.store.people_tables import team_judges, teams, users
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -152,8 +152,9 @@ def populate(url: str) -> None:
             made[name] = accounts.add_user(connection, name, password_hash=hashes[name])
         for role in (Role.VIEWER, Role.REVIEWER):
             accounts.set_role(connection, made[role.word], FIRST_TEAM, role)
-        others = directory.add_team(connection, "others", made["stranger"])
-        connection.execute(insert(team_judges).values(judge="other", team=others))
+        connection.execute(insert(teams).values(id="others", name="others", created_at=""))
+        accounts.set_role(connection, made["stranger"], "others", Role.OWNER)
+        connection.execute(insert(team_judges).values(judge="other", team="others"))
 
 
 @contextmanager

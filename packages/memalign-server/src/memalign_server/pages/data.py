@@ -20,8 +20,7 @@ from memalign.io import Examples, Given, check_feedback
 from memalign.types import as_json, json_line
 from memalign_server.pages.pulling import INSTALL, MOST, may_name_uri, mlflow_is_there
 from memalign_server.pages.rendering import link, render
-from memalign_server.people.identity import team_of
-from memalign_server.people.roles import Person, Role
+from memalign_server.people.roles import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.cases import add_cases
@@ -77,6 +76,7 @@ def upload(
     judge: str,
     server: Here,
     person: Asking,
+    owner: Owning,
     file: Annotated[UploadFile | None, File()] = None,
     what: Annotated[str, Form()] = "cases",
 ) -> Response:
@@ -94,7 +94,7 @@ def upload(
         if what == "feedback":
             rows = check_feedback(given, value_type=loaded.judge.value_type, columns=loaded.judge.columns).rows
             said = [{key: value for key, value in as_json(row).items() if value is not None} for row in rows]
-            said = _spoken_by(person, server, judge, said)
+            said = _spoken_by(person, said, owner=owner)
             job = server.jobs.start("align", judge, {"feedback": said, "skip_invalid": True}, asked_by=person.name)
             return RedirectResponse(link(judge, "changed", job=job.id), 303)
         examples = list(Examples.of(given, columns=loaded.judge.columns))
@@ -136,12 +136,10 @@ def download(judge: str, name: str, server: Here, person: Asking, blind: Blind, 
     )
 
 
-def _spoken_by(person: Person, server: Server, judge: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _spoken_by(person: Person, rows: list[dict[str, Any]], *, owner: bool) -> list[dict[str, Any]]:
     """The rows, those of nobody as the person's. Raises InputError where a reviewer speaks for somebody else."""
     named = [{**row, "source": person.name} if row.get("source") in (None, "unknown") else row for row in rows]
     others = sorted({str(row["source"]) for row in named} - {person.name})
-    with server.store.read() as connection:
-        owner = person.may(Role.OWNER, team_of(connection, judge))
     if others and not owner:
         raise Refused(
             "you speak as '{you}' alone; feedback of '{other}' needs an owner of the team",

@@ -54,7 +54,7 @@ def create_judge(
     judge = Judge(
         name=name, instructions=instructions, feedback_value_type=value_type.strip(), model=model.strip() or None
     )
-    team = team_for(person, None)
+    team = team_for(person)
     server.registry.create(judge)
     keep_team(server.store, name, team)
     return RedirectResponse(link(name, "data"), 303)

@@ -13,14 +13,12 @@ from memalign.align import edit_guideline
 from memalign.align import write_guideline as written
 from memalign_server.pages.content import blocks_of
 from memalign_server.pages.rendering import link, render
-from memalign_server.people.identity import team_of
-from memalign_server.people.roles import Person, Role
 from memalign_server.problems import Refused
 from memalign_server.review.blind import hidden_from
 from memalign_server.review.finding import find_cases
 from memalign_server.review.using import Use, uses_of
 from memalign_server.routing import guarded_router
-from memalign_server.server import Asking, Blind, Here, Server
+from memalign_server.server import Asking, Blind, Here, Owning
 
 __all__ = ["router"]
 
@@ -115,10 +113,10 @@ def write_guideline(judge: str, server: Here, person: Asking, text: Annotated[st
 
 
 @router.post("/withdraw")
-def withdraw(judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()]) -> Response:
+def withdraw(judge: str, server: Here, person: Asking, owner: Owning, key: Annotated[list[str], Form()]) -> Response:
     """Take feedback back, from the next version on; others' needs an owner."""
     keys = server.judges.latest(judge).judge.memory.keys(*key)
-    if not _may_withdraw(server, person, judge, {each.source for each in keys}):
+    if not owner and {each.source for each in keys} - {person.name}:
         raise Refused("you can withdraw your own feedback; an owner can withdraw that of others")
     job = server.jobs.start("unalign", judge, {"keys": [str(each) for each in keys]}, asked_by=person.name)
     return RedirectResponse(link(judge, "changed", job=job.id), 303)
@@ -130,10 +128,3 @@ def _rules_beside(memory: Memory, rule: str) -> tuple[list[Guideline], int]:
     rules = sorted(memory.guidelines, key=lambda each: (order[each.status], each.number))
     place = next((place for place, each in enumerate(rules) if each.id == rule), 0)
     return rules, place - place % _RULES
-
-
-def _may_withdraw(server: Server, person: Person, judge: str, sources: set[str]) -> bool:
-    if sources <= {person.name}:
-        return True
-    with server.store.read() as connection:
-        return person.may(Role.OWNER, team_of(connection, judge))

@@ -10,7 +10,6 @@ from fastapi.responses import RedirectResponse, Response
 from memalign_server.pages.rendering import render
 from memalign_server.pages.signing_in import enter
 from memalign_server.people import accounts, directory, tokens
-from memalign_server.people.invitation_links import link_of
 from memalign_server.people.passwords import SHORTEST
 from memalign_server.people.roles import Person, Role
 from memalign_server.people.throttle import begin_attempt, forget_attempts
@@ -90,7 +89,8 @@ def invite_page(request: Request, server: Here, person: Asking, team: TeamId, ro
     """A new invitation; the page shows its link this once."""
     with server.store.write() as connection:
         _, secret = accounts.invite(connection, team=team, role=Role.of(role), by=_user(person))
-    return _team(request, server, team, link=link_of(str(request.base_url), server.settings.public_url, secret))
+    here = (server.settings.public_url or str(request.base_url)).rstrip("/")
+    return _team(request, server, team, link=f"{here}/join/{secret}")
 
 
 @router.post("/teams/{team}/invitations/{invitation}/withdraw")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
-from memalign_server.people.accounts import set_role
-from memalign_server.people.roles import Role
-from memalign_server.problems import Refused
-from memalign_server.store.columns import new_id, now
+from memalign_server.store.columns import now
 from memalign_server.store.people_tables import invitations, memberships, teams, users
 
-__all__ = ["Member", "Open", "add_team", "members_of", "open_invitations", "teams_named", "withdraw_invitation"]
+__all__ = ["Member", "Open", "members_of", "open_invitations", "teams_named", "withdraw_invitation"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +35,6 @@ def teams_named(connection: Connection, ids: tuple[str, ...]) -> dict[str, str]:
     """Names of teams by their ids."""
     found = connection.execute(select(teams.c.id, teams.c.name).where(teams.c.id.in_(ids)).order_by(teams.c.name))
     return {team: name for team, name in found}  # noqa: C416  # rows are no pairs to a type checker
-
-
-def add_team(connection: Connection, name: str, owner: str) -> str:
-    """A new team with its first owner; the id. Raises InputError for a name that is taken."""
-    if connection.execute(select(teams.c.id).where(teams.c.name == name)).first() is not None:
-        raise Refused("there is a team '{name}' already", name=name)
-    team = new_id()
-    connection.execute(insert(teams).values(id=team, name=name, created_at=now()))
-    set_role(connection, owner, team, Role.OWNER)
-    return team
 
 
 def members_of(connection: Connection, team: str) -> list[Member]:

@@ -12,16 +12,12 @@ from memalign_server.store.people_tables import team_judges
 __all__ = ["check_model", "keep_team", "team_for"]
 
 
-def team_for(person: Person, asked: str | None) -> str:
-    """The id of the team that a new judge is of. Raises Problem: 403 where the person may not, 422 where it is not clear."""
-    if asked is not None:
-        if not person.may(Role.OWNER, asked):
-            raise Problem(403, "making a judge needs the role owner in team '{team}'", parts={"team": asked})
-        return asked
-    mine = person.teams(Role.OWNER)
-    if len(mine) != 1:
-        raise Problem(422, "say whose the judge is: `team` is one of {teams}", parts={"teams": ", ".join(mine)})
-    return mine[0]
+def team_for(person: Person) -> str:
+    """The id of the team that a new judge is of. Raises Problem 422 where it is not clear."""
+    owned = person.teams(Role.OWNER)
+    if len(owned) != 1:
+        raise Problem(422, "say whose the judge is: `team` is one of {teams}", parts={"teams": ", ".join(owned)})
+    return owned[0]
 
 
 def keep_team(store: Store, judge: str, team: str) -> None:

@@ -113,22 +113,20 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
     return Saved(outcome="saved", review=found)
 
 
-def undo(connection: Connection, judge: str, person: str, case_id: str, *, revision: int | None = None) -> Saved | None:
-    """Take back an answer that was not taught yet, if it still has this `revision`; None where there is none.
+def undo(connection: Connection, judge: str, person: str, case_id: str) -> None:
+    """Take back an answer that was not taught yet.
 
     The next answer on the case is not blind any more: the judge's may have been shown. Its words become a draft.
     Raises InputError for an answer that was taught: it has to be forgotten, which is the registry's to do.
     """
     before = review_of(connection, judge, person, case_id)
     if before is None or before.state == "undone":
-        return None
-    if revision is not None and revision != before.revision:
-        return Saved(outcome="conflict", review=before)
+        return
     if before.taught:
         raise Refused(
             "the judge has learned from your answer on '{case}': withdraw it on the page Memory", case=case_id
         )
-    empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version", "judge_confidence"))
+    empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version"))
     values = {"state": "undone", "form": "", "revision": before.revision + 1, "updated_at": now(), **empty}
     connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**values))
     typed = draft_of(connection, judge, person, case_id)
@@ -137,7 +135,6 @@ def undo(connection: Connection, judge: str, person: str, case_id: str, *, revis
     case = case_of(connection, judge, case_id)
     if case is not None:
         _mark_disagreement(connection, judge, case)
-    return Saved(outcome="saved", review=before)
 
 
 def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType) -> list[str]:
@@ -223,7 +220,6 @@ def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
         "blind_value": to_json(value),
         "judge_value": None if judgment.value is None else to_json(judgment.value),
         "judge_version": case.version,
-        "judge_confidence": judgment.confidence,
     }
 
 

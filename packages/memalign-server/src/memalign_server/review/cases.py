@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import Connection, Row, Select, and_, delete, exists, func, insert, select, update
 
 from memalign.types import Example, Judgment, as_json
-from memalign.values import Value, value_text
+from memalign.values import value_text
 from memalign_server.problems import Refused
 from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
 from memalign_server.store.columns import from_json, now, to_json
@@ -169,27 +169,11 @@ def list_cases(
     person: str,
     *,
     state: CaseState | None = None,
-    guideline: str | None = None,
-    pair: tuple[Value, Value] | None = None,
     after: int = 0,
     limit: int = 50,
 ) -> list[QueuedCase]:
-    """Cases in the order in which they were put in, from behind the number `after`.
-
-    Those that are in a `state` for the person; on which a `guideline` spoke; that people, asked blind, called the first
-    of `pair` and the judge the second.
-    """
+    """Cases in the order in which they were put in, from behind the number `after`; those in a `state` for the person."""
     query = _with_state(judge, person, state).where(queue.c.number > after)
-    if guideline is not None:
-        spoke = select(fired.c.case_id).where(fired.c.judge == judge, fired.c.guideline == guideline)
-        query = query.where(queue.c.case_id.in_(spoke))
-    if pair is not None:
-        people, judged = map(to_json, pair)
-        theirs = reviews.alias().c
-        both = select(theirs.case_id).where(
-            theirs.judge == judge, theirs.blind_value == people, theirs.judge_value == judged
-        )
-        query = query.where(queue.c.case_id.in_(both))
     return [queued(row) for row in connection.execute(query.order_by(queue.c.number).limit(limit))]
 
 

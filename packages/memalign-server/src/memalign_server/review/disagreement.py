@@ -23,13 +23,9 @@ class Disagreement:
     answers: tuple[Review, ...]
 
 
-def disagreements(
-    connection: Connection, judge: str, person: str, *, limit: int = 20, before: str = ""
-) -> list[Disagreement]:
-    """Cases that a person and somebody else answered differently, the person's latest answer first; those given `before`."""
+def disagreements(connection: Connection, judge: str, person: str, *, limit: int = 20) -> list[Disagreement]:
+    """Cases that a person and somebody else answered differently, the person's latest answer first."""
     query = _differing(select(queue), judge, person).order_by(reviews.c.updated_at.desc()).limit(limit)
-    if before:
-        query = query.where(reviews.c.updated_at < before)
     found = [queued(row) for row in connection.execute(query)]
     said = answers_on(connection, judge, *(each.example.id for each in found))
     return [Disagreement(case=c, answers=tuple(a for a in said if a.case_id == c.example.id)) for c in found]

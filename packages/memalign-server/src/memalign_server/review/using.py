@@ -15,21 +15,16 @@ __all__ = ["Use", "cases_of_guideline", "uses_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """What one guideline did: cases on which its checks spoke, its mean pull there, verdicts that it fixed and broke.
-
-    `pull` is in the calibrator's units, towards the verdict; None where no calibrator weighed it.
-    """
+    """What one guideline did: cases on which its checks spoke, verdicts that it fixed and broke."""
 
     cases: int = 0
-    pull: float | None = None
     fixed: int = 0
     broken: int = 0
 
 
 def uses_of(connection: Connection, judge: str, guidelines: Collection[str]) -> dict[str, Use]:
     """What each of these guidelines did, by its id; none that did nothing."""
-    query = select(fired.c.guideline, func.count(), func.avg(func.abs(fired.c.contribution)))
-    query = query.where(fired.c.judge == judge, fired.c.guideline.in_(guidelines))
+    query = select(fired.c.guideline, func.count()).where(fired.c.judge == judge, fired.c.guideline.in_(guidelines))
     spoke = connection.execute(query.group_by(fired.c.guideline)).all()
     turned: dict[tuple[str, str], int] = {}
     for effect, names in connection.execute(
@@ -39,11 +34,10 @@ def uses_of(connection: Connection, judge: str, guidelines: Collection[str]) -> 
     ):
         for name in set(guidelines).intersection(from_json(names)):
             turned[name, effect] = turned.get((name, effect), 0) + 1
-    cases = {name: (n, pull) for name, n, pull in spoke}
+    cases = dict(spoke)
     return {
         name: Use(
-            cases=cases.get(name, (0, None))[0],
-            pull=cases.get(name, (0, None))[1],
+            cases=cases.get(name, 0),
             fixed=turned.get((name, "fixed"), 0),
             broken=turned.get((name, "broken"), 0),
         )

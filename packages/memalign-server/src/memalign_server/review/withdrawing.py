@@ -20,7 +20,7 @@ def withdrawn(store: Store, judge: str, keys: Collection[FeedbackKey], guideline
 
     The next teaching must not teach them again, and no word of them stays.
     """
-    empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version", "judge_confidence"))
+    empty = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version"))
     with store.write() as connection:
         forget_judgments(connection, judge, guidelines=guidelines, cases={key.id for key in keys})
         for key in keys:

@@ -52,7 +52,6 @@ reviews = Table(
     Column("blind_value", Text, info=TEXT),  # JSON: the first answer, given before the judge's was shown
     Column("judge_value", Text, info=TEXT),  # JSON: what the judge said then
     Column("judge_version", Integer),  # and which version it was
-    Column("judge_confidence", Float),
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
     Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
     Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
