@@ -352,6 +352,7 @@ class TestForgetting:
         empty = way.learn(judge, rows).judge.unalign(*{row["id"] for row in rows}).judge
         assert not empty.memory
         assert not empty.memory.shards
+        assert empty.fingerprint == judge.fingerprint
         judge(inputs="q", outputs="a")
         empty(inputs="q", outputs="a")
         assert model.requests[-1] == model.requests[-2]

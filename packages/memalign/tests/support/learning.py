@@ -83,7 +83,8 @@ class Imp:
 
     def _verdict(self, request: ChatRequest, item: str) -> Answer:
         seen = " ".join(words_in(request.system + request.user))
-        value: Any = zlib.crc32(" ".join(words_in(item)).encode()) % 2 == 0
+        # What the judge has learned turns some of its verdicts: a verdict by forgotten rules must not outlive them.
+        value: Any = zlib.crc32(" ".join(words_in(request.system + item)).encode()) % 2 == 0
         if '"value": a short text' in request.system:
             value = seen or "nothing"
         return {"rationale": f"because of {seen}", "value": value}
