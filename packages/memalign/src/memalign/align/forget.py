@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from memalign.align.states import LessonState, with_states
-from memalign.memory import Memory, Shard, Tombstone
+from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict, Shard, Tombstone
 from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
@@ -42,7 +42,7 @@ def forget(
         if case.id not in touched:
             cases.append(case)
         elif annotations := tuple(annotation for annotation in case.annotations if annotation.key not in gone):
-            cases.append(replace(case, annotations=annotations))
+            cases.append(replace(case, annotations=annotations, pre_alignment=_verdict_for(annotations, case)))
     shards = (Shard(keys=tuple(key for key in shard.keys if key not in gone)) for shard in memory.shards)
     stones = {stone.key: stone for stone in memory.tombstones}
     stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in gone}
@@ -54,9 +54,18 @@ def forget(
         memory,
         locks=locks,
         guidelines=tuple(unbarred(guideline, locks) for guideline in memory.guidelines),
+        embedding_model=memory.embedding_model if cases else None,
         shards=tuple(shard for shard in shards if shard.keys),
         tombstones=tuple(stones[key] for key in sorted(stones)),
     )
+
+
+def _verdict_for(annotations: Collection[Annotation], case: Case) -> PreAlignmentVerdict | None:
+    """The case's pre-alignment verdict, if one of these annotations is a reason to ask for it."""
+    verdict = case.pre_alignment
+    if verdict is None or verdict.contrast or any(not annotation.rationale for annotation in annotations):
+        return verdict
+    return None
 
 
 def forget_lessons(memory: Memory, keys: Collection[FeedbackKey], *, why: str) -> Memory:

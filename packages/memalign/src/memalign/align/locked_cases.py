@@ -63,7 +63,8 @@ class _UnansweredError(Exception):
 def _postponed(learned: Judge, ids: Collection[str], why: str) -> Judge:
     """The judge without these guidelines, and the lessons behind them pending.
 
-    Nobody was ever shown them, so their numbers are free again: a lesson that waits a hundred times changes nothing.
+    Nobody is ever shown them, no report names them, and so their numbers are free again: a lesson that waits a hundred
+    times changes nothing.
     """
     if not ids:
         return learned
@@ -92,7 +93,7 @@ async def _mended(
         # Rather learned later than broken now: the next align distils the lessons again. The case is not named in
         # other people's reasons: they outlive its erasure.
         why = f"a locked case could not be checked: {unanswered}"
-        check = LockCheck(id=case.id, kept=True, answered=False, guideline_ids=tuple(fresh), reason=why)
+        check = LockCheck(id=case.id, kept=True, answered=False, reason=why)
         return _postponed(learned, fresh, why), check
     if not culprits and not rest:
         label = learned.memory.label(case)
@@ -100,7 +101,7 @@ async def _mended(
         return learned, LockCheck(id=case.id, kept=False, reason=reason)
     reason = f"{', '.join(culprits)} broke it"
     if rest:
-        reason += f", and so does something in {', '.join(rest)}, which wait for the next align"
+        reason += f", and so does something in {len(rest)} more, which wait for the next align"
     learned = _postponed(learned, rest, f"more than {CULPRITS} new rules broke a locked case")
     learned = learned.replace(memory=bar(learned.memory, culprits, case.id))
     return learned, LockCheck(id=case.id, kept=True, guideline_ids=tuple(culprits), reason=reason)

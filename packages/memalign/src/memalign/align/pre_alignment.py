@@ -1,7 +1,8 @@
-"""Pre-alignment verdicts: the judge's own verdict on each new case, before it learns from it.
+"""Pre-alignment verdicts: what the judge says of a case without anything that it has learned.
 
 Where an expert used no words, only a verdict of the judge says whether there is something to learn. Where it was wrong
-is what distillation contrasts and what retrieval shows first.
+is what distillation contrasts and what retrieval shows first. It is asked without its memory, so that no verdict depends
+on a guideline that may be forgotten later.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 import msgspec
 
 from memalign import aio
-from memalign.align.past_cases import Answer, PastCases, hiding
+from memalign.align.past_cases import Answer, PastCases
 from memalign.align.states import LessonState, with_states
 from memalign.errors import AccessDenied, ModelRefused
 from memalign.judge import Judge, Progress
@@ -28,12 +29,12 @@ ADVICE = "; it may decline this case every time: unalign the feedback, or give t
 async def pre_alignment(
     judge: Judge, memory: Memory, *, all_cases: bool = True, progress: Progress | None = None
 ) -> tuple[Memory, Usage]:
-    """`memory` with a verdict of `judge`, as it was before, on cases with pending feedback; and what that cost.
+    """`memory` with a verdict of `judge` without its memory on cases with pending feedback; and what that cost.
 
     These are `all_cases`, or those with pending feedback without words: it has a lesson where the judge was wrong. A
-    verdict that is there is asked for again only when it is stale. One call answers for all cases of identical content,
-    and hides them from the judge, as in leave-one-out. A failed call leaves the feedback pending, with the reason, for
-    the next align; raises AccessDenied where every call would.
+    verdict that is there is asked for again only when it is stale. One call answers for all cases of identical content.
+    A failed call leaves the feedback pending, with the reason, for the next align; raises AccessDenied where every call
+    would.
     """
     started = time.perf_counter()
     judged_by = judge.base_fingerprint
@@ -53,18 +54,19 @@ async def pre_alignment(
     for case in waiting:
         if case.example.content_hash not in known:
             new.setdefault(case.example.content_hash, case)
-    past = PastCases(judge, len(new), progress, phase="pre_alignment")
+    past, unlearned = PastCases(judge, len(new), progress, phase="pre_alignment"), judge.without_memory()
 
     async def ask(case: Case) -> Answer:
-        unlearned = _unlearned(judge, case)
         answer = await past.ask(unlearned, case)
         if isinstance(answer.error, AccessDenied):  # the first that is asked: nothing was paid for yet
             raise answer.error
-        return answer._replace(rationale=None) if unlearned.memory else answer
+        return answer
 
     given = dict(zip(new, await aio.together(map(ask, new.values())), strict=True))
     verdicts = known | {
-        content: PreAlignmentVerdict(value=answer.value, judge=judged_by, rationale=answer.rationale)
+        content: PreAlignmentVerdict(
+            value=answer.value, judge=judged_by, rationale=answer.rationale, contrast=all_cases
+        )
         for content, answer in given.items()
         if answer.value is not None
     }
@@ -89,14 +91,6 @@ async def pre_alignment(
 
 def _waits(annotation: Annotation, *, all_cases: bool) -> bool:
     return annotation.state == "pending" and (all_cases or not annotation.rationale)
-
-
-def _unlearned(judge: Judge, case: Case) -> Judge:
-    """`judge` as if it had never met the case: its example would give the answer away.
-
-    A judge of free text has no memory at all here: what it says with guidelines in view would carry their words on.
-    """
-    return hiding(judge, [case]) if judge.value_type.closed else judge.without_memory()
 
 
 def _fault(answer: Answer) -> str:

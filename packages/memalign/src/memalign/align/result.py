@@ -63,7 +63,8 @@ class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
 class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
     """A locked case after an align: whether it is still judged right, and which guidelines were left out for it.
 
-    Where it was not `answered`, nobody knows whether the new guidelines break it: they wait for the next align.
+    Where it was not `answered`, nobody knows whether the new guidelines break it: they wait for the next align, unnamed,
+    for they will be written again.
     """
 
     id: str

@@ -75,7 +75,7 @@ def report(result: AlignResult, out: Output) -> int:
         parts += legend(name, result.guidelines)
     parts += _impact(result.impact)
     parts += _first([line for check in result.locks if (line := _lock(name, check))])
-    if kept := [check.id for check in result.locks if check.kept and not check.guideline_ids]:
+    if kept := [check.id for check in result.locks if check.kept and check.answered and not check.guideline_ids]:
         parts.append(f"locked and judged right: {listed(kept)}")
     parts += _first([_conflict(each) for each in result.conflicts])
     parts += _first([f"note: {note}" for note in result.notes])
@@ -141,10 +141,10 @@ def _lock(name: str, check: LockCheck) -> str:
     """A line on a locked case of which there is something to tell."""
     if not check.kept:
         return f"locked case {check.id} is NOT kept: {check.reason}"
+    if not check.answered:
+        return f"new guidelines are not used yet: {check.reason}; align again"
     if not check.guideline_ids:
         return ""
-    if not check.answered:
-        return f"{listed(check.guideline_ids)} not used yet: {check.reason}; align again"
     return (
         f"locked case {check.id} is kept: {listed(check.guideline_ids)} broke it and is left out. "
         f"To use it anyway: memalign lock {name} {check.id} --unlock"

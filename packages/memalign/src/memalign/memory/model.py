@@ -72,16 +72,17 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The judge's own verdict on a case, before it learned from it.
+    """What the judge says of a case without anything that it has learned.
 
-    `rationale` is kept only when the judge's memory was empty: words written with guidelines in view would carry them
-    into later prompts and forgetting would no longer be exact. `judge` fingerprints the judge that was asked before learning; a
-    pre-alignment verdict of another one is stale.
+    With guidelines in view it would carry them into later prompts and lessons, and forgetting would no longer be exact.
+    `judge` fingerprints the judge that was asked; a pre-alignment verdict of another one is stale. With `contrast` the
+    judge was asked about every case; else only because of a label without words, and the verdict goes with the last one.
     """
 
     value: Value
     judge: str
     rationale: str | None = None
+    contrast: bool = False
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
