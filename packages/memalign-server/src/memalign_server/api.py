@@ -295,17 +295,17 @@ async def judge_one(
     judgment = await latest.judge.ajudge(example)
     await asyncio.to_thread(mark_seen, server.store, judge, person.name, [example.content_hash])
     if keep:
-        await asyncio.to_thread(_keep, server, judge, latest.version, example, judgment)
+        await asyncio.to_thread(_keep, server, latest.judge, latest.version, example, judgment)
     return judgment
 
 
-def _keep(server: Server, judge: str, version: int, example: Example, judgment: Judgment) -> None:
+def _keep(server: Server, judge: Judge, version: int, example: Example, judgment: Judgment) -> None:
     with server.store.write() as connection:
-        add_cases(connection, judge, [example])
-        queued = case_of(connection, judge, example.id)
+        add_cases(connection, judge.name, [example])
+        queued = case_of(connection, judge.name, example.id)
         if queued is None or queued.example.content_hash != example.content_hash:
             raise Problem(409, f"another case has the id {example.id!r}, or the same content has another id")
-        store_judgments(connection, judge, version, [(judgment, None)])
+        store_judgments(connection, judge, version, [(example, judgment, None)])
 
 
 @of_judge.post("/cases/{case}/thumb", tags=["judging"])

@@ -161,7 +161,7 @@ def undo_answer(request: Request, judge: str, server: Here, person: Asking, case
     """Take back an answer that was not taught yet, and ask again."""
     loaded = server.judges.latest(judge)
     with server.store.write() as connection:
-        undo(connection, judge, person.name, case)
+        undo(connection, judge, person.name, case, kind=loaded.judge.value_type)
         found = case_of(connection, judge, case)
         said = review_of(connection, judge, person.name, case)
         mine = _standing(connection, loaded, person.name)

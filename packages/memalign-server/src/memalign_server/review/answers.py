@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Row, and_, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, insert, select, update
 
 from memalign.values import Value, ValueType
 from memalign_server.problems import Refused
-from memalign_server.review.cases import QueuedCase, case_of
+from memalign_server.review.cases import QueuedCase, case_of, disputed_cases
 from memalign_server.review.drafts import draft_of, drafts_of, end_draft, save_draft
 from memalign_server.review.usefulness import DISAGREE, Reason
 from memalign_server.store.columns import from_json, new_id, now, to_json
@@ -107,13 +107,13 @@ def save(connection: Connection, judge: str, person: str, case_id: str, answer: 
         if before.state in ("skipped", "unclear") and before.blind_value is None:  # the judge's is still hidden
             said |= blind
         connection.execute(update(reviews).where(_key(judge, person, case_id)).values(**said))
-    _mark_disagreement(connection, judge, case)
+    _mark_disagreement(connection, judge, case, kind)
     found = review_of(connection, judge, person, case_id)
     assert found is not None  # just written, in this transaction
     return Saved(outcome="saved", review=found)
 
 
-def undo(connection: Connection, judge: str, person: str, case_id: str) -> None:
+def undo(connection: Connection, judge: str, person: str, case_id: str, *, kind: ValueType) -> None:
     """Take back an answer that was not taught yet.
 
     The next answer on the case is not blind any more: the judge's may have been shown. Its words become a draft.
@@ -134,7 +134,7 @@ def undo(connection: Connection, judge: str, person: str, case_id: str) -> None:
         save_draft(connection, judge, person, case_id, before.rationale, revision=typed.revision)
     case = case_of(connection, judge, case_id)
     if case is not None:
-        _mark_disagreement(connection, judge, case)
+        _mark_disagreement(connection, judge, case, kind)
 
 
 def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType) -> list[str]:
@@ -212,9 +212,12 @@ def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]
 
 
 def _blind(case: QueuedCase, value: Value | None) -> dict[str, Any]:
-    """What counts as evidence later: the answer before anything was shown, and the judge's of that moment."""
+    """What counts as evidence later: the answer before anything was shown, and the judge's of that moment.
+
+    Nothing, where the judge had learned from the case: that it repeats what it was told proves nothing.
+    """
     judgment = case.judgment
-    if value is None or judgment is None:
+    if value is None or judgment is None or case.seen:
         return {}
     return {
         "blind_value": to_json(value),
@@ -231,12 +234,9 @@ def _key(judge: str, person: str, case_id: str) -> Any:
     return and_(reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person == person)
 
 
-def _mark_disagreement(connection: Connection, judge: str, case: QueuedCase) -> None:
+def _mark_disagreement(connection: Connection, judge: str, case: QueuedCase, kind: ValueType) -> None:
     """Put a case first while people disagree on it, and back in its place when they agree."""
-    said = select(func.count(func.distinct(reviews.c.value))).where(
-        reviews.c.judge == judge, reviews.c.case_id == case.example.id, reviews.c.state == "answered"
-    )
-    differ = connection.execute(said).scalar_one() > 1
+    differ = bool(disputed_cases(connection, judge, [case.example.id], kind))
     marked = any(each.code == "colleagues" for each in case.reasons)
     if differ == marked:
         return

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, and_, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, Select, and_, case, delete, exists, func, insert, select, update
 
+from memalign.judge import Judge
 from memalign.types import Example, Judgment, as_json
-from memalign.values import value_text
+from memalign.values import Value, ValueType, value_text
 from memalign_server.problems import Refused
 from memalign_server.review.usefulness import DISAGREE, Reason, usefulness
 from memalign_server.store.columns import from_json, now, to_json
@@ -24,10 +26,12 @@ __all__ = [
     "add_cases",
     "case_of",
     "cases_of",
+    "disputed_cases",
     "list_cases",
     "next_cases",
     "progress_of",
     "store_judgments",
+    "unanswered_cases",
 ]
 
 CaseState = Literal["open", "answered", "skipped", "unclear"]
@@ -41,7 +45,10 @@ _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 
 @dataclass(frozen=True, kw_only=True)
 class QueuedCase:
-    """One case of the queue: its content, the judgment on it (None: not judged), and why it is asked."""
+    """One case of the queue: its content, the judgment on it (None: not judged), and why it is asked.
+
+    `seen` says that the memory which judged it held the case, under this id or another: no answer on it is evidence.
+    """
 
     number: int
     example: Example
@@ -49,6 +56,7 @@ class QueuedCase:
     version: int | None
     reasons: tuple[Reason, ...]
     problem: str | None = None
+    seen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,19 +118,29 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
 
 def store_judgments(
     connection: Connection,
-    judge: str,
+    judge: Judge,
     version: int,
-    judged: Sequence[tuple[Judgment, float | None]],
+    judged: Sequence[tuple[Example, Judgment, float | None]],
     *,
     new_guidelines: Collection[str] = (),
+    no_lower: Collection[str] = (),
 ) -> None:
-    """Keep judgments, each with its case's likeness to memory, and rank their cases anew.
+    """Keep the judgments of a judge on cases of its queue, and rank those cases anew.
 
     A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over.
+
+    Args:
+        connection: A transaction that writes.
+        judge: The judge as it judged.
+        version: Which version that is.
+        judged: Each case with its judgment and its likeness to memory.
+        new_guidelines: The guidelines that this version learned.
+        no_lower: Ids of cases that come next and must go on to do so, whatever their new rank.
     """
-    disputed = _disputed(connection, judge, [judgment.id for judgment, _ in judged])
-    for judgment, likeness in judged:
-        there = and_(queue.c.judge == judge, queue.c.case_id == judgment.id)
+    name, memory = judge.name, judge.memory
+    disputed = disputed_cases(connection, name, [judgment.id for _, judgment, _ in judged], judge.value_type)
+    for example, judgment, likeness in judged:
+        there = and_(queue.c.judge == name, queue.c.case_id == judgment.id)
         if judgment.error is not None:
             connection.execute(update(queue).where(there).values(problem=judgment.error))
             continue
@@ -136,17 +154,18 @@ def store_judgments(
                 judgment=to_json(judgment.to_dict()),
                 problem=None,
                 version=version,
+                seen=int(memory.case(example.id) is not None or bool(memory.duplicates(example))),
                 verdict=value_text(judgment.value)[:VERDICT_LENGTH],
-                rank=rank,
+                rank=case((queue.c.rank > rank, queue.c.rank), else_=rank) if judgment.id in no_lower else rank,
                 reasons=to_json(as_json(reasons)),
             )
         )
-        connection.execute(delete(fired).where(fired.c.judge == judge, fired.c.case_id == judgment.id))
+        connection.execute(delete(fired).where(fired.c.judge == name, fired.c.case_id == judgment.id))
         spoke = _spoke(judgment) if changed.rowcount else {}
         if spoke:
             rows = [
-                {"judge": judge, "guideline": name, "case_id": judgment.id, "contribution": pull}
-                for name, pull in spoke.items()
+                {"judge": name, "guideline": guideline, "case_id": judgment.id, "contribution": pull}
+                for guideline, pull in spoke.items()
             ]
             connection.execute(insert(fired), rows)
 
@@ -161,6 +180,13 @@ def next_cases(
         query = query.where(queue.c.case_id.not_in(list(without)))
     query = query.order_by(rank.desc(), queue.c.number).limit(n)
     return [queued(row) for row in connection.execute(query)]
+
+
+def unanswered_cases(connection: Connection, judge: str, *, n: int) -> list[QueuedCase]:
+    """The `n` most useful cases that nobody has answered: those that come next for most people."""
+    said = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id, reviews.c.state == "answered")
+    query = select(queue).where(queue.c.judge == judge, ~exists().where(said))
+    return [queued(row) for row in connection.execute(query.order_by(queue.c.rank.desc(), queue.c.number).limit(n))]
 
 
 def list_cases(
@@ -224,6 +250,7 @@ def queued(row: Row[Any]) -> QueuedCase:
         version=row.version,
         reasons=_REASONS.decode(row.reasons),
         problem=row.problem,
+        seen=bool(row.seen),
     )
 
 
@@ -251,19 +278,20 @@ def _present(connection: Connection, judge: str, column: Any, values: Sequence[s
     return found
 
 
-def _disputed(connection: Connection, judge: str, ids: Sequence[str]) -> set[str]:
-    """Those of the cases that two people answered differently."""
-    found: set[str] = set()
+def disputed_cases(connection: Connection, judge: str, ids: Sequence[str], kind: ValueType) -> set[str]:
+    """Those of the cases on which two people say what does not agree."""
+    said: dict[str, list[Value]] = {}
     for start in range(0, len(ids), _AT_ONCE):
-        query = (
-            select(reviews.c.case_id)
-            .where(
-                reviews.c.judge == judge,
-                reviews.c.case_id.in_(ids[start : start + _AT_ONCE]),
-                reviews.c.state == "answered",
-            )
-            .group_by(reviews.c.case_id)
-            .having(func.count(func.distinct(reviews.c.value)) > 1)
+        query = select(reviews.c.case_id, reviews.c.value).where(
+            reviews.c.judge == judge,
+            reviews.c.case_id.in_(ids[start : start + _AT_ONCE]),
+            reviews.c.state == "answered",
+            reviews.c.value.is_not(None),
         )
-        found.update(connection.execute(query).scalars())
-    return found
+        for case_id, value in connection.execute(query):
+            said.setdefault(case_id, []).append(from_json(value))
+    return {
+        case_id
+        for case_id, values in said.items()
+        if not all(kind.agree(one, other) for one, other in combinations(values, 2))
+    }

@@ -13,10 +13,10 @@ from memalign.values import Value, ValueType
 from memalign_server.store.columns import from_json
 from memalign_server.store.review_tables import reviews
 
-__all__ = ["ENOUGH", "Evidence", "VersionEvidence", "evidence_of", "people_agreement"]
+__all__ = ["ENOUGH", "Evidence", "evidence_of", "people_agreement"]
 
 ENOUGH = 10
-"""Blind answers from which on a figure is shown: fewer say nearly nothing."""
+"""Cases from which on a figure is shown: fewer say nearly nothing."""
 
 
 MOST = 1_000
@@ -24,12 +24,28 @@ MOST = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class VersionEvidence:
-    """How often people agreed with one version, on cases that they answered before they saw its verdict."""
+class Evidence:
+    """How often people agree with a judge on cases that it had not learned from, asked before they saw its verdict.
 
-    version: int
+    Each answer tests the version of its moment. The unit is the case: two people's answers on one case say less than
+    answers on two cases.
+
+    Attributes:
+        n: The cases.
+        agreed: Their sum, each counted by the share of its answers that say what the judge said.
+        pairs: How many cases people gave one label and the judge another: (people's, judge's) and the count.
+        kappa: Cohen's kappa over the answers; None for numbers and open values.
+    """
+
     n: int
-    agreed: int
+    agreed: float
+    pairs: tuple[tuple[tuple[Value, Value], int], ...]
+    kappa: float | None
+
+    @property
+    def missing(self) -> int:
+        """How many more cases there must be before a figure is shown."""
+        return max(0, ENOUGH - self.n)
 
     @property
     def share(self) -> Estimate:
@@ -38,61 +54,35 @@ class VersionEvidence:
         return Estimate(value=self.agreed / self.n if self.n else None, low=low, high=high)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """All blind answers of a judge: by version, together, and which labels were taken for which.
-
-    Each answer tests the version of its moment, which had not learned from it. `pairs` counts (people's label, judge's).
-    """
-
-    versions: tuple[VersionEvidence, ...]
-    pairs: tuple[tuple[tuple[Value, Value], int], ...]
-    kappa: float | None
-
-    @property
-    def n(self) -> int:
-        """Blind answers on judged cases."""
-        return sum(each.n for each in self.versions)
-
-    @property
-    def agreed(self) -> int:
-        """Those that say what the judge said."""
-        return sum(each.agreed for each in self.versions)
-
-    @property
-    def missing(self) -> int:
-        """How many more answers there must be before a figure is shown."""
-        return max(0, ENOUGH - self.n)
-
-    @property
-    def share(self) -> Estimate:
-        """Agreement over all versions."""
-        return VersionEvidence(version=0, n=self.n, agreed=self.agreed).share
-
-
 def evidence_of(connection: Connection, judge: str, kind: ValueType) -> Evidence:
     """The evidence of a judge's blind answers."""
-    facts = (reviews.c.blind_value, reviews.c.judge_value, reviews.c.judge_version)
+    facts = (reviews.c.case_id, reviews.c.blind_value, reviews.c.judge_value)
     query = select(*facts, func.count()).group_by(*facts)
     query = query.where(
-        reviews.c.judge == judge, reviews.c.judge_version.is_not(None), reviews.c.blind_value.is_not(None)
+        reviews.c.judge == judge,
+        reviews.c.judge_version.is_not(None),
+        reviews.c.blind_value.is_not(None),
+        reviews.c.judge_value.is_not(None),
     )
-    said: Counter[int] = Counter()
-    agreed: Counter[int] = Counter()
-    pairs: Counter[tuple[Value, Value]] = Counter()
-    for blind, verdict, version, n in connection.execute(query):
+    answers: Counter[str] = Counter()
+    agreed: Counter[str] = Counter()
+    cases: Counter[tuple[Value, Value]] = Counter()
+    both: list[tuple[Value, Value]] = []
+    for case_id, blind, verdict, n in connection.execute(query):
         label, value = from_json(blind), from_json(verdict)
-        if label is None or value is None:
-            continue
-        said[version] += n
-        agreed[version] += n * kind.agree(value, label)
-        pairs[label, value] += n
-    versions = tuple(VersionEvidence(version=v, n=said[v], agreed=agreed[v]) for v in sorted(said))
-    both = [pair for pair, n in pairs.items() for _ in range(n)]
+        answers[case_id] += n
+        agreed[case_id] += n * kind.agree(value, label)
+        cases[label, value] += 1
+        both += [(label, value)] * n
     kappa = None
     if both and not kind.numeric and kind.closed:
         kappa = cohen_kappa([value for _, value in both], [label for label, _ in both])
-    return Evidence(versions=versions, pairs=tuple(pairs.items()), kappa=kappa)
+    return Evidence(
+        n=len(answers),
+        agreed=sum(agreed[case_id] / n for case_id, n in answers.items()),
+        pairs=tuple(cases.items()),
+        kappa=kappa,
+    )
 
 
 def people_agreement(connection: Connection, judge: str, kind: ValueType) -> tuple[float | None, int]:

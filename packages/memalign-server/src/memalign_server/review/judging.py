@@ -35,17 +35,21 @@ async def judge_cases(
     examples: Sequence[Example],
     *,
     new_guidelines: Collection[str] = (),
+    no_lower: Collection[str] = (),
     progress: Progress | None = None,
 ) -> list[Judgment]:
-    """Judge cases and keep the judgments as they come; a case that fails says so and does not stop the rest."""
+    """Judge cases and keep the judgments as they come; a case that fails says so and does not stop the rest.
+
+    Cases of `no_lower` keep their place among those that come next, or gain a better one.
+    """
     found: list[Judgment] = []
     for start in range(0, len(examples), _AT_ONCE):
         part = examples[start : start + _AT_ONCE]
         judgments = await judge.ajudge_many(part)
         alike = await likeness_to_memory(judge, part)
         with store.write() as connection:
-            pairs = list(zip(judgments, alike, strict=True))
-            store_judgments(connection, judge.name, version, pairs, new_guidelines=new_guidelines)
+            judged = list(zip(part, judgments, alike, strict=True))
+            store_judgments(connection, judge, version, judged, new_guidelines=new_guidelines, no_lower=no_lower)
         found += judgments
         if progress is not None:
             progress("judging", len(found), len(examples))

@@ -13,9 +13,10 @@ from memalign.judge import Judge
 from memalign.registry import Registry
 from memalign.types import Example, Feedback, Judgment
 from memalign_server.review.answers import Review, review
-from memalign_server.review.cases import next_cases, queued
+from memalign_server.review.cases import queued, unanswered_cases
 from memalign_server.review.judging import Progress, judge_cases
 from memalign_server.review.turning import keep_turns, turn_of
+from memalign_server.store.columns import from_json
 from memalign_server.store.review_tables import queue, reviews
 from memalign_server.store.store import Store
 
@@ -24,7 +25,7 @@ __all__ = ["Lesson", "teach", "untaught", "untaught_count"]
 AGAIN = 24
 """How many answered cases are judged again after an align, the latest first."""
 AHEAD = 12
-"""How many cases that come next are judged again, so that the next answers test the new version."""
+"""How many unanswered cases that come next are judged again, so that the next answers test the new version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,21 +53,14 @@ def untaught(store: Store, judge: str) -> list[Lesson]:
     """Everybody's answers that the judge has not learned, the earliest first."""
     mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
     query = (
-        select(
-            reviews,
-            queue.c.example,
-            queue.c.number,
-            queue.c.judgment,
-            queue.c.version,
-            queue.c.reasons,
-            queue.c.problem,
-        )
+        select(reviews, queue.c.example)
         .join(queue, mine)
         .where(reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.taught != reviews.c.revision)
         .order_by(reviews.c.updated_at)
     )
     with store.read() as connection:
-        return [Lesson(review=review(row), example=queued(row).example) for row in connection.execute(query)]
+        rows = connection.execute(query).all()
+    return [Lesson(review=review(row), example=Example.from_dict(from_json(row.example))) for row in rows]
 
 
 def untaught_count(connection: Connection, judge: str) -> int:
@@ -136,10 +130,17 @@ async def _look_again(
     with store.read() as connection:
         query = select(queue).join(answered, queue.c.case_id == answered.c.case_id).where(queue.c.judge == judge.name)
         cases = [queued(row) for row in connection.execute(query.order_by(queue.c.number))]
-        cases += next_cases(connection, judge.name, "", n=AHEAD, without=[each.example.id for each in cases])
+        ahead = unanswered_cases(connection, judge.name, n=AHEAD)
+    cases += ahead
     before: dict[str, Judgment] = {each.example.id: each.judgment for each in cases if each.judgment is not None}
     after = await judge_cases(
-        store, judge, version, [each.example for each in cases], new_guidelines=new, progress=progress
+        store,
+        judge,
+        version,
+        [each.example for each in cases],
+        new_guidelines=new,
+        no_lower={each.example.id for each in ahead},
+        progress=progress,
     )
     failed = sum(each.error is not None for each in after)
     found = []

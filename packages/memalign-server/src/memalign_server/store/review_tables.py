@@ -21,6 +21,7 @@ queue = Table(
     Column("judgment", Text, info=MODEL_TEXT),  # JSON; NULL until it is judged, and where it failed
     Column("problem", Text, info=TEXT),  # why it could not be judged
     Column("version", Integer),  # of the judge that made the judgment
+    Column("seen", Integer, nullable=False, default=0),  # 1: its memory held the case, under this id or another
     Column("verdict", String(200), info=TEXT),  # its value as files write it, for counts; cut where it is long
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("reasons", Text, nullable=False),  # JSON list of codes; see review/usefulness.py
