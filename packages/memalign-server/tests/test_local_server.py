@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
+from server_support import world
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fastapi.testclient import TestClient
 
 
@@ -41,3 +47,15 @@ def test_a_proxy_opens_no_server_without_accounts(local: TestClient, header: str
         assert refused.status_code == 403, path
         assert "memalign serve --add-owner" in refused.text, path
     assert local.get("/api/v1/judges").status_code == 200
+
+
+def test_a_bare_proxy_opens_no_server_without_accounts(tmp_path: Path) -> None:
+    # nginx, unless it is told otherwise, speaks HTTP/1.0, names the server itself, and adds no header.
+    world.registry(tmp_path)
+    with world.listening(world.server(tmp_path)) as address:
+        place = urlsplit(address)
+        with socket.create_connection((str(place.hostname), place.port or 80)) as connection:
+            connection.sendall(f"GET / HTTP/1.0\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n".encode())
+            refused = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert refused.split(b"\r\n")[0].endswith(b"403 Forbidden")
+    assert b"memalign serve --add-owner" in refused
