@@ -103,7 +103,7 @@ def _admitted(server: Server, request: Request, route: str) -> tuple[Person | No
     if needs is Public.ANYONE:
         return person, None
     if person is not None and person.by == "open":
-        check_direct(request.headers)
+        check_direct(request.headers, request.scope.get("http_version", "1.1"))
     if person is None:
         raise Problem(
             401, "sign in, or send an API token as `Authorization: Bearer …`", headers={"www-authenticate": "Bearer"}

@@ -54,9 +54,12 @@ def check_origin(headers: Mapping[str, str], public_url: str | None) -> None:
         raise Problem(403, "this request comes from a page of another site")
 
 
-def check_direct(headers: Mapping[str, str]) -> None:
-    """Raise Problem 403 for a request that a proxy passed on, to a server that is open to its own machine alone."""
-    if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in headers):
+def check_direct(headers: Mapping[str, str], http_version: str) -> None:
+    """Raise Problem 403 for a request that a proxy passed on, to a server that is open to its own machine alone.
+
+    A proxy says so in its headers, or speaks HTTP/1.0, as nginx does unless it is told otherwise and no browser does.
+    """
+    if http_version == "1.0" or any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in headers):
         raise Problem(
             403,
             "a proxy passes requests on to this server, which has no accounts and is for this machine alone. Make an "
