@@ -57,6 +57,13 @@ def test_the_overview_groups_commands_by_purpose(memalign: Run) -> None:
         assert panel in shown
 
 
+def test_the_overview_has_a_line_a_command_and_all_exit_codes(memalign: Run) -> None:
+    shown = " ".join(memalign("--help").out.split())
+    assert "..." not in "".join(ROOT.commands[name].get_short_help_str(61) for name in COMMANDS if name != "review")
+    for code in ("0 done", "1 done, with failures that are named", "2 wrong use", "3 too few cases"):
+        assert code in shown
+
+
 def test_the_version_is_the_packages(memalign: Run) -> None:
     assert memalign("--version").out == f"memalign {package.__version__}\n"
 

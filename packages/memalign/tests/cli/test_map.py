@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,18 +55,58 @@ def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
     assert memalign("show", tone, "--json").json["columns"] == {}
     refused = memalign("align", tone, labels)
     assert refused.code == 2
-    assert "has no column id; its columns: ticket, question, answer, label, comment; --map id=COLUMN" in refused.err
+    assert (
+        "has no column of a field's name; its columns: ticket, question, answer, label, comment; --map" in refused.err
+    )
     assert memalign("edit", tone, "--map", MAP).code == 0
     assert memalign("judge", tone, labels).code == 0
 
 
-def test_reading_commands_use_the_mapping_once(memalign: Run, tone: str, labels: Path) -> None:
-    for command in (("check", labels, tone), ("judge", tone, labels), ("evaluate", tone, labels)):
-        done = memalign(*command, "--map", MAP)
-        assert done.code == 0, done.err
-    assert memalign("check", labels, "--map", MAP, "--value-type", "bool").code == 0
+@pytest.mark.parametrize("command", ["judge", "evaluate", "next", "check", "review"])
+def test_every_command_that_reads_rows_remembers_the_mapping(
+    memalign: Run, tone: str, labels: Path, command: str
+) -> None:
+    words = {"check": (labels, tone), "review": (tone, labels, "-o", "sheet.csv")}.get(command, (tone, labels))
+    done = memalign(command, *words, "--map", MAP)
+    assert done.code == 0, done.err
+    assert "tone is version 2 now: it remembers the columns of --map" in done.err
+    assert memalign("judge", tone, labels).code == 0
+    again = memalign(command, *words, "--map", MAP, *(("--overwrite",) if command == "review" else ()))
+    assert again.code == 0
+    assert memalign("show", tone, "--json").json["version"] == 2, "the same columns change nothing"
+
+
+def test_an_older_version_remembers_nothing(memalign: Run, tone: str, labels: Path) -> None:
+    assert memalign("judge", tone, labels, "--map", MAP, "--version", "1").code == 0
     shown = memalign("show", tone, "--json").json
     assert (shown["version"], shown["columns"]) == (1, {})
+    assert memalign("check", labels, "--map", MAP, "--value-type", "bool").code == 0
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, tmp_path: Path, suffix: str) -> None:
+    rows = [
+        {"inputs": row["inputs"], "outputs": row["outputs"], "value": str(row["value"]).lower()} for row in FEEDBACK
+    ]
+    file = tmp_path / f"rows.{suffix}"
+    if suffix == "csv":
+        lines = ["inputs,outputs,value", *(",".join(f'"{cell}"' for cell in row.values()) for row in rows)]
+        file.write_text("\n".join(lines), "utf-8")
+    else:
+        text = json.dumps(rows) if suffix == "json" else "\n".join(map(json.dumps, rows))
+        file.write_text(text, "utf-8")
+    judged = memalign("judge", tone, file, "-o", "judged.jsonl", "--json")
+    assert judged.code == 0, judged.err
+    first = [json.loads(line)["id"] for line in Path("judged.jsonl").read_text("utf-8").splitlines()]
+    assert len(set(first)) == len(FEEDBACK)
+    assert all(each.startswith("c-") for each in first)
+    assert memalign("judge", tone, file, "-o", "judged.jsonl", "--json").json["resumed"] == len(FEEDBACK)
+    assert memalign("evaluate", tone, file, "--judged", "judged.jsonl", "--json").json["evaluation"]["n"] == len(
+        FEEDBACK
+    )
+    assert memalign("align", tone, file, "--source", "ana", "--json").json["rows"][0]["key"] == f"{first[0]}@ana"
+    piped = memalign("judge", tone, "-", "--json", stdin="\n".join(map(json.dumps, rows)))
+    assert [made["id"] for made in piped.json["judgments"]] == first
 
 
 @pytest.mark.parametrize(

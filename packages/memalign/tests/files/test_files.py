@@ -289,7 +289,7 @@ def test_an_empty_file_says_so(write, name, text):
     ("name", "text", "message"),
     [
         ("f.csv", "id,outputs,value\n", "empty"),
-        ("f.csv", "name,outputs\na,b\n", "no column id; its columns: name, outputs"),
+        ("f.csv", "name,answer\na,b\n", "no column of a field's name; its columns: name, answer"),
         ("f.csv", "id,value,value\na,b,c\n", "value twice"),
         ("f.csv", b"id,caf\xe9\na,b\n", "not UTF-8"),
         ("f.csv", 'id,"outputs\na,b\n', "broken header, line 1: a quote"),

@@ -61,8 +61,8 @@ def test_bad_rows_are_named_by_their_number(tmp_path: Path) -> None:
 
 
 def test_a_bad_parquet_file_says_what_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has no column id; its columns: key, outputs"):
-        read_examples(put(tmp_path / "noid.parquet", [{"key": "a", "outputs": "x"}]))
+    with pytest.raises(InputError, match="has no column of a field's name; its columns: key, answer"):
+        read_examples(put(tmp_path / "odd.parquet", [{"key": "a", "answer": "x"}]))
     with pytest.raises(InputError, match="empty: it has no row"):
         read_examples(_empty(tmp_path))
     whole = put(tmp_path / "whole.parquet", [{"id": "a", "outputs": "x"}]).read_bytes()

@@ -42,10 +42,16 @@ def test_line_numbers_count_the_line_naming_the_mark(tmp_path: Path) -> None:
         read_feedback(tmp_path / "f.csv", value_type=FLOAT)
 
 
-def test_a_file_without_ids_names_columns_and_remedy(tmp_path: Path) -> None:
-    (tmp_path / "f.csv").write_text("ticket;outputs\nt-1;a\n", "utf-8")
-    with pytest.raises(InputError, match="no column id; its columns: ticket, outputs; --map id=COLUMN names the one"):
+def test_a_file_of_other_columns_names_them_and_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("ticket;answer\nt-1;a\n", "utf-8")
+    with pytest.raises(InputError, match="its columns: ticket, answer; --map names them, for example --map inputs="):
         read_feedback(tmp_path / "f.csv")
+
+
+def test_a_file_without_ids_gets_them_from_its_content(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("who;outputs;value;source\n1;a;yes;ana\n2;a;no;ben\n3;b;no;ana\n", "utf-8")
+    rows = read_feedback(tmp_path / "f.csv").rows
+    assert rows[0].id == rows[1].id != rows[2].id
 
 
 def test_a_plain_csv_from_excel_is_named(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def align(
 ) -> int:
     """Learn from experts' feedback: a new version of the judge.
 
-    A row needs an id, the fields that were judged, and a value, a rationale or both. Its source says who gave it and
-    may be an e-mail address. A row of a known id and source replaces the earlier one, and what that had taught is
+    A row needs the fields that were judged, and a value, a rationale or both. Its id names the case (without any, ids are
+    made of the content), and its source says who gave it, such as an e-mail address. A row of a known id and source replaces the earlier one, and what that had taught is
     forgotten first. Without a file, pending feedback is tried again.
     """
     from memalign.align import MemAlign
@@ -130,8 +130,9 @@ def guideline(
         str | None, typer.Option(metavar="WHO", help="Who changes it; the default is your user name.")
     ] = None,
 ) -> int:
-    """Show guidelines with their checks and the feedback they come from, or change one by hand.
+    """Show guidelines, or change one by hand.
 
+    Each is shown with its checks and the feedback it comes from.
     Checks are the questions by which a guideline is weighed. Another text drops them: they asked about the old one.
     """
     from memalign.align import edit_guideline, write_guideline
@@ -176,9 +177,9 @@ def lock(
     *,
     unlock: Annotated[bool, typer.Option("--unlock", help="Let later aligns change them again.")] = False,
 ) -> int:
-    """Lock cases: no later align may break the experts' label on them.
+    """Lock cases that no later align may break.
 
-    Each align judges them again. It leaves out new guidelines that make the judge wrong there, and names them. A locked
+    Each align judges them again, and they must keep the experts' label. It leaves out new guidelines that make the judge wrong there, and names them. A locked
     case that is wrong all the same makes the exit code 1.
     """
     lines: list[str] = []

@@ -143,8 +143,7 @@ class Commands(TyperGroup):
         others = [name for name in self.list_commands(ctx) if name not in self.commands]
         for group, names in {
             **_GROUPS,
-            "Models": ["models"],
-            "Other packages": others,
+            "Models and server": ["models", *others],
         }.items():
             with formatter.section(group):
                 summaries = {name: self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH) for name in names}
@@ -184,8 +183,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="New here? `memalign demo` shows all of it in a few minutes. Exit codes: 0 done, 1 done with failures that "
-    "are named, 2 wrong use.",
+    epilog="New here? `memalign demo` shows all of it in a few minutes. Exit codes: 0 done; 1 done, with failures that "
+    "are named, or worse in a gate; 2 wrong use; 3 too few cases for a gate (evaluate with a criterion).",
 )
 
 

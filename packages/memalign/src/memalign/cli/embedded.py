@@ -108,7 +108,7 @@ def _nothing(session: Session, entry: EmbeddedModel) -> int:
 
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="The embedded models, which need no provider and no key."
+    no_args_is_help=True, rich_markup_mode=None, help="List and download the models that need no provider."
 )
 app.command("list", epilog="Example: memalign models list")(with_session(list_))
 app.command("pull", epilog="Example: memalign models pull --yes")(with_session(pull))

@@ -24,7 +24,7 @@ from memalign.cli.estimating import DryRun, give_estimate
 from memalign.cli.judged_out import kept_in
 from memalign.cli.judging import Out
 from memalign.cli.output import label_text, shorten, table, usage_text
-from memalign.cli.rows_given import ColumnMap, rows_given
+from memalign.cli.rows_given import ColumnMap, remembering, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def evaluate(
     max_cost: MaxCost = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Measure how far the judge agrees with people's labels, with 95 % intervals.
+    """Measure agreement with people, as a gate or a report too.
 
-    With a criterion (--min-accuracy, --min-kappa, --not-worse-than) it is a gate. Cases in memory are left out, and the
+    All figures have 95 % intervals. With a criterion (--min-accuracy, --min-kappa, --not-worse-than) it is a gate. Cases in memory are left out, and the
     exit code is 0 when the whole interval reaches the criterion, 1 when none of it does, and 3 when there are too few
     cases to tell. A case without a verdict is named: exit 2 in a gate, else 1.
     """
@@ -89,7 +89,7 @@ def evaluate(
     from memalign.evaluation import evaluate as measure
     from memalign.evaluation import report as gather
 
-    number, judge = session.judge(name, version)
+    number, judge = remembering(session, name, version, columns)
     minimum = {
         metric: least for metric, least in (("accuracy", min_accuracy), ("kappa", min_kappa)) if least is not None
     }

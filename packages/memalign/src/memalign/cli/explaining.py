@@ -10,7 +10,7 @@ import typer
 
 from memalign.cli.common import DONE, Name, Session, Version
 from memalign.cli.output import facts, label_text, table, usage_text
-from memalign.cli.rows_given import ColumnMap, rows_given
+from memalign.cli.rows_given import ColumnMap, remembering, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def explain(
     columns: ColumnMap = None,
     version: Version = None,
 ) -> int:
-    """Show the very prompt of one judgment, byte for byte, its guidelines and its cost.
+    """Show the prompt, the guidelines and the cost of one judgment.
 
-    It finds the version that judged by its fingerprint. It asks no judge model. Where the judge finds similar cases by
+    The prompt is shown byte for byte. The command finds the version that judged by its fingerprint. It asks no judge model. Where the judge finds similar cases by
     a provider's embedding model, it asks that one. A terminal gets escapes for control characters; --json has the
     prompt as it was sent.
     """
@@ -45,7 +45,7 @@ def explain(
     judgment = found.judgments.get(example_id)
     if judgment is None:
         raise InputError(f"{out} has no judgment of {example_id!r}; it has {len(found.judgments):,} others")
-    example = _example(examples, example_id, columns, session.judge(name)[1].columns)
+    example = _example(examples, example_id, columns, remembering(session, name, version, columns)[1].columns)
     if found.contents.get(example_id) not in ("", None, example.content_hash):
         raise InputError(
             f"{examples}: {example_id!r} is not what was judged, it has changed since; give the file as it was"

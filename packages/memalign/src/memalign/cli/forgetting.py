@@ -51,7 +51,7 @@ def unalign(
     yes: Yes = False,
     reflection_model: ReflectionModel = None,
 ) -> int:
-    """Withdraw feedback: a new version without it and without all that came from it.
+    """Withdraw feedback, and all that came from it.
 
     What the remaining feedback taught beside it is learned again. Where no model answers, that stays pending. Older
     versions keep the feedback; erase removes it from them too.
@@ -92,7 +92,7 @@ def erase(
     yes: Yes = False,
     reflection_model: ReflectionModel = None,
 ) -> int:
-    """Erase feedback from every version, for good, with a receipt.
+    """Erase feedback from every version, with a receipt.
 
     The receipt says what was erased, what was learned again and what was searched. It also names what memalign cannot
     reach: exported bundles, judgment files, providers' logs. The text of --matching is kept nowhere. Without a key it
@@ -131,7 +131,7 @@ def verify(
     session: Session,
     receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="What erase --json printed.")],
 ) -> int:
-    """Check the receipt of an erase against the registry: that it was signed there, and that nothing has come back.
+    """Check the receipt of an erase against the registry.
 
     No network and no model is needed, only the receipt and the registry's file. Exit 1 when the receipt is not genuine,
     or erased feedback is in a version again.

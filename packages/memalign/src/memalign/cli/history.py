@@ -15,7 +15,7 @@ _SQLITE = b"SQLite format 3"  # how such a file begins
 
 
 def history(session: Session, name: Name) -> int:
-    """Show every version of a judge: when, by which command, and what changed."""
+    """List a judge's versions, and what changed in each."""
     found = session.registry().history(name)
     rows = [
         (
@@ -39,7 +39,7 @@ def diff(
     first: Annotated[int, typer.Argument(metavar="V1", min=1)],
     second: Annotated[int, typer.Argument(metavar="V2", min=1)],
 ) -> int:
-    """Show what changed from one version to another: settings, guidelines, feedback."""
+    """Show what changed from one version to another."""
     found = session.registry().diff(name, first, second)
     session.give(found.to_dict(), str(found))
     return DONE
@@ -68,9 +68,9 @@ def export(
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write; - is stdout.")],
     version: Version = None,
 ) -> int:
-    """Write a judge to one JSON file: settings, examples, vectors, guidelines.
+    """Write a judge to one JSON file.
 
-    The file judges without a registry. An erase cannot reach it.
+    It holds settings, examples, vectors and guidelines, and judges without a registry. An erase cannot reach it.
     """
     to_stdout = str(out) == "-"
     if to_stdout and session.json:
@@ -98,7 +98,7 @@ def import_(
     ] = None,
     allow_erased: Annotated[bool, typer.Option("--allow-erased", help="Also import what was erased here.")] = False,
 ) -> int:
-    """Import an exported judge, or a whole registry with every version.
+    """Import an exported judge, or a whole registry.
 
     A bundle becomes a new judge, or the next version of the judge of that name. From a registry (a file of SQLite,
     sqlite:///FILE or postgresql://USER@HOST/DATABASE) all judges come, or none; what was erased there stays erased.

@@ -70,7 +70,7 @@ def create(
     reflection_price: ReflectionPrice = None,
     reflection_context: ReflectionContext = None,
 ) -> int:
-    """Define a judge and keep it in the registry as version 1.
+    """Define a judge and keep it as version 1.
 
     Without --model it stores the model that the environment names: MEMALIGN_MODEL, or a provider whose key is set. No
     model is called.
@@ -120,7 +120,7 @@ def show(
     version: Version = None,
     ledger: Annotated[bool, typer.Option("--ledger", help="List every piece of feedback with its state.")] = False,
 ) -> int:
-    """Show a judge's settings, its guidelines with their sources, and what is pending.
+    """Show a judge: its settings, guidelines and what is pending.
 
     With --ledger it also says of every piece of feedback whether it is learned, merged, pending, disputed, rejected,
     withdrawn or erased, and why.
@@ -192,9 +192,9 @@ def edit(
         typer.Option(metavar="RULES", help="Which label counts, rule by rule: authority,majority,recency."),
     ] = None,
 ) -> int:
-    """Change a judge's settings: a new version with the same memory.
+    """Change a judge's settings; its memory stays.
 
-    It says how many pre-alignment verdicts are stale: made with other settings, before the judge learned. Another
+    The result is a new version. It says how many pre-alignment verdicts are stale: made with other settings, before the judge learned. Another
     --authority or --policy can change which labels count. It then says which feedback is disputed or pending now.
     """
     from memalign.align import set_policy

@@ -22,7 +22,7 @@ from memalign.cli.common import (
 from memalign.cli.estimating import CallsAMinute, DryRun, TokensAMinute, give_judging_estimate
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import label_text, shorten, table, usage_text
-from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, rows_or_query
+from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, remembering, rows_or_query
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def judge(
     rpm: CallsAMinute = None,
     tpm: TokensAMinute = None,
 ) -> int:
-    """Judge every example of a file, of a folder of Parquet or JSONL files, of a URL such as s3://bucket/key, or of a query.
+    """Judge every example of a file, a folder or a URL.
 
     A failed example is named and does not stop the rest (exit 1). With -o the file may have any size, and the same
     command resumes a stopped run. -o - prints the lines in the order of the examples, and cannot be resumed.
@@ -74,7 +74,7 @@ def judge(
     to = Destination.of(out)
     if to.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
-    number, chosen = session.judge(name, version)
+    number, chosen = remembering(session, name, version, columns)
     given = rows_or_query(examples, query, columns, remembered=chosen.columns)
     if not dry_run and (rpm or tpm):
         raise InputError("--rpm and --tpm belong to --dry-run; --concurrency limits a run")

@@ -10,7 +10,7 @@ import typer
 
 from memalign.cli.common import DONE, FAILURES, Concurrency, MaxCost, Name, Session, Version
 from memalign.cli.output import counted, table, usage_text
-from memalign.cli.rows_given import ColumnMap, rows_given
+from memalign.cli.rows_given import ColumnMap, remembering, rows_given
 
 
 def next_(
@@ -40,7 +40,7 @@ def next_(
     from memalign.evaluation import next_cases
     from memalign.io import Examples
 
-    _, judge = session.judge(name, version)
+    _, judge = remembering(session, name, version, columns)
     source = Examples.of(rows_given(cases, columns, remembered=judge.columns, once=True))
     started = time.perf_counter()
     with session.progress() as progress:

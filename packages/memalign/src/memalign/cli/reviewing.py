@@ -13,7 +13,7 @@ import typer
 
 from memalign.cli.common import DONE, Name, Session, interruptible
 from memalign.cli.output import counted, open_console
-from memalign.cli.rows_given import ColumnMap, rows_given
+from memalign.cli.rows_given import ColumnMap, remembering, rows_given
 from memalign.errors import InputError
 from memalign.terminal import plain
 
@@ -59,7 +59,7 @@ def review(
     takes the filled sheet back. Without -o it asks here, keyboard only, and keeps every answer at once. The same
     command goes on where it stopped. No model is called.
     """
-    _, judge = session.judge(name)
+    _, judge = remembering(session, name, None, columns)
     found, missing = _cases(judge, cases, examples, columns)
     if missing:
         more = f" and {len(missing) - _SHOWN_IDS} more" if len(missing) > _SHOWN_IDS else ""

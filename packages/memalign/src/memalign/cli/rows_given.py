@@ -9,16 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from memalign.cli.common import Session
     from memalign.io import Given
+    from memalign.judge import Judge
 
-__all__ = ["ColumnMap", "FeedbackSource", "Query", "RowsOrDatabase", "columns_of", "rows_given", "rows_or_query"]
+__all__ = [
+    "ColumnMap",
+    "FeedbackSource",
+    "Query",
+    "RowsOrDatabase",
+    "columns_of",
+    "remembering",
+    "rows_given",
+    "rows_or_query",
+]
 
 ColumnMap = Annotated[
     list[str] | None,
     typer.Option(
         "--map",
         metavar="FIELD=COLUMN",
-        help="Columns of other names: outputs=answer,value=label. align and edit remember them; none forgets.",
+        help="Columns of other names: outputs=answer,value=label. The judge remembers them; none forgets.",
     ),
 ]
 FeedbackSource = Annotated[
@@ -67,6 +78,26 @@ def rows_given(
         return Given.of(file, columns=named, remembered=remembered, source=source)
     given = Given.of_lines(sys.stdin.buffer, name="stdin", columns=named, remembered=remembered, source=source)
     return given if once else given.kept()
+
+
+def remembering(session: Session, name: str, version: int | None, columns: list[str] | None) -> tuple[int, Judge]:
+    """The judge that a command reads rows for, which remembers from now on the columns that --map names.
+
+    With `version`, an older judge is asked, and nothing is remembered. Where the registry cannot be written to, it says so.
+    """
+    from memalign.errors import RegistryError
+
+    number, judge = session.judge(name, version)
+    named = columns_of(columns)
+    if version is not None or named is None or named == dict(judge.columns):
+        return number, judge
+    try:
+        saved = session.registry().update(name, lambda latest: latest.replace(columns=named), "edit")
+    except RegistryError as error:
+        session.say(f"note: the columns are not remembered: {error}")
+        return number, judge
+    session.say(f"{name} is version {saved.version} now: it remembers the columns of --map")
+    return saved.version, saved.judge
 
 
 def rows_or_query(

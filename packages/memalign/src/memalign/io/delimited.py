@@ -13,7 +13,7 @@ import msgspec
 from memalign.errors import InputError, RowError
 from memalign.io.column_map import Columns
 from memalign.io.locations import Location
-from memalign.io.rows import Row, decoded, file_lines, id_needed
+from memalign.io.rows import Row, check_columns, decoded, file_lines
 
 __all__ = ["cell_value", "delimited_rows", "header_names", "is_missing"]
 
@@ -25,7 +25,7 @@ _CP1252_UNDEFINED = b"\x81\x8d\x8f\x90\x9d"
 
 
 def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]:
-    """The rows of a CSV or TSV file. The mark that separates cells is the one that finds the column id in the header."""
+    """The rows of a CSV or TSV file. The mark that separates cells is the one that finds a field in the header."""
     # The standard reader refuses cells over 128 KiB unless told otherwise, and can only be told for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
     not_utf8: dict[int, RowError] = {}
@@ -79,13 +79,12 @@ def delimited_rows(path: Location, columns: Columns) -> Iterator[Row | RowError]
 
 
 def header_names(path: Location, cells: Sequence[str], columns: Columns) -> list[str]:
-    """The names of columns. Raises InputError for a name that is there twice, and without an id."""
+    """The names of columns. Raises InputError for a name that is there twice, and where none is a field's."""
     names = [cell.strip() or f"column {position}" for position, cell in enumerate(cells, 1)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{path}: the header names {', '.join(twice)} twice; every column needs a name of its own")
-    if not columns.ids & set(names):
-        raise id_needed(path, names)
+    check_columns(path, names, columns)
     return names
 
 
@@ -116,12 +115,12 @@ def _fields(header: Sequence[str], cells: Sequence[str], columns: Columns, *, de
 
 
 def _mark(header: str, marks: str, columns: Columns) -> str:
-    """The mark that separates the cells of a header: the first that finds an id, else that of the suffix."""
-    ids = columns.ids
-    for mark in marks:
-        names = header.rstrip("\r\n").split(mark)
-        if len(names) > 1 and ids & {name.strip().strip('"').strip() for name in names}:
-            return mark
+    """The mark that separates the cells of a header: the first that finds an id, else a field, else the commonest."""
+    for fields in (columns.ids, columns.json | columns.labels):
+        for mark in marks:
+            names = header.rstrip("\r\n").split(mark)
+            if len(names) > 1 and fields & {name.strip().strip('"').strip() for name in names}:
+                return mark
     return max(marks, key=lambda mark: (header.count(mark), -marks.index(mark))) if "\n" in header else marks[0]
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +36,7 @@ JUDGED = frozenset({"judge", "content_hash", "value"})
 """What every line of a judgment file has."""
 
 _ID_DIGITS = 12
+_FIRST = 100  # rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +121,15 @@ class Given:
     def rows(self, *, distinct: bool = False) -> Iterator[Row | RowError]:
         """The rows by their fields, in order; a RowError stands where a row cannot be read.
 
-        Rows of Python none of which has an id get ids made of their content: the same content has the same id, unless
-        ids must be `distinct`. Raises InputError when a column that was asked for is in no row.
+        Rows none of which has an id get ids made of their content: the same content has the same id, unless ids must be
+        `distinct`. Of a file the first hundred rows say whether there are ids, of a stream the first one. Raises InputError
+        when a column that was asked for is in no row.
         """
         seen: dict[str, None] = {}
-        ids = _Ids(distinct=distinct) if self._without_ids() else None
-        for row in self._read():
+        rows = iter(self._read())
+        first = list(islice(rows, 1)) if self.once else []
+        ids = _Ids(distinct=distinct) if self._without_ids(first) else None
+        for row in chain(first, rows):
             if isinstance(row, RowError):
                 yield row
                 continue
@@ -159,9 +164,15 @@ class Given:
             row = replace(row, fields={**row.fields, "source": self.source})
         return row
 
-    def _without_ids(self) -> bool:
-        if isinstance(self.items, str | Path) or self.once:
-            return False
+    def _without_ids(self, first: Sequence[Row | RowError]) -> bool:
+        if self.once or isinstance(self.items, str | Path):
+            rows = first if self.once else islice(self._read(), _FIRST)
+            without = False
+            for row in rows:
+                if isinstance(row, Row) and self.columns.ids & row.fields.keys():
+                    return False
+                without = without or isinstance(row, Row)
+            return without
         names = column_names(self.items)
         if names is not None:
             return not self.columns.ids & set(names)

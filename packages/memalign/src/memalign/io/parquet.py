@@ -11,7 +11,7 @@ from memalign.errors import ConfigurationError, InputError, RowError
 from memalign.io.cells import plain_fields, shown_id
 from memalign.io.column_map import Columns
 from memalign.io.locations import Location, shown_location
-from memalign.io.rows import id_needed
+from memalign.io.rows import check_columns
 
 __all__ = ["open_parquet", "parquet_rows", "plain_row"]
 
@@ -24,7 +24,7 @@ def parquet_rows(path: Location, columns: Columns | None) -> Iterator[tuple[int,
 
     Folders named `day=2026-01-01` are columns. Structs are objects, lists arrays, maps arrays of pairs; times are ISO
     8601 text. Raises ConfigurationError without pyarrow, InputError for a file that cannot be read, or has none of the
-    `columns` that may hold the id.
+    `columns` of a field.
     """
     try:
         import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
@@ -36,8 +36,8 @@ def parquet_rows(path: Location, columns: Columns | None) -> Iterator[tuple[int,
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise InputError(f"{path}: {', '.join(twice)} is there twice; every column needs a name of its own")
-            if columns is not None and not columns.ids & set(names):
-                raise id_needed(path, names)
+            if columns is not None:
+                check_columns(path, names, columns)
             number = 0
             for batch in batches:
                 for fields in _to_microseconds(batch).to_pylist():

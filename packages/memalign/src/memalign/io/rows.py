@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 
 from memalign.errors import InputError, RowError
-from memalign.io.column_map import LABEL_FIELDS, Columns
+from memalign.io.column_map import FIELDS, LABEL_FIELDS, Columns
 from memalign.io.locations import Location, Remote, location_of, store_errors
 
 __all__ = [
     "FORMATS",
     "LABEL_FIELDS",
     "Row",
+    "check_columns",
     "decoded",
     "file_lines",
-    "id_needed",
     "json_rows",
     "never_empty",
     "read_rows",
@@ -187,10 +187,15 @@ def _kind(value: object) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def id_needed(path: Location, names: Iterable[str]) -> InputError:
-    """What is wrong with a file of columns none of which is the id."""
-    listed = ", ".join(names)[:200]
-    return InputError(f"{path} has no column id; its columns: {listed}; --map id=COLUMN names the one that it is")
+def check_columns(path: Location, names: Iterable[str], columns: Columns) -> None:
+    """Raise InputError for a file none of whose columns is an id or content: they have other names."""
+    names = list(names)
+    if not (columns.ids | columns.json) & set(names):
+        listed = ", ".join(names)[:200]
+        raise InputError(
+            f"{path} has no column of a field's name; its columns: {listed}; --map names them, for example "
+            f"--map inputs=COLUMN,outputs=COLUMN (fields: {', '.join(FIELDS)})"
+        )
 
 
 def _parquet(path: Location, columns: Columns) -> Iterator[Row | RowError]:
