@@ -13,6 +13,7 @@ from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import Report, as_html, as_markdown, evaluate
 from memalign.evaluation import report as gather
+from memalign.evaluation.intervals import share_interval
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, checks_asked
 from memalign.types import Feedback
@@ -115,6 +116,39 @@ class TestWhatItSays:
         labels = [part for part in found.slices if part.of == "label"]
         assert sum(part.n for part in labels) == 100
         assert {part.name for part in found.slices if part.of == "source"} == {"ana", "ben", "eva"}
+
+    def test_pairs_of_one_case_count_as_one_case(self) -> None:
+        """Six people on a case are fifteen pairs, and no fifteen cases."""
+        labelled = [
+            Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % 3 > 0 or who % 2 == 0, source=f"p{who}")
+            for n in range(24)
+            for who in range(6)
+        ]
+        people = report(judge(), labelled).people
+        assert people is not None
+        assert (people.cases, people.pairs) == (24, 360)
+        low, high = share_interval([n % 5 > 1 for n in range(360)]) or (0.0, 0.0)
+        assert people.same.low is not None
+        assert people.same.high is not None
+        assert people.same.high - people.same.low > 2 * (high - low)
+
+    def test_a_part_honours_groups_as_the_headline_does(self) -> None:
+        grouped = [row for n in range(0, 60) for row in rows(n, n + 1, meta={"group": f"g{n % 3}"})]
+        found = report(judge(), grouped)
+        assert found.evaluation.metrics["accuracy"].low is None, "three groups give no interval"
+        assert {part.figure.low for part in found.slices} == {None}
+        many = [row for n in range(0, 60) for row in rows(n, n + 1, meta={"group": f"g{n % 30}"})]
+        assert all(part.figure.low is not None for part in report(judge(), many).slices if part.of == "label")
+
+    def test_a_source_is_compared_with_its_own_labels(self) -> None:
+        said = [
+            Feedback(id=f"h-{n}", outputs=f"item {n}", value=(n % 2 == 0) == (source != "ben"), source=source)
+            for n in range(0, 40, 2)
+            for source in ("ana", "ben", "eva")
+        ]
+        parts = {part.name: part for part in report(judge(), said).slices if part.of == "source"}
+        assert parts["ana"].figure.value == parts["eva"].figure.value == 1.0
+        assert parts["ben"].figure.value == 0.0, "ben said the opposite of the verdicts every time"
 
     def test_the_report_says_how_many_labels_are_missing(self, aligned: Judge) -> None:
         few, many = report(aligned, rows(30, 60)), report(aligned, rows(30, 530))
