@@ -7,7 +7,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +16,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
-from memalign.evaluation.cases import ScoredCase
+from memalign.evaluation.cases import ScoredCase, too_few_groups
 from memalign.evaluation.comparison import compare
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
@@ -236,47 +236,51 @@ def _people(rows: Sequence[Feedback], value_type: ValueType) -> People | None:
     shared = [list(by_source.values()) for by_source in labels.values() if len(by_source) > 1]
     if not shared:
         return None
-    pairs = [value_type.agree(one, other) for case in shared for one, other in combinations(case, 2)]
-    low, high = share_interval(pairs) or (None, None)
+    pairs = [
+        (value_type.agree(one, other), str(case))
+        for case, values in enumerate(shared)
+        for one, other in combinations(values, 2)
+    ]
+    same, cases = [agreed for agreed, _ in pairs], [case for _, case in pairs]
+    few = too_few_groups(cases)
+    low, high = (None, None) if few else share_interval(same, cases) or (None, None)
     return People(
         cases=len(shared),
         pairs=len(pairs),
-        same=Estimate(value=sum(pairs) / len(pairs), low=low, high=high),
+        same=Estimate(value=sum(same) / len(same), low=low, high=high, no_interval=few),
         alpha=agreement_of_people(shared, value_type),
     )
 
 
 def _slices(evaluation: Evaluation, value_type: ValueType) -> tuple[Slice, ...]:
-    sources: dict[str, list[str]] = {}
+    """Parts of the cases by label, group and source; a source's cases have the labels that it gave itself."""
+    by_source: dict[str, dict[str, Value]] = {}
     for row in evaluation.rows:
         if row.value is not None:
-            sources.setdefault(row.id, []).append(row.source)
-    of: dict[str, Callable[[ScoredCase], Sequence[str]]] = {
-        "label": lambda case: [value_text(case.label)] if value_type.closed and value_type.kind != "float" else [],
-        "group": lambda case: [case.group] if case.group else [],
-        "source": lambda case: sources.get(case.id, []),
+            by_source.setdefault(row.id, {})[row.source] = row.value
+    of: dict[str, Callable[[ScoredCase], Mapping[str, ScoredCase]]] = {
+        "label": lambda case: (
+            {value_text(case.label): case} if value_type.closed and value_type.kind != "float" else {}
+        ),
+        "group": lambda case: {case.group: case} if case.group else {},
+        "source": lambda case: {
+            source: replace(case, label=label) for source, label in by_source.get(case.id, {}).items()
+        },
     }
+    metric = "mae" if value_type.kind == "float" else "accuracy"
     slices = []
-    for kind, names in of.items():
+    for kind, parts_of in of.items():
         parts: dict[str, list[ScoredCase]] = {}
         for case in evaluation.cases:
-            for name in names(case) if case.value is not None else ():
-                parts.setdefault(name, []).append(case)
+            for name, part in parts_of(case).items() if case.value is not None else ():
+                parts.setdefault(name, []).append(part)
         ordered = sorted(parts.items(), key=lambda part: (-len(part[1]), part[0]))
         slices += [
-            Slice(of=kind, name=name, n=len(cases), figure=_right(cases, value_type))
+            Slice(of=kind, name=name, n=len(cases), figure=measure(value_type, cases)[metric])
             for name, cases in ordered
             if len(parts) > 1
         ]
     return tuple(slices)
-
-
-def _right(cases: Sequence[ScoredCase], value_type: ValueType) -> Estimate:
-    if value_type.kind == "float":
-        return measure(value_type, cases)["mae"]
-    right = [bool(case.correct) for case in cases]
-    low, high = share_interval(right) or (None, None)
-    return Estimate(value=statistics.fmean(right), low=low, high=high)
 
 
 def _calibration(evaluation: Evaluation) -> Calibration | None:
