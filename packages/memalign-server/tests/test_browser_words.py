@@ -13,6 +13,8 @@ from memalign_server.store.review_tables import reviews
 from test_browser import answered, chromium, no_script_fails, opened, served, until, url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from playwright.sync_api import Browser, Page
 
 __all__ = ["chromium", "no_script_fails", "url"]  # fixtures
@@ -105,7 +107,8 @@ def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Brow
 def test_words_are_sent_when_the_page_is_left_at_once(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address)
-        ways = (page.reload, page.go_back, lambda: page.click("nav a:has-text('Trust')"))
+        trust = "nav a:has-text('Trust')"
+        ways: tuple[Callable[[], object], ...] = (page.reload, page.go_back, lambda: page.click(trust))
         for place, leave in enumerate(ways):
             page.goto("/judges/tone/trust")
             page.goto(LATE)

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from memalign import Judge
+from memalign.testing import HashEmbedding
 from server_support import reviewing, world
 from server_support.reviewing import answer, card, post, put_in, wait
 from test_review import turning
@@ -100,7 +101,7 @@ def test_scores_that_nearly_agree_are_no_disagreement(tmp_path: Path) -> None:
             instructions=world.INSTRUCTIONS,
             feedback_value_type="float:0..1",
             model="scripted",
-            embedding_model=world.HashEmbedding().name,
+            embedding_model=HashEmbedding().name,
         )
     )
     for name in ("ana", "ben"):
