@@ -29,8 +29,10 @@ __all__ = ["sheet_rows", "write_sheet"]
 _LONGEST_CELL = 32_000  # characters; a cell holds 32,767
 
 # A file of two kilobytes can claim a cell in the last column of the last row, and every row before it is then made of
-# 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte.
-_LARGEST = 200_000_000  # bytes when unpacked: a hundred thousand cases of two thousand characters
+# 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte; and one text can stand in every cell.
+_LARGEST = (
+    200_000_000  # bytes when unpacked, and characters of all cells: a hundred thousand cases of two thousand characters
+)
 _MOST_ROWS = 1_000_000  # a sheet has 1,048,576; the last of them are where a stray cell is
 _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
 
@@ -61,8 +63,15 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
             sheet.reset_dimensions()
             header: list[str] | None = None
             letters: dict[str, str] = {}
+            characters = 0
             for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
                 _check_place(path, number, len(cells))
+                characters += sum(len(cell) for cell in cells if isinstance(cell, str))
+                if characters > _LARGEST:
+                    raise InputError(
+                        f"{path} repeats its texts to more than {_LARGEST // 1_000_000} million characters; save it as "
+                        ".csv, or split it"
+                    )
                 texts = ["" if cell is None else str(cell) for cell in cells]
                 if not any(text.strip() for text in texts):
                     continue
