@@ -454,7 +454,7 @@ def unalign_judge(given: WithdrawalGiven, begin: Begin, person: Asking, owner: O
 
 
 @of_judge.post("/erase", status_code=202, tags=["learning"])
-def erase_by_api(given: ErasureGiven, begin: Begin) -> JobShown:
+def erase(given: ErasureGiven, begin: Begin) -> JobShown:
     """Take feedback out of every version, for good; the job's result is the signed receipt."""
     return begin("erase", given.model_dump())
 

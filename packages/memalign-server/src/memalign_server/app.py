@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
 
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
@@ -57,7 +56,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         redoc_url=None,
         openapi_url=None,
         lifespan=working,
-        generate_unique_id_function=_operation,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.server = Server(
         settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store), similar=Similar()
@@ -73,11 +72,6 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     secure = (settings.public_url or "").startswith("https://")
     app.add_middleware(SafeHeaders, hosts=_hosts(settings), secure=secure, largest_body=_LARGEST_BODY)
     return app
-
-
-def _operation(route: APIRoute) -> str:
-    """What an operation is called in the description, and in clients made from it."""
-    return route.name.removesuffix("_by_api")
 
 
 def all_routers() -> list[APIRouter]:

@@ -53,7 +53,7 @@ _API: Final[dict[str, Public | Role]] = {
     "teach_answers": _REVIEWER,
     "align_judge": _REVIEWER,
     "unalign_judge": _REVIEWER,
-    "erase_by_api": _OWNER,
+    "erase": _OWNER,
     "show_job": _VIEWER,
     "show_me": Public.SIGNED_IN,
 }

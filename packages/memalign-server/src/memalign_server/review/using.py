@@ -34,7 +34,7 @@ def uses_of(connection: Connection, judge: str, guidelines: Collection[str]) -> 
     ):
         for name in set(guidelines).intersection(from_json(names)):
             turned[name, effect] = turned.get((name, effect), 0) + 1
-    cases = dict(spoke)
+    cases: dict[str, int] = dict(spoke)
     return {
         name: Use(
             cases=cases.get(name, 0),
