@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from memalign import Judge
+from memalign import Judge, ValueType
+from memalign.evaluation import review_feedback
 from memalign.testing import HashEmbedding
 from server_support import reviewing, world
 from server_support.reviewing import answer, card, post, put_in, wait
@@ -87,19 +89,21 @@ def test_two_answers_on_a_case_are_one_case(ana_and_ben: tuple[world.Browser, wo
     assert "10 cases: people Yes, judge Yes" in page
 
 
-def test_scores_that_nearly_agree_are_no_disagreement(tmp_path: Path) -> None:
+@contextmanager
+def scoring(tmp_path: Path, value_type: str, verdict: float) -> Iterator[list[world.Browser]]:
+    """Two people at the queue of a judge that gives every case the same number."""
     from memalign_server.people.accounts import add_owner
     from memalign_server.store import Store
 
-    def scored(request: Any) -> dict[str, Any]:
-        return {"rationale": "So so.", "value": 0.7}
+    def scored(_: Any) -> dict[str, Any]:
+        return {"rationale": "So so.", "value": verdict}
 
     registry = world.registry(tmp_path, script=scored, judges=())
     registry.create(
         Judge(
             name="tone",
             instructions=world.INSTRUCTIONS,
-            feedback_value_type="float:0..1",
+            feedback_value_type=value_type,
             model="scripted",
             embedding_model=HashEmbedding().name,
         )
@@ -111,12 +115,35 @@ def test_scores_that_nearly_agree_are_no_disagreement(tmp_path: Path) -> None:
         for person, name in zip(people, ("ana", "ben"), strict=True):
             person.sign_in(name, "four plain words here")
         put_in(people[0])
+        yield people
+
+
+def test_scores_that_nearly_agree_are_no_disagreement(tmp_path: Path) -> None:
+    with scoring(tmp_path, "float:0..1", 0.7) as people:
         for person, near, far in zip(people, ("0.70", "0.71"), ("0.1", "0.9"), strict=True):
             answer(person, "late", value=near)
             answer(person, "twice", value=far)
         page = people[0].get("/judges/tone/settle").text
     assert "charged twice" in page
     assert "three weeks late" not in page
+
+
+def test_people_agree_on_the_page_as_far_as_check_says(tmp_path: Path) -> None:
+    labels = {"late": (1, 2), "twice": (5, 5), "lamp": (1, 1), "thanks": (1, 5)}
+    rows = [
+        {**case, "value": value, "source": who}
+        for case in reviewing.CASES
+        for who, value in zip(("ana", "ben"), labels.get(case["id"], ()), strict=False)
+    ]
+    expected = review_feedback(rows, ValueType.of("int:1..5")).alpha
+    with scoring(tmp_path, "int:1..5", 3) as people:
+        for place, person in enumerate(people):
+            for case, values in labels.items():
+                answer(person, case, value=str(values[place]))
+        page = people[0].get(TRUST).text
+    assert expected is not None
+    assert f"\N{GREEK SMALL LETTER ALPHA} {expected:.2f}" in page
+    assert "on 4 cases that two or more answered" in page
 
 
 @pytest.fixture
