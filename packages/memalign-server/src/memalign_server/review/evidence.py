@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
 
 from sqlalchemy import Connection, func, select
 
-from memalign.metrics import Estimate, cohen_kappa, krippendorff_alpha, wilson_interval
+from memalign.evaluation import agreement_of_people
+from memalign.metrics import Estimate, cohen_kappa, wilson_interval
 from memalign.values import Value, ValueType
 from memalign_server.store.columns import from_json
 from memalign_server.store.review_tables import reviews
@@ -97,5 +97,4 @@ def people_agreement(connection: Connection, judge: str, kind: ValueType) -> tup
     units: dict[str, list[Value]] = {}
     for case_id, value in connection.execute(query):
         units.setdefault(case_id, []).append(from_json(value))
-    level: Literal["interval", "nominal"] = "interval" if kind.numeric else "nominal"
-    return (krippendorff_alpha(list(units.values()), level=level) if kind.closed else None), len(units)
+    return (agreement_of_people(list(units.values()), kind) if kind.closed else None), len(units)

@@ -4,7 +4,7 @@ from memalign.evaluation.agreement import Disagreement, Evaluation, LabelledCase
 from memalign.evaluation.cases import ScoredCase, same_value
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.criteria import Criterion, GateResult, check_criteria, gate, junit_xml
-from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackReview, review_feedback
+from memalign.evaluation.feedback_review import ConflictingLabels, FeedbackReview, agreement_of_people, review_feedback
 from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
 from memalign.evaluation.report_page import Report, as_html, as_markdown, report
 
@@ -22,6 +22,7 @@ __all__ = [
     "Report",
     "ScoredCase",
     "aevaluate",
+    "agreement_of_people",
     "anext_cases",
     "as_html",
     "as_markdown",
