@@ -24,7 +24,7 @@ from memalign.judge.features import plain_features
 from memalign.judge.logit import conditional_logit, least_squares, softmax
 from memalign.memory.model import Case
 from memalign.models.resolve import resolve_embedding
-from memalign.types import Check, Example
+from memalign.types import Check, Example, Guideline
 from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
@@ -34,19 +34,7 @@ if TYPE_CHECKING:
     from memalign.judge.judge import Judge
     from memalign.models.base import Limits
 
-__all__ = [
-    "FEWEST",
-    "MOST",
-    "Calibrated",
-    "Calibrator",
-    "Fit",
-    "Worth",
-    "calibrate",
-    "calibrates",
-    "fit_calibrator",
-    "fitting",
-    "known_of",
-]
+__all__ = ["FEWEST", "Calibrated", "Calibrator", "Fit", "Worth", "calibrate", "calibrates", "fit_calibrator"]
 
 FEWEST, MOST = 10, 500
 """Cases that a calibrator is fitted on: with fewer there is none, and of more a fixed sample is enough."""
@@ -170,7 +158,7 @@ async def calibrate(judge: Judge, example: Example, verdict: Value, margins: Map
     calibrator = await fit_calibrator(judge)
     if calibrator is None:
         return None
-    return calibrator.says((await known_of(judge, [example], [(verdict, margins)]))[0])
+    return calibrator.says((await _known_of(judge, [example], [(verdict, margins)]))[0])
 
 
 async def fit_calibrator(judge: Judge) -> Calibrator | None:
@@ -181,25 +169,20 @@ async def fit_calibrator(judge: Judge) -> Calibrator | None:
     """
 
     async def make() -> Calibrator | None:
-        fit, taught = await fitting(judge)
-        return fit.of(taught)
+        guidelines = judge.memory.semantic
+        fit = Fit(
+            value_type=judge.value_type,
+            checks=await _checks(judge),
+            together=_pairs_of_questions(guidelines),
+            sides=_sides(judge),
+            pinned=frozenset(check.question for each in guidelines if each.pinned for check in each.checks),
+        )
+        return fit.of(await _taught(judge))
 
     return await kept_async(judge.memory, ("calibrator", judge.base_fingerprint), make)
 
 
-async def fitting(judge: Judge) -> tuple[Fit, list[Taught]]:
-    """What a calibrator of the judge's memory is fitted with, and the cases that it is fitted on, in an order as good as drawn."""
-    fit = Fit(
-        value_type=judge.value_type,
-        checks=await _checks(judge),
-        together=pairs_of_questions(judge),
-        sides=_sides(judge),
-        pinned=frozenset(c.question for g in judge.memory.semantic if g.pinned for c in g.checks),
-    )
-    return fit, await _taught(judge)
-
-
-async def known_of(
+async def _known_of(
     judge: Judge, examples: Sequence[Example], said: Sequence[tuple[Value | None, Mapping[str, float]]]
 ) -> list[Known]:
     """What a calibrator is told of these examples, of each of which the model's own verdict and the margins are `said`."""
@@ -216,8 +199,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """Fitting for judgments of one type and these checks, by their questions: on all taught cases, and on parts of them.
 
     `together` are pairs of questions that one guideline asks. `sides` are the labels that name the sides of every item,
-    empty where it has none. Checks that are `pinned` keep the weight that is expected, at least. What all checks together
-    count is drawn to `prior`, as firmly as `prior_ridge`; of a float to nothing.
+    empty where it has none. Checks that are `pinned` keep the weight that is expected, at least.
     """
 
     value_type: ValueType
@@ -225,20 +207,17 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     together: tuple[tuple[str, str], ...] = ()
     sides: tuple[str, ...] = ()
     pinned: frozenset[str] = frozenset()
-    prior: float = TOGETHER_WEIGHT
-    prior_ridge: float = TOGETHER_RIDGE
 
-    def of(self, taught: Sequence[Taught], *, measured: bool = True) -> Calibrator | None:
+    def of(self, taught: Sequence[Taught]) -> Calibrator | None:
         """What these cases give: with fewer than ten, or one label only, what is expected of the checks that were answered.
 
-        None where there is no such check, and for a float, which has no unit in which one could count. `measured` finds
-        out what a fitted one is worth, which takes most of the time.
+        None where there is no such check, and for a float, which has no unit in which one could count.
         """
         # What is usual of a check that no case answered is not known: a model that leans to yes would turn every verdict.
         answered = {q: asking for q, asking in self.checks.items() if any(q in each.known.margins for each in taught)}
         fit = msgspec.structs.replace(self, checks=answered)
         if len(taught) >= FEWEST and len({each.label for each in taught}) > 1:
-            return fit.calibrator(taught) if measured else fit.fitted(taught, fit.ridge(taught))
+            return fit.calibrator(taught)
         return fit.expected(taught) if answered and self.value_type.labels else None
 
     def calibrator(self, taught: Sequence[Taught]) -> Calibrator:
@@ -260,7 +239,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
         columns = self.columns(taught)
         weights = np.zeros(len(columns.names))
-        weights[columns.of_checks] = self.prior * columns.share
+        weights[columns.of_checks] = TOGETHER_WEIGHT * columns.share
         return msgspec.structs.replace(self._made(columns, weights, RIDGES[0]), fitted=False)
 
     def ridge(self, taught: Sequence[Taught]) -> float:
@@ -301,10 +280,10 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         columns = self.columns(taught) if columns is None else columns
         rows = columns.rows([each.known for each in taught]) if rows is None else rows
         first = [names[0] for names in columns.names]
-        pulls = {TOGETHER: self.prior_ridge} | dict.fromkeys(columns.questions, ridge)
+        pulls = {TOGETHER: TOGETHER_RIDGE} | dict.fromkeys(columns.questions, ridge)
         drawn = np.array([pulls.get(name, RIDGE) for name in first])
         # A number has no unit in which a check could be expected to count.
-        prior = 0.0 if columns.kind == "number" else self.prior
+        prior = 0.0 if columns.kind == "number" else TOGETHER_WEIGHT
         centre = np.array([prior * (name == TOGETHER) for name in first])
         if columns.kind == "number":
             values = np.array([float(each.label) - columns.middle for each in taught])
@@ -340,15 +319,10 @@ async def _checks(judge: Judge) -> dict[str, tuple[Check, ...]]:
     }
 
 
-def pairs_of_questions(judge: Judge) -> tuple[tuple[str, str], ...]:
-    """Every two questions that one guideline in force asks, each pair once."""
-    pairs = (
-        tuple(sorted((one.question, other.question)))
-        for guideline in judge.memory.semantic
-        for one, other in combinations(guideline.checks, 2)
-        if one.question != other.question
-    )
-    return tuple(dict.fromkeys((one, other) for one, other in pairs))
+def _pairs_of_questions(guidelines: Sequence[Guideline]) -> tuple[tuple[str, str], ...]:
+    """Every two questions that one guideline asks, each pair once."""
+    asked = (sorted({check.question for check in guideline.checks}) for guideline in guidelines)
+    return tuple(dict.fromkeys(pair for questions in asked for pair in combinations(questions, 2)))
 
 
 def _nearness(value_type: Any, value: Value, label: Value) -> float:
@@ -392,7 +366,7 @@ async def _taught(judge: Judge) -> list[Taught]:
     # By hash: as good as drawn, and the same whatever came first.
     chosen = [known[content] for content in sorted(known)[:MOST]]
     said = [(verdict, margins) for _, verdict, margins, _ in chosen]
-    items = await known_of(judge, [case.example for case, *_ in chosen], said)
+    items = await _known_of(judge, [case.example for case, *_ in chosen], said)
     return [Taught(known, label) for known, (*_, label) in zip(items, chosen, strict=True)]
 
 

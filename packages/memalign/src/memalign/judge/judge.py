@@ -20,11 +20,10 @@ from memalign.judge.instructions import checked_instructions, named_fields, name
 from memalign.judge.open_model import open_model
 from memalign.judge.parameters import checked_parameters
 from memalign.judge.predict import FrameT, predict_batch
-from memalign.judge.prepare import Prepared, budget_of, prepare
+from memalign.judge.prepare import Prepared, prepare
 from memalign.judge.retrieve import retrieve
 from memalign.judge.spend_limit import SpendLimit
 from memalign.judge.verdict import decide
-from memalign.memory.budget import Budget
 from memalign.memory.model import Memory
 from memalign.memory.retrieval import Retrieved
 from memalign.models.base import ChatModel, EmbeddingModel
@@ -272,10 +271,6 @@ class Judge:
         item will do. Raises ConfigurationError without a model, and a ModelError when a provider's embedder fails.
         """
         return (await retrieve(self, example, open_model(self).limits)).cases
-
-    def budget(self) -> Budget:
-        """Tokens that each part of a prompt for the judge's model may take. Raises ConfigurationError without a model."""
-        return budget_of(self, open_model(self).limits)
 
     def judge_many(
         self,

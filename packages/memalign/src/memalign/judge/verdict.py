@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -149,12 +149,7 @@ def _both(prepared: Prepared, other: Prepared) -> Prepared:
     )
 
 
-class _Paid(Protocol):
-    @property
-    def usage(self) -> Usage: ...
-
-
-T = TypeVar("T", bound=_Paid)
+T = TypeVar("T", _Answer, _Verdict)
 
 
 async def _all(calls: Sequence[Coroutine[Any, Any, T]], *, spent: Usage | None = None) -> list[T]:
