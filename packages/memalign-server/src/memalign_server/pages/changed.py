@@ -24,7 +24,7 @@ __all__ = ["router"]
 
 router = guarded_router(prefix="/judges/{judge}")
 
-_LEARNING = ("teach", "align", "unalign", "erase", "queue")
+_LEARNING = ("teach", "align", "unalign", "erase")
 
 
 @router.post("/teach")
@@ -51,13 +51,14 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
 
     Once the job has ended, the browser is sent to the page of its result.
     """
-    found = _job(server, judge, job)
-    if found.ended:
-        page = {"erase": "erase", "queue": "data", "pull": "data"}.get(found.kind, "changed")
-        return Response(headers={"HX-Redirect": link(judge, page, job=found.id)})
-    if (found.phase, found.done) == (phase, done):
+    running = next((other for other in server.jobs.recent(judge, active=True) if other.id == job), None)
+    if running is None:
+        ended = _job(server, judge, job)
+        page = {"erase": "erase", "queue": "data", "pull": "data"}.get(ended.kind, "changed")
+        return Response(headers={"HX-Redirect": link(judge, page, job=job)})
+    if (running.phase, running.done) == (phase, done):
         return Response(status_code=204)
-    return render(request, "working.html", job=found)
+    return render(request, "working.html", job=running)
 
 
 @router.get("/changed")
@@ -72,9 +73,8 @@ def changed_page(
     """A job while it runs, and after it what it changed; without one the newest version that changed something."""
     found = None if job is None else _job(server, judge, job)
     if found is None and version is None:
-        found = next(
-            (each for each in server.jobs.recent(judge) if each.kind in _LEARNING and each.kind != "queue"), None
-        )
+        latest = next((other.id for other in server.jobs.recent(judge) if other.kind in _LEARNING), None)
+        found = None if latest is None else server.jobs.find(latest)
     if found is not None and not found.ended:
         return render(request, "learning.html", judge=judge, page="changed", job=found)
     if found is not None and found.kind in ("queue", "pull"):

@@ -87,8 +87,14 @@ class Jobs:
         return None if row is None else _job(row)
 
     def recent(self, judge: str, *, active: bool = False, limit: int = 50) -> list[Job]:
-        """Jobs of a judge, the newest first; `active` ones only."""
-        query = select(table).where(table.c.judge == judge)
+        """Jobs of a judge, the newest first, without what they were given and gave: that may be a whole file.
+
+        Args:
+            judge: The judge's name.
+            active: Only those that wait or run.
+            limit: How many at most.
+        """
+        query = select(*(table.c[name] for name in _PLAIN)).where(table.c.judge == judge)
         query = query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(limit)
         if active:
             query = query.where(table.c.state.in_(("queued", "running")))
@@ -134,6 +140,10 @@ class Jobs:
             connection.execute(update(table).where(table.c.id == job).values(**values, result=told))
 
 
+_PLAIN = tuple(name for name in Job.__dataclass_fields__ if name not in ("result", "arguments"))
+
+
 def _job(row: Row[Any]) -> Job:
-    plain = {name: getattr(row, name) for name in Job.__dataclass_fields__ if name not in ("result", "arguments")}
-    return Job(**plain, result=from_json(row.result), arguments=from_json(row.arguments))
+    """A row as a value; one that was read without its result and arguments has none."""
+    given, gave = (from_json(getattr(row, name, None)) for name in ("arguments", "result"))
+    return Job(**{name: getattr(row, name) for name in _PLAIN}, result=gave, arguments=given)
