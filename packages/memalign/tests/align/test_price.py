@@ -68,6 +68,23 @@ def states(memory: Memory) -> dict[str, str]:
 
 
 class TestWords:
+    def test_an_align_of_fifty_is_one_call(self) -> None:
+        model = ScriptedChatModel(provider)
+        result = learn(bare(model=model)[0], spoken(range(50)))
+        assert kinds(model) == {"changes": 1}
+        assert result.usage.calls == 1
+        assert {*states(result.judge.memory).values()} == {"learned"}
+        assert len(result.guidelines) == 50, "the records were all in it"
+
+    def test_what_survives_a_withdrawal_is_distilled_again_in_one_call(self) -> None:
+        model = ScriptedChatModel(provider)
+        judge = learn(bare(model=model)[0], spoken(range(50))).judge
+        left = judge.unalign("t-7").judge
+        assert kinds(model) == {"changes": 2}
+        assert "matter 7," not in model.requests[-1].user
+        assert not [each for each in left.memory.guidelines if ("t-7", "ana") in each.exposed_to]
+        assert len(left.memory.guidelines) == 49
+
     def test_fifty_comments_take_five_distillation_calls(self) -> None:
         judge, model = provider_judge()
         result = learn(judge, spoken(range(50)))

@@ -87,7 +87,7 @@ def lines_of(file: Path) -> list[bytes]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL is another thing there")
-@pytest.mark.parametrize("answered", [5, 20])
+@pytest.mark.parametrize("answered", [5, 15])
 def test_a_killed_align_pays_for_no_answer_twice(
     endpoint: Endpoint, undisturbed: Undisturbed, path: Path, tmp_path: Path, answered: int
 ) -> None:

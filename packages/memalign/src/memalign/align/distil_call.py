@@ -31,6 +31,8 @@ USEFUL_TOKENS = 100
 """Of each text of a case. Where there is no room for so many, the call asks about fewer records."""
 RULE_TOKENS = 260
 """Of the answer, for each record: a rule and its checks."""
+ANSWER_TOKENS = 8_192
+"""Of the answer at most: of fifty comments strong models wrote seventeen rules. One that is cut is asked for with more."""
 ONE_RULE_TOKENS = 280
 """Of a brief model's answer, a rule or checks: all that its schema allows, and more of most languages."""
 MARGIN = 64
@@ -157,7 +159,7 @@ class DistilCall:
 
     @property
     def _max_tokens(self) -> int:
-        return ONE_RULE_TOKENS if self._one_rule else 256 + RULE_TOKENS * len(self.waiting)
+        return ONE_RULE_TOKENS if self._one_rule else min(256 + RULE_TOKENS * len(self.waiting), ANSWER_TOKENS)
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:

@@ -20,14 +20,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a model can take.
 
     `context_tokens`: prompt and answer together. `shard_size`: how many pieces of feedback one distillation call may
-    hold without losing lessons (1 for a weak model, up to about 20 for a strong one). `concurrency`: calls in flight.
+    hold at most (1 for a weak model), as many as its context has room for. `concurrency`: calls in flight.
     `examples`: how many similar past cases a judgment profits from, where the judge does not say. `brief`: whether to ask
     for very short rationales and show short examples (a slow or weak model). `probabilities`: whether the probability of
     each label comes at no cost.
     """
 
     context_tokens: int = 128_000
-    shard_size: int = 10
+    shard_size: int = 50
     concurrency: int = 16
     examples: int = 5
     brief: bool = False

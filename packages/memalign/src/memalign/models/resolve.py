@@ -25,6 +25,9 @@ T = TypeVar("T")
 WORDLLAMA = "wordllama"
 
 _lock = threading.RLock()
+RECORD_TOKENS = 2_500
+"""Of a context, for each piece of feedback in a distillation call: its case, the comment and the rule that may come of it."""
+
 _models: dict[tuple[object, ...], object] = {}
 
 
@@ -184,9 +187,10 @@ def _once(key: tuple[object, ...], make: Callable[[], T]) -> T:
 
 def _limits(context_tokens: int | None = None) -> Limits:
     usual = Limits()
+    context = context_tokens or _positive("MEMALIGN_CONTEXT_TOKENS") or usual.context_tokens
     return Limits(
-        context_tokens=context_tokens or _positive("MEMALIGN_CONTEXT_TOKENS") or usual.context_tokens,
-        shard_size=_positive("MEMALIGN_SHARD_SIZE") or usual.shard_size,
+        context_tokens=context,
+        shard_size=_positive("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1)),
         concurrency=_positive("MEMALIGN_CONCURRENCY") or USUAL_IN_FLIGHT,
     )
 
