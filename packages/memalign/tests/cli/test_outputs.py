@@ -60,6 +60,23 @@ def test_a_csv_is_a_sheet_that_resumes(memalign: Run, tone: str, tmp_path: Path,
     assert "a judge's own verdict" in memalign("align", tone, "out.csv").err
 
 
+@pytest.mark.parametrize(
+    "text", ["=1+1", " =1+1", "\n=1+1", "\t=1+1", "+1", "-1", "@SUM(A1)", "\uff1d1+1", "\uff20SUM(A1)", " \n -1"]
+)
+def test_one_rule_says_what_is_a_formula(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, text: str
+) -> None:
+    endpoint.answer = {"rationale": text, "value": True}
+    new = jsonl(tmp_path / "new.jsonl", [{"id": "n-1", "inputs": text, "outputs": text}])
+    assert memalign("judge", tone, new, "-o", "judged.csv").code == 0
+    assert memalign("review", tone, "judged.csv", "--examples", new, "--shown", "-o", "review.csv").code == 0
+    for name, columns in {"judged.csv": ["rationale"], "review.csv": ["inputs", "outputs"]}.items():
+        with Path(name).open(encoding="utf-8-sig", newline="") as file:
+            (row,) = csv.DictReader(file)
+        for column in columns:
+            assert row[column].startswith("'"), (name, column, row[column])
+
+
 def test_a_foreign_csv_is_left_alone(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
     mine = tmp_path / "mine.csv"
     mine.write_text("id,inputs,outputs\nn-1,Where?,There.\n", "utf-8")
