@@ -9,12 +9,11 @@ from pathlib import Path
 from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.io.judged import judgment_lines
+from memalign.io.table import safe_cell
 from memalign.types import Judgment
 from memalign.values import value_text
 
 __all__ = ["write_judgment_csv"]
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_judgment_csv(judged: str | Path, path: str | Path) -> None:
@@ -62,5 +61,5 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return str(safe_cell(value))
     return value_text(value) if isinstance(value, bool | float) else str(value)

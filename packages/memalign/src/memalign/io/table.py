@@ -13,7 +13,7 @@ from memalign.errors import InputError
 from memalign.io.atomic import atomic_write
 from memalign.terminal import plain
 
-__all__ = ["REVIEW", "Column", "Table", "write_delimited"]
+__all__ = ["REVIEW", "Column", "Table", "safe_cell", "write_delimited"]
 
 REVIEW = "review"
 """The worksheet that experts fill in."""
@@ -56,7 +56,7 @@ def write_delimited(table: Table, path: Path) -> None:
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", lineterminator="\r\n")
     writer.writerow([column.name for column in table.columns])
-    writer.writerows([_safe(cell) for cell in cells] for cells in table.rows)
+    writer.writerows([safe_cell(cell) for cell in cells] for cells in table.rows)
     try:
         with atomic_write(path) as file:
             file.write(text.getvalue().encode("utf-8-sig", "replace"))
@@ -64,7 +64,8 @@ def write_delimited(table: Table, path: Path) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}; is it open in a spreadsheet?") from None
 
 
-def _safe(cell: Any) -> Any:
+def safe_cell(cell: Any) -> Any:
+    """A cell of a CSV or TSV file: a text that a spreadsheet would take for a formula begins with an apostrophe."""
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if not isinstance(cell, str):
