@@ -205,11 +205,7 @@ def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path, mo
 
     run("memalign", "create", "tone", "--instructions", "Send it? {{ inputs }} {{ outputs }}", "--value-type", "bool")
     (tmp_path / "labels.csv").write_text("ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8")
-    answer = {"id": "n-1", "inputs": "Broken!", "outputs": "Fill in the form.", "value": False, "source": "ana"}
     for command in commands((DOCS / "how-to/review.md").read_text("utf-8")):
-        if command[1] == "review" and "-o" not in command:
-            (tmp_path / "judged.review.jsonl").write_text(json.dumps(answer | {"id": "other"}) + "\n", "utf-8")
-            continue  # which needs a terminal, and is tested with one in the package
         run(*command)
         if command[-1] == "review.xlsx" and command[1] == "review":
             book = openpyxl.load_workbook(tmp_path / "review.xlsx")
@@ -218,7 +214,7 @@ def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path, mo
             sheet.cell(2, column).value = False
             book.save(tmp_path / "review.xlsx")
     ledger = run("memalign", "show", "tone", "--ledger")
-    assert all(key in ledger for key in ("n-1@ana", "other@ana", "l-1@ana")), ledger
+    assert all(key in ledger for key in ("n-1@ana", "l-1@ana")), ledger
 
 
 def test_the_recipe_for_pytest_asks_once(reader: Any, tmp_path: Path) -> None:

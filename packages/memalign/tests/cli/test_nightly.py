@@ -1,4 +1,4 @@
-"""Judging from and to object stores and queries by the command line."""
+"""Judging from object stores by the command line, and what it would cost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
+from memalign.io import read_judgments
 from tests.cli.conftest import Run, jsonl
 from tests.cli.test_judging import items
 from tests.support.endpoint import Endpoint
@@ -44,31 +45,14 @@ def lake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     server.stop()
 
 
-def test_rows_of_a_url_are_judged_into_one(memalign: Run, tone: str, store: Any, endpoint: Endpoint) -> None:
+def test_rows_of_a_url_are_judged(memalign: Run, tone: str, store: Any, endpoint: Endpoint) -> None:
     store.pipe_file("/in/rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in items(5)).encode())
-    arguments = ("judge", tone, "memory://in/rows.jsonl", "-o", "memory://out/judged")
+    arguments = ("judge", tone, "memory://in/rows.jsonl", "-o", "judged.jsonl")
     first = memalign(*arguments)
-    assert (first.code, first.out.split(",")[0]) == (0, "5 judged into memory://out/judged")
-    (part,) = store.find("/out")
-    ids = {json.loads(line)["id"] for line in store.cat_file(part).splitlines()}
-    assert ids == {row["id"] for row in items(5)}
-    assert memalign(*arguments).out.startswith("0 judged into memory://out/judged, 5 there already")
+    assert (first.code, first.out.split(",")[0]) == (0, "5 judged into judged.jsonl")
+    assert set(read_judgments("judged.jsonl").judgments) == {row["id"] for row in items(5)}
+    assert memalign(*arguments).out.startswith("0 judged into judged.jsonl, 5 there already")
     assert len(endpoint.requests) == 5
-
-
-def test_rows_of_a_query_are_judged(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
-    pytest.importorskip("duckdb")
-    jsonl(tmp_path / "rows.jsonl", items(9))
-    query = "select id, inputs, outputs as answer from 'rows.jsonl' where outputs > 'Reply 6' order by id"
-    judged = memalign("judge", tone, "--query", query, "--map", "outputs=answer", "--json")
-    assert [row["id"] for row in judged.json["judgments"]] == ["n-6", "n-7", "n-8"]
-    wrong = memalign("judge", tone, "--query", "select * from 'none.jsonl'")
-    assert wrong.code == 2
-    assert "DuckDB refuses the query" in wrong.err
-    nothing = memalign("judge", tone, "--query", "select 1 as id where false")
-    assert (nothing.code, "the query is empty" in nothing.err) == (2, True)
-    assert "give --query" in memalign("judge", tone).err
-    assert len(endpoint.requests) == 3
 
 
 @pytest.mark.slow  # needs s3fs and moto's server, in an environment that has them
@@ -78,12 +62,11 @@ def test_an_s3_lake_is_judged(memalign: Run, tone: str, lake: Any, endpoint: End
         rows = pa.Table.from_pylist(items(20)[10 * (day - 1) : 10 * day])
         with lake.open(f"lake/traces/day=2026-01-0{day}/part-0.parquet", "wb") as file:
             pq.write_table(rows, file)
-    arguments = ("judge", tone, "s3://lake/traces", "-o", "s3://lake/judged.parquet")
+    arguments = ("judge", tone, "s3://lake/traces", "-o", "judged.jsonl")
     first = memalign(*arguments)
-    assert (first.code, first.out.split(",")[0]) == (0, "20 judged into s3://lake/judged.parquet"), first.err
-    with lake.open(lake.find("lake/judged.parquet")[0]) as file:
-        assert set(pq.read_table(file)["id"].to_pylist()) == {row["id"] for row in items(20)}
-    assert memalign(*arguments).out.startswith("0 judged into s3://lake/judged.parquet, 20 there already")
+    assert (first.code, first.out.split(",")[0]) == (0, "20 judged into judged.jsonl"), first.err
+    assert set(read_judgments("judged.jsonl").judgments) == {row["id"] for row in items(20)}
+    assert memalign(*arguments).out.startswith("0 judged into judged.jsonl, 20 there already")
     assert len(endpoint.requests) == 20
     refused = memalign("judge", tone, "s3://no-such-bucket/rows.jsonl")
     assert (refused.code, "Traceback" in refused.err) == (2, False)

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memalign import Example, Judge, Usage
-from memalign.io import Given
-from memalign.io.rows import Row
-from memalign.io.sampling import sample_rows
 from memalign.judge.estimate import estimate_judging, hours_at
 from memalign.models import ChatReply, ChatRequest, Limits
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
 
 
 class Priced:
@@ -34,58 +26,6 @@ class Priced:
 
 def rows(count: int) -> list[dict[str, Any]]:
     return [{"id": f"n-{n}", "outputs": "word " * (1 + n % 40)} for n in range(count)]
-
-
-def jsonl(path: Path, given: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in given), "utf-8")
-    return path
-
-
-def ids(found: Any) -> list[str]:
-    return [row.fields["id"] for row in found.rows if isinstance(row, Row)]
-
-
-def test_lines_are_sampled_from_all_over(tmp_path: Path) -> None:
-    found = sample_rows(Given.of(jsonl(tmp_path / "many.jsonl", rows(20_000))), 100)
-    assert not found.counted
-    assert found.total == pytest.approx(20_000, rel=0.1)
-    places = [int(each.removeprefix("n-")) for each in ids(found)]
-    assert places == sorted(places)
-    assert len(places) == 100
-    assert max(places) > 19_000
-
-
-@pytest.mark.parametrize("count", [1, 7, 100])
-def test_few_lines_are_counted(tmp_path: Path, count: int) -> None:
-    found = sample_rows(Given.of(jsonl(tmp_path / "few.jsonl", rows(count))), 1_000)
-    assert (found.total, found.counted, len(found.rows)) == (count, True, count)
-
-
-def test_parquet_says_its_number(tmp_path: Path) -> None:
-    for part in range(2):
-        (tmp_path / f"day={part}").mkdir()
-        some = [row | {"id": f"{part}-{row['id']}"} for row in rows(5_000)]
-        pq.write_table(pa.Table.from_pylist(some), tmp_path / f"day={part}/p.parquet", row_group_size=500)
-    found = sample_rows(Given.of(str(tmp_path)), 100)
-    assert (found.total, found.counted, len(found.rows)) == (10_000, True, 100)
-    assert {each[0] for each in ids(found)} == {"0", "1"}
-
-
-def test_a_query_is_sampled(tmp_path: Path) -> None:
-    pytest.importorskip("duckdb")
-    path = jsonl(tmp_path / "many.jsonl", rows(3_000))
-    given = Given.of(iter(()), name="the query", columns={"outputs": "said"})
-    found = sample_rows(given, 50, query=f"select id, outputs as said from '{path}' where id <> 'n-0';")
-    assert (found.total, found.counted, len(found.rows)) == (2_999, True, 50)
-    assert all(isinstance(row, Row) and "outputs" in row.fields for row in found.rows)
-
-
-def test_other_files_are_read_whole(tmp_path: Path) -> None:
-    path = tmp_path / "many.csv"
-    path.write_text("id,answer\n" + "".join(f"n-{n},Reply {n}.\n" for n in range(500)), "utf-8")
-    found = sample_rows(Given.of(path, columns={"outputs": "answer"}), 50)
-    assert (found.total, found.counted, len(found.rows)) == (500, True, 50)
-    assert all(isinstance(row, Row) and "outputs" in row.fields for row in found.rows)
 
 
 def test_a_sample_stands_for_all_rows() -> None:

@@ -53,23 +53,22 @@ def give_judging_estimate(
     version: int,
     given: Given,
     *,
-    query: str | None = None,
-    database: str | None = None,
     max_cost: float | None = None,
     rpm: float | None = None,
     tpm: float | None = None,
 ) -> int:
     """Print what judging the rows would take, from a sample of them, and return the exit code."""
     from memalign.io import Examples
-    from memalign.io.sampling import sample_rows
     from memalign.judge.estimate import estimate_judging, hours_at
 
-    found = sample_rows(given, _SAMPLE, query=query, database=database)
-    sample = list(Examples.of(found.rows, name=given.name))
-    made = estimate_judging(judge, sample, rows=max(found.total, len(sample)))
+    source = Examples.of(given)
+    rows = len(source)  # reads and checks them all
+    places = {number * rows // _SAMPLE for number in range(_SAMPLE)}  # from all over
+    sample = [example for place, example in enumerate(source) if place in places]
+    made = estimate_judging(judge, sample, rows=rows)
     usage, hours = made.usage, hours_at(made.usage, calls=rpm, tokens=tpm)
     lines = [
-        f"{'' if found.counted else 'about '}{made.rows:,} rows, {len(sample):,} of them sampled",
+        f"{made.rows:,} rows, {len(sample):,} of them sampled",
         f"about {usage_text(usage)}; tokens in within {made.margin:.0%}",
         "an estimate: no model was asked, and answers were taken to be of usual length",
     ]
@@ -85,7 +84,7 @@ def give_judging_estimate(
         )
     else:
         lines.append(f"{_time(hours)} at the given limits")
-    data = {"judge": judge.name, "version": version, "dry_run": True, "rows": made.rows, "counted": found.counted}
+    data = {"judge": judge.name, "version": version, "dry_run": True, "rows": made.rows}
     data |= {"sampled": len(sample), "estimate": usage, "cached_cost": made.cached_cost, "margin": made.margin}
     session.give(data | {"hours": hours}, *lines)
     return DONE

@@ -21,7 +21,7 @@ __all__ = ["Destination", "LinesOnStdout", "kept_in"]
 class Destination:
     """What `-o` names.
 
-    `lines` is the file of JSON lines, or the folder of parts, that a run resumes from, None without one; `sheet` the CSV that is made of it.
+    `lines` is the file of JSON lines that a run resumes from, None without one; `sheet` the CSV that is made of it.
     """
 
     lines: Path | str | None = None
@@ -31,12 +31,10 @@ class Destination:
     @classmethod
     def of(cls, given: str | None) -> Destination:
         """Raises InputError for a CSV that no run of ours made: it may be what is to be judged."""
-        from memalign.io.locations import is_url
-
         if given is None or given == "-":
             return cls(stdout=given is not None)
         out = Path(given)
-        if is_url(given) or out.suffix.lower() != ".csv":
+        if out.suffix.lower() != ".csv":
             return cls(lines=given)
         lines = out.with_name(f"{out.name}.jsonl")
         if out.exists() and not lines.exists():

@@ -22,7 +22,7 @@ from memalign.cli.common import (
 from memalign.cli.estimating import CallsAMinute, DryRun, TokensAMinute, give_judging_estimate
 from memalign.cli.judged_out import Destination, LinesOnStdout, kept_in
 from memalign.cli.output import label_text, shorten, table, usage_text
-from memalign.cli.rows_given import ColumnMap, Query, RowsOrDatabase, remembering, rows_or_query
+from memalign.cli.rows_given import ColumnMap, Rows, remembering, rows_given
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ JudgedOut = Annotated[
         "-o",
         "--out",
         metavar="OUT",
-        help="Write one judgment per line, or parts to a URL or FOLDER.parquet. What is there is resumed. OUT.csv: a sheet as well; - is stdout.",
+        help="Write one judgment per line; an existing file is resumed. OUT.csv: a sheet as well; - is stdout.",
     ),
 ]
 
@@ -50,9 +50,8 @@ JudgedOut = Annotated[
 def judge(
     session: Session,
     name: Name,
-    examples: RowsOrDatabase = None,
+    examples: Rows,
     *,
-    query: Query = None,
     out: JudgedOut = None,
     columns: ColumnMap = None,
     version: Version = None,
@@ -74,13 +73,13 @@ def judge(
     to = Destination.of(out)
     if to.stdout and session.json:
         raise InputError("--json and -o - both write to stdout: give one of them")
-    number, chosen = remembering(session, name, version, columns)
-    given = rows_or_query(examples, query, columns, remembered=chosen.columns)
+    number, chosen = remembering(session, name, version, None if dry_run else columns)
+    given = rows_given(examples, columns, remembered=chosen.columns, once=True)
     if not dry_run and (rpm or tpm):
         raise InputError("--rpm and --tpm belong to --dry-run; --concurrency limits a run")
     if dry_run:
         limits: dict[str, Any] = {"rpm": rpm, "tpm": tpm, "max_cost": max_cost}
-        return give_judging_estimate(session, chosen, number, given, query=query, database=examples, **limits)
+        return give_judging_estimate(session, chosen, number, given, **limits)
     source = ExampleSource.of(given)
     run = RunProgress()
     started = time.perf_counter()

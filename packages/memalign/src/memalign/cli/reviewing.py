@@ -1,21 +1,17 @@
-"""Experts' feedback: a sheet to fill in, or one case at a time in the terminal."""
+"""Experts' feedback: a sheet to fill in."""
 
 from __future__ import annotations
 
-import getpass
 import shlex
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memalign.cli.common import DONE, Name, Session, interruptible
-from memalign.cli.output import counted, open_console
+from memalign.cli.common import DONE, Name, Session
+from memalign.cli.output import counted
 from memalign.cli.rows_given import ColumnMap, remembering, rows_given
 from memalign.errors import InputError
-from memalign.terminal import plain
 
 if TYPE_CHECKING:
     from memalign.io.review import ReviewCase
@@ -36,28 +32,21 @@ def review(
         typer.Option("--examples", metavar="FILE", help="The file that was judged: judgments hold no texts."),
     ] = None,
     out: Annotated[
-        Path | None,
+        Path,
         typer.Option("-o", "--out", metavar="SHEET", help="Write a sheet to fill in: .xlsx, .csv or .tsv."),
-    ] = None,
+    ],
     shown: Annotated[
         bool,
         typer.Option("--shown/--blind", help="Show the judge's verdict from the start. Blind keeps yours your own."),
     ] = False,
-    source: Annotated[
-        str | None, typer.Option("--source", metavar="WHO", help="Who reviews; in a terminal your user name.")
-    ] = None,
+    source: Annotated[str | None, typer.Option("--source", metavar="WHO", help="Who reviews.")] = None,
     columns: ColumnMap = None,
-    to: Annotated[
-        Path | None,
-        typer.Option("--to", metavar="FILE.jsonl", help="Where a terminal's answers are kept. Default: beside JUDGED."),
-    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a sheet that is there already.")] = False,
 ) -> int:
-    """Ask experts for their verdicts: in a sheet, or here, one case at a time.
+    """Write a sheet in which experts give their verdicts.
 
-    With -o it writes a sheet of one row a case, with empty columns for the expert's verdict and words. `memalign align`
-    takes the filled sheet back. Without -o it asks here, keyboard only, and keeps every answer at once. The same
-    command goes on where it stopped. No model is called.
+    It has one row for each case, with empty columns for the expert's verdict and words. `memalign align` takes the filled
+    sheet back. No model is called.
     """
     _, judge = remembering(session, name, None, columns)
     found, missing = _cases(judge, cases, examples, columns)
@@ -65,11 +54,7 @@ def review(
         more = f" and {len(missing) - _SHOWN_IDS} more" if len(missing) > _SHOWN_IDS else ""
         where = examples or "the judge's memory"
         session.say(f"left out: {', '.join(missing[:_SHOWN_IDS])}{more}: {where} has no such case")
-    if out is not None:
-        if to is not None:
-            raise InputError("-o writes a sheet, --to keeps the answers of a terminal: give one of them")
-        return _sheet(session, judge, found, out, shown=shown, source=source, overwrite=overwrite)
-    return _terminal(session, judge, found, to or _beside(cases), shown=shown, source=source or _user())
+    return _sheet(session, judge, found, out, shown=shown, source=source, overwrite=overwrite)
 
 
 def _cases(
@@ -122,78 +107,3 @@ def _sheet(
     hidden = f"; the judge's {counted(verdicts, 'verdict')} not shown" if verdicts and not shown else ""
     session.give(data, f"{counted(len(cases), 'case')} in {out}{hidden}", f"when it is filled in: {then}")
     return DONE
-
-
-def _terminal(session: Session, judge: Judge, cases: list[ReviewCase], to: Path, *, shown: bool, source: str) -> int:
-    from memalign.cli.review_terminal import Reviewer
-    from memalign.io.review_answers import ReviewAnswers
-
-    if not sys.stdin.isatty():
-        raise InputError("there is no terminal to review in; -o review.xlsx writes a sheet to fill in")
-    then = f"memalign align {shlex.quote(judge.name)} {shlex.quote(str(to))}"
-    say, heading = _screen(session)
-    with ReviewAnswers(to, source=source, value_type=judge.value_type) as answers:
-        reviewer = Reviewer(
-            cases=cases,
-            answers=answers,
-            value_type=judge.value_type,
-            shown=shown,
-            ask=_ask,
-            say=say,
-            heading=heading,
-        )
-        if known := len(cases) - reviewer.left:
-            say(f"{known} of {len(cases)} answered already by {source}, in {to}")
-        with interruptible(lambda: f"{counted(len(answers), 'answer')} in {to}; the same command goes on there"):
-            reviewer.run()
-        data: dict[str, Any] = {
-            "judge": judge.name,
-            "answers": str(to),
-            "source": source,
-            "answered": reviewer.answered,
-            "skipped": reviewer.skipped,
-            "left": reviewer.left,
-            "next": then,
-        }
-    lines = [f"{reviewer.answered} answered, {reviewer.skipped} skipped, {data['left']} left; as {source}, in {to}"]
-    lines += ["the same command goes on there"] if data["left"] else []
-    lines += [f"to learn from it: {then}"] if len(answers) else []
-    session.give(data, *lines)
-    return DONE
-
-
-def _screen(session: Session) -> tuple[Callable[[str], None], Callable[[str], None]]:
-    """How a line is printed, and how one that stands out; on stderr, as all that is no result."""
-    from rich.text import Text
-
-    console = open_console(stderr=True)
-
-    def heading(line: str) -> None:
-        console.print()
-        console.print(Text(plain(line), style="bold"))
-
-    return session.say, heading
-
-
-def _ask(question: str) -> str:
-    """A line that a person types. Raises EOFError at the end of the input."""
-    sys.stderr.write(f"\n{question}")
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line.rstrip("\r\n")
-
-
-def _beside(cases: str) -> Path:
-    """`judged.review.jsonl` for `judged.jsonl`."""
-    if cases == "-":
-        raise InputError("cases from stdin leave no terminal to review in; -o review.xlsx writes a sheet to fill in")
-    return Path(cases).with_suffix(".review.jsonl")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no user name in the environment, and none in the system
-        raise InputError("who reviews? give --source WHO") from None

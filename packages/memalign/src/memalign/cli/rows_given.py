@@ -13,16 +13,7 @@ if TYPE_CHECKING:
     from memalign.io import Given
     from memalign.judge import Judge
 
-__all__ = [
-    "ColumnMap",
-    "FeedbackSource",
-    "Query",
-    "RowsOrDatabase",
-    "columns_of",
-    "remembering",
-    "rows_given",
-    "rows_or_query",
-]
+__all__ = ["ColumnMap", "FeedbackSource", "Rows", "columns_of", "remembering", "rows_given"]
 
 ColumnMap = Annotated[
     list[str] | None,
@@ -36,16 +27,9 @@ FeedbackSource = Annotated[
     str | None, typer.Option("--source", metavar="WHO", help="Whose feedback a row is that has no source.")
 ]
 
-RowsOrDatabase = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="EXAMPLES",
-        help="JSONL, CSV, JSON or Parquet, also at a URL; - reads JSON lines. With --query a DuckDB file.",
-    ),
-]
-Query = Annotated[
-    str | None,
-    typer.Option("--query", metavar="SQL", help="Judge the rows of a DuckDB query over files, URLs or EXAMPLES."),
+Rows = Annotated[
+    str,
+    typer.Argument(metavar="EXAMPLES", help="JSONL, CSV, XLSX, JSON or Parquet, also at a URL; - reads JSON lines."),
 ]
 
 
@@ -98,21 +82,3 @@ def remembering(session: Session, name: str, version: int | None, columns: list[
         return number, judge
     session.say(f"{name} is version {saved.version} now: it remembers the columns of --map")
     return saved.version, saved.judge
-
-
-def rows_or_query(
-    file: str | None, query: str | None, columns: list[str] | None, *, remembered: Mapping[str, str] | None
-) -> Given:
-    """The rows of a file or of a DuckDB query, read once. Raises InputError where neither is given."""
-    from memalign.errors import InputError
-    from memalign.io import Given
-
-    if query is None:
-        if file is None:
-            raise InputError("what is to be judged? Name a file of EXAMPLES, or give --query")
-        return rows_given(file, columns, remembered=remembered, once=True)
-    from memalign.io.query import query_rows
-    from memalign.io.rows import never_empty
-
-    rows = never_empty("the query", query_rows(query, file))
-    return Given.of(rows, name="the query", columns=columns_of(columns), remembered=remembered)

@@ -21,6 +21,7 @@ from memalign.errors import InputError
 from memalign.io.atomic import atomic_write, is_device, part_of, target_of
 from memalign.io.examples import Index
 from memalign.io.file_lock import lock_file
+from memalign.io.locations import is_url, shown_location
 from memalign.types import Example, Judgment, json_line
 
 __all__ = [
@@ -95,10 +96,10 @@ class JudgmentWriter:
 
     def __init__(self, path: str | Path, *, judge: str, examples: Index | Iterable[Example] = ()) -> None:
         """Open `path` for writing, and find what an earlier run left there."""
-        if str(path) == "-" or Path(path).suffix.lower() in _OTHER:
+        if str(path) == "-" or is_url(path) or Path(path).suffix.lower() in _OTHER:
             raise InputError(
-                f"{path}: judgments are kept as JSON lines, in a .jsonl file, or as Parquet parts; `memalign judge` alone also writes "
-                ".csv, and - for stdout"
+                f"{shown_location(path)}: judgments are kept as JSON lines, in a .jsonl file on this machine; `memalign judge` "
+                "also writes .csv, and - for stdout"
             )
         self._path = target_of(Path(path))
         if is_device(self._path):

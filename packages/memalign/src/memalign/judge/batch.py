@@ -21,7 +21,6 @@ from memalign.errors import ConfigurationError, InputError, ModelError, ModelRej
 from memalign.io import Examples, ExampleSource
 from memalign.io.frames import is_frame
 from memalign.io.judged import JudgmentWriter
-from memalign.io.judged_parts import PartWriter, judgment_writer
 from memalign.judge.open_model import libraries_loaded, open_model
 from memalign.judge.spend_limit import SpendLimit, SpendRun, check_concurrency
 from memalign.models.provider_errors import PromptTooLong
@@ -84,7 +83,7 @@ async def judge_many(
             judgment or msgspec.structs.replace(run.not_judged(), id=name)
             for judgment, name in zip(judgments, source.index.ids(), strict=True)
         ]
-    with judgment_writer(out, judge=signature_of(judge), examples=source.index) as writer:
+    with JudgmentWriter(out, judge=signature_of(judge), examples=source.index) as writer:
         await run.all(lambda _, example_id, judgment: writer.write(example_id, judgment), writer)
     return writer.judgments(otherwise=run.not_judged())
 
@@ -127,7 +126,7 @@ class Run:
             error=f"NotJudged: {self.stopped}{spent}; {hint}", memory_hash=self.judge.memory.hash, not_judged=True
         )
 
-    async def all(self, keep: Keep, earlier: JudgmentWriter | PartWriter | None = None) -> None:
+    async def all(self, keep: Keep, earlier: JudgmentWriter | None = None) -> None:
         """Judge all items but those that `earlier` runs judged; `keep` is given place, id and judgment of each."""
         total = len(self.source)
         waiting = enumerate(self.source)
