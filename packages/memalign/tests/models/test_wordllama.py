@@ -8,10 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from memalign.models import wordllama
 from memalign.models.base import EmbeddingModel
 from memalign.models.wordllama import WordLlamaEmbedding
 
@@ -162,24 +159,3 @@ async def test_a_restatement_is_nearer_than_something_else(
     # What retrieval asks: which of twenty other sentences is it?
     nearest = (said @ np.concatenate([again, other]).T).argmax(axis=1)
     assert (nearest == np.arange(len(triples))).sum() >= 7
-
-
-@given(
-    st.lists(
-        st.sampled_from([*"ab .\n\t<>\u2581\u00e9\u6f22\x00", "the ", "  ", "<s>", "</s>", "x\u2581 ", "\U0001f600"])
-    )
-)
-@settings(max_examples=200, deadline=None)
-def test_tokens_by_word_equal_those_of_whole_texts(parts: list[str]) -> None:
-    text, (tokenizer, _) = "".join(parts), wordllama._load()
-    assert wordllama._tokens(tokenizer, text) == tokenizer.encode(text, add_special_tokens=False).ids
-
-
-async def test_kept_words_are_few_and_short(model: WordLlamaEmbedding, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[str, list[int]] = {}
-    monkeypatch.setattr(wordllama, "_words", kept)
-    monkeypatch.setattr(wordllama, "_MOST_WORDS", 3)
-    first = await model.embed(["one two three four five", "x" * 100])
-    assert 0 < len(kept) <= 3
-    assert not any("xxx" in word for word in kept)
-    assert np.array_equal(first, await model.embed(["one two three four five", "x" * 100]))

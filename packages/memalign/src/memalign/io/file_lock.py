@@ -26,6 +26,8 @@ except ImportError:  # Windows
 
     def try_lock(descriptor: int) -> bool:
         """Lock an open file, unless another open file has the lock."""
+        # It locks a byte at the position of the file, and that of a file to append to is its end, which moves.
+        os.lseek(descriptor, 0, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
         except OSError:

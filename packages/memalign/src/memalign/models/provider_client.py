@@ -45,7 +45,7 @@ class LoopClients(Generic[T]):
             task = self._clients[loop]
         try:
             return await asyncio.shield(task)  # one impatient caller must not cancel the opening for all
-        except ConfigurationError:
+        except Exception:
             with self._lock:
                 if self._clients.get(loop) is task:
                     del self._clients[loop]
