@@ -156,7 +156,7 @@ def test_cards_say_what_matters() -> None:
     assert "Is it kind?" in judgment
     assert "0.93" in judgment
     assert "no verdict" in failed
-    assert "exact match" in evaluation
+    assert "accuracy" in evaluation
     assert "(20 of 30)" in evaluation  # disagreements
 
 

@@ -191,7 +191,7 @@ class TestKeptJudgments:
 
     def test_nor_do_those_made_with_another_memory(self, tmp_path: Path) -> None:
         judge, _ = judge_that(never)
-        judge.judge_many([row.example for row in labelled(60)], out=tmp_path / "judged.jsonl")
+        judge.judge_many(labelled(60), out=tmp_path / "judged.jsonl")
         taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
         with pytest.raises(InputError, match="with another model, wording, setting or memory"):
             decide(taught, labelled(60), minimum={"kappa": 0.5}, judged=tmp_path / "judged.jsonl")
@@ -225,7 +225,7 @@ class TestKeptJudgments:
         base = judge.replace(instructions="Kind? {{ outputs }}")
         files = [tmp_path / "judged.jsonl", tmp_path / "base.jsonl"]
         for one, file in zip((judge, base), files, strict=True):
-            one.judge_many([row.example for row in labelled(60)], out=file)
+            one.judge_many(labelled(60), out=file)
         asked = len(model.requests)
         for given in (files, files[::-1]):
             assert decide(judge, labelled(60), base, not_worse_than=50, judged=given).outcome == "pass"

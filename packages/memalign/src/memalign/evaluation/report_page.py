@@ -481,7 +481,8 @@ def _confusion_cells(report: Report) -> list[_Cell]:
         places = {case.id: place for place, case in enumerate(report.evaluation.disagreements)}
         cases = sorted((case for case in report.cases if case.id in places), key=lambda case: places[case.id])
         return [_Cell("c", "Where judge and people differ", tuple(cases), _WRONG)]
-    wrong, right = [], []
+    wrong: list[_Cell] = []
+    right: list[_Cell] = []
     for row, label in enumerate(names):
         for column, value in enumerate(names):
             cases = [case for case in report.cases if case.label == label and case.value == value]

@@ -46,7 +46,8 @@ class SQLite:
             )
         # Absolute from here on: the process may change its folder, and connections are made anew for every operation.
         url = _as_options(url)
-        scheme, name = ("file:", url.database[5:]) if url.database.startswith("file:") else ("", url.database)
+        database = url.database or ""
+        scheme, name = ("file:", database[5:]) if database.startswith("file:") else ("", database)
         name, question, options = name.partition("?") if scheme else (name, "", "")
         self.file = Path(unquote(name) if scheme else name).absolute()
         written = quote(str(self.file)) if scheme else str(self.file)
