@@ -9,8 +9,10 @@ from sqlalchemy import Column, String, Table, Text, insert, select
 
 from memalign.errors import RegistryError
 from memalign.registry import other_tables
+from memalign_server.review.drafts import drafts_of, save_draft
 from memalign_server.store import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, Store
 from memalign_server.store.columns import metadata
+from memalign_server.store.review_tables import drafts
 from memalign_server.work.jobs import Jobs
 from server_support import world
 
@@ -125,3 +127,18 @@ def test_a_dry_run_leaves_the_tables(tmp_path: Path) -> None:
     waiting = jobs.start("align", "tone", {"feedback": FEEDBACK}, asked_by="ana")
     world.opened(url).erase("tone", ["t-1"], dry_run=True)
     assert [found.arguments for found in (jobs.find(waiting.id),) if found] == [{"feedback": FEEDBACK}]
+
+
+def test_what_somebody_typed_goes_with_its_case_and_with_its_judge(tmp_path: Path) -> None:
+    store, _, url = aligned(tmp_path)
+    with store.write() as connection:
+        for case in ("t-1", "t-2"):
+            save_draft(connection, "tone", "olga", case, f"{case}: nobody else has read this", revision=0)
+    registry = world.opened(url)
+    registry.erase("tone", ["t-1"])
+    assert b"t-1: nobody else has read this" not in (tmp_path / "memalign.db").read_bytes()
+    with store.read() as connection:
+        assert drafts_of(connection, "tone", "olga").keys() == {"t-2"}
+    registry.delete("tone")
+    with store.read() as connection:
+        assert connection.execute(select(drafts)).all() == []
