@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memalign import MemAlign, Memory, Registry
 from memalign.align import write_guideline
 from memalign.align.forget import forget
-from memalign.errors import InvalidRows, JudgeNotFound, ModelUnavailable, RegistryError, UnknownKey
+from memalign.errors import InputError, InvalidRows, JudgeNotFound, ModelUnavailable, RegistryError, UnknownKey
 from memalign.memory import Annotation, Case
 from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
@@ -79,9 +79,9 @@ def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, place
     assert receipt.cases == ("t-7",)
     assert receipt.guidelines == ("G1",)
     assert receipt.pending == keys("t-1@ana")
-    assert [(v.number, v.feedback, v.cases, v.guidelines) for v in receipt.versions] == [(2, 1, 1, 1)]
+    assert [(v.number, v.comments, v.cases, v.guidelines) for v in receipt.versions] == [(2, 1, 1, 1)]
     assert receipt.latest == 3
-    assert "no trace found" in receipt.searched
+    assert receipt.complete
     states = [(v.number, v.action, v.redacted, v.feedback, v.guidelines) for v in registry.history("helpfulness")]
     assert states == [(1, "create", False, 0, 0), (2, "save", True, 2, 1), (3, "erase", False, 2, 1)]
     assert all(keys_of(version) <= {"t-1@ana", "t-8@bob"} for version in all_versions(registry).values())
@@ -129,7 +129,7 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
     assert registry.load("helpfulness", 1).memory.cases == ()  # there nobody else spoke
     assert registry.load("helpfulness", 2).memory.cases[0].example.inputs == {"note": SECRET}
     assert nowhere(place, "ana says")
-    assert [(v.number, v.feedback, v.cases) for v in receipt.versions] == [(1, 1, 1), (2, 1, 0)]
+    assert [(v.number, v.comments, v.cases) for v in receipt.versions] == [(1, 1, 1), (2, 1, 0)]
     everything = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert everything.keys == keys("t-7@bob")
     assert nowhere(place, SECRET, FAR)
@@ -143,6 +143,37 @@ def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
     assert nowhere(place, "@bob", "t-3 bob")
     with pytest.raises(UnknownKey, match="holds feedback of source 'bob'"):
         registry.erase("helpfulness", source="bob")
+
+
+def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Place):
+    memory = memory_of(*(case(f"t-{n}", "ana", "philippa", says="well") for n in range(3)), size=1)
+    first, *rest = memory.guidelines
+    own = Guideline(id=f"G{memory.next_guideline}", text="Every reply names a day.", origin="philippa", pinned=True)
+    memory = replace(
+        memory,
+        guidelines=(replace(first, pinned=True, status_by="philippa"), *rest, own),
+        next_guideline=memory.next_guideline + 1,
+        authority=("philippa", "ana"),
+    )
+    registry.create(judge(memory), note="after a talk with philippa")
+    registry.update("helpfulness", lambda old: write_guideline(old, "Every reply is short.", by="philippa"))
+    receipt = registry.erase("helpfulness", source="philippa", rederive=False)
+    assert receipt.complete, receipt.left
+    assert nowhere(place, "philippa")
+    for version in all_versions(registry).values():
+        assert version.memory.authority == ("ana",)
+        assert {each.origin for each in version.memory.guidelines} <= {"distilled"}
+    assert {"Every reply names a day.", "Every reply is short."}.isdisjoint(
+        each.text for each in registry.load("helpfulness").memory.guidelines
+    )
+
+
+@pytest.mark.parametrize("action", ["after the call of Maria Oliveira", "", "Save"])
+def test_what_made_a_version_is_one_of_a_few_words(registry: Registry, action: Any):
+    registry.create(judge())
+    with pytest.raises(InputError, match="rollback"):
+        registry.save(judge(memory_of(case("t-1", "ana"))), action=action)
+    assert len(registry.history("helpfulness")) == 1
 
 
 letters = st.characters(min_codepoint=97, max_codepoint=1500, categories=["L"])
@@ -293,7 +324,7 @@ def test_a_dry_run_only_tells_what_would_go(learned: Registry, place: Place):
     assert receipt.dry_run
     assert receipt.latest is None
     assert receipt.guidelines == ("G1",)
-    assert "would be erased: t-7@ana" in str(receipt)
+    assert "1 case, 1 comment and 1 guideline would be erased" in str(receipt)
     assert all_versions(learned) == before
     assert not any(v.redacted for v in learned.history("helpfulness"))
     assert not nowhere(place, SECRET)
@@ -357,7 +388,7 @@ def test_an_older_reason_with_those_words_is_blanked(registry: Registry, place: 
     )
     registry.save(judge(memory_of(first, terse, size=1)))
     receipt = registry.erase("helpfulness", ["t-2"], rederive=False)
-    assert "no trace found" in receipt.searched
+    assert receipt.complete
     assert registry.load("helpfulness", 1).memory.cases[0].annotations[0].reason == "(erased)"
 
 
@@ -447,16 +478,26 @@ def test_short_words_that_survivors_use_are_no_trace(registry: Registry):
     assert keys_of(registry.load("helpfulness")) == set()
 
 
-@pytest.mark.parametrize("text", [SECRET, "t-7@ana", '"Hm."'])
-def test_a_trace_left_in_the_file_raises(path: Path, text: str):
+@pytest.mark.parametrize("text", [SECRET, "t-7@ana", f"He said: {FAR}!"])
+def test_a_trace_left_anywhere_makes_the_receipt_say_no(registry: Registry, place: Place, text: str):
+    learned = learn(registry)
+    place.execute("CREATE TABLE somebody_elses (note VARCHAR(200))")
+    place.execute("INSERT INTO somebody_elses VALUES (?)", text)
+    receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
+    assert not receipt.complete
+    assert "somebody_elses.note (1 row)" in receipt.left
+    assert "NO" in str(receipt)
+    assert SECRET not in str(receipt.left)
+
+
+def test_a_trace_in_the_bytes_of_the_file_makes_it_say_no(path: Path):
     learned = learn(Registry(f"sqlite:///{path}"))
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE somebody_elses (note TEXT)")
-    connection.execute("INSERT INTO somebody_elses VALUES (?)", [text])
-    connection.commit()
-    connection.close()
-    with pytest.raises(RegistryError, match=r"is committed, but traces are left: .* in memalign.db"):
-        learned.erase("helpfulness", ["t-7"], rederive=False)
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE somebody_elses (note BLOB)")
+        connection.execute("INSERT INTO somebody_elses VALUES (?)", [b'\x00\xff"Hm."\xff'])
+    receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
+    assert not receipt.complete
+    assert any(path.name in each for each in receipt.left)
 
 
 def test_what_is_not_there_cannot_be_erased(learned: Registry):
@@ -475,11 +516,13 @@ def test_what_is_not_there_cannot_be_erased(learned: Registry):
 def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
     receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
     for shown in (
-        "1 piece of feedback erased: t-7@ana",
-        "version 2: 1 feedback, 1 cases, 1 guidelines",
+        "1 case, 1 comment and 1 guideline erased",
+        "t-7@ana",
+        "version 2: 1 case, 1 comment and 1 guideline",
+        "no word is left",
         "exported bundles",
     ):
         assert shown in str(receipt)
     plain = msgspec.json.decode(msgspec.json.encode(receipt.to_dict()))
-    assert plain["versions"][0] == {"number": 2, "feedback": 1, "cases": 1, "guidelines": 1}
+    assert plain["versions"][0] == {"number": 2, "comments": 1, "cases": 1, "guidelines": 1}
     assert "MLflow versions and traces" in plain["unreachable"]

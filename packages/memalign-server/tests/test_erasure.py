@@ -1,0 +1,252 @@
+"""What is erased is in no table and in no byte, whether it was taught or not; and the receipt says no when it is not so."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import MetaData, select, text
+from typer.testing import CliRunner
+
+from memalign import Registry
+from memalign.errors import UnknownKey
+from memalign_server import Settings, create_app
+from memalign_server.store import Store
+from memalign_server.work.jobs import Jobs
+from server_support import world
+from server_support.reviewing import answer, post, put_in, wait
+from tests.support import postgres
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+KINDS = ("sqlite", "postgresql") if postgres.AVAILABLE else ("sqlite",)
+MATTERS = [
+    "parcel is three weeks late", "card was charged twice", "lamp arrived broken", "invoice names another street",
+    "refund never came", "voucher is refused", "password mail is missing", "sofa is the wrong grey",
+    "courier left it outside", "warranty has run out", "order shows no date", "chat ended without a word",
+]  # fmt: skip
+CASES: list[dict[str, Any]] = [
+    {"id": f"okafor-{number}", "inputs": f"Chidi Okafor writes that the {matter}.", "outputs": f"Noted: the {matter}."}
+    for number, matter in enumerate(MATTERS, 1)
+]
+OTHERS: list[dict[str, Any]] = [
+    {"id": "late", "inputs": "My order is three weeks late.", "outputs": "It is in transit."},
+    {"id": "thanks", "inputs": "Thanks!", "outputs": "Glad to hear it! Any time."},
+]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A server over a registry, and what can be seen of its database from outside."""
+
+    client: TestClient
+    url: str
+    files: Path | None
+
+    def registry(self) -> Registry:
+        return world.opened(self.url)
+
+    def tables_with(self, *words: str) -> set[str]:
+        """Table and column of every value that holds one of the words, in whatever case."""
+        found, metadata = set[str](), MetaData()
+        with self.registry()._database.read() as connection:
+            metadata.reflect(connection)
+            for table in metadata.sorted_tables:
+                for row in connection.execute(select(table)).mappings():
+                    for column, value in row.items():
+                        data = bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+                        if any(word.lower().encode() in data.lower() for word in words):
+                            found.add(f"{table.name}.{column}")
+        return found
+
+    def files_with(self, *words: str) -> set[str]:
+        """The files of the database that hold one of the words; none on a server, whose files are out of reach."""
+        if self.files is None:
+            return set()
+        beside = self.files.parent.glob(f"{self.files.name}*")
+        data = {path.name: path.read_bytes().lower() for path in beside}
+        return {name for name, held in data.items() if any(word.lower().encode() in held for word in words)}
+
+    def nowhere(self, *words: str) -> bool:
+        assert self.tables_with(*words) == set()
+        assert self.files_with(*words) == set()
+        return True
+
+
+@pytest.fixture(params=KINDS)
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    from fastapi.testclient import TestClient
+
+    with contextlib.ExitStack() as stack:
+        files = tmp_path / "memalign.db" if request.param == "sqlite" else None
+        url = f"sqlite:///{files}"
+        if files is None:
+            server = postgres.shared()
+            name = server.create()
+            stack.callback(server.drop, name)
+            url = server.url(name)
+        world.opened(url).create(world.judge("tone"))
+        app = create_app(Settings(registry=url), models=world.models())
+        client = stack.enter_context(TestClient(app, base_url=world.ADDRESS))
+        yield Site(client, url, files)
+
+
+def spread(site: Site) -> None:
+    """Twelve cases of one customer: three wait, three are answered, three are taught, three are in jobs alone."""
+    put_in(site.client, [*CASES[:9], *OTHERS])
+    for case in CASES[6:9]:
+        answer(site.client, case["id"], value="false", rationale=f"Mr Okafor is owed more on {case['id']}.")
+    answer(site.client, "late", value="false", rationale="It shows no sympathy.")
+    post(site.client, "/judges/tone/teach")
+    wait(site.client)
+    for case in CASES[3:6]:
+        answer(site.client, case["id"], value="true", rationale=f"Right towards Okafor, {case['id']}.")
+    answer(site.client, "thanks", value="true", rationale="It is warm.")
+    jobs = Jobs(Store(site.url))
+    judged = jobs.start("judge", "tone", {"examples": CASES[9:]}, asked_by="local")
+    wait(site.client)
+    said = [{"id": each["id"], "rationale": f"{each['inputs']} It is polite."} for each in CASES[9:]]
+    jobs.end(judged.id, "done", result={"judgments": said})
+
+
+ALL = {each["id"] for each in CASES}
+
+
+def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(site: Site) -> None:
+    spread(site)
+    assert len(site.tables_with("okafor")) > 4
+    preview = site.registry().erase("tone", matching="OKAFOR", dry_run=True)
+    assert set(preview.cases) == ALL
+    assert len(preview.keys) == 6
+    assert "12 cases, 6 comments" in str(preview)
+    receipt = site.registry().erase("tone", matching="OKAFOR")
+    assert (set(receipt.cases), receipt.keys) == (ALL, preview.keys)
+    assert receipt.complete, receipt.left
+    assert "12 cases, 6 comments" in str(receipt)
+    assert "0 feedback" not in str(receipt)
+    assert site.nowhere("okafor", "sofa is the wrong grey", "chat ended without a word")
+    assert site.tables_with("three weeks late")  # somebody else's
+    with pytest.raises(UnknownKey):
+        site.registry().erase("tone", matching="OKAFOR")
+
+
+def test_cases_are_erased_by_id_wherever_they_are(site: Site) -> None:
+    spread(site)
+    ids = sorted(ALL)
+    preview = site.registry().erase("tone", ids, dry_run=True)
+    assert set(preview.cases) == ALL
+    receipt = site.registry().erase("tone", ids)
+    assert receipt.complete, receipt.left
+    assert len(receipt.keys) == 6
+    assert site.nowhere("okafor")
+
+
+def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:
+    from memalign.cli.app import app
+
+    spread(site)
+    for case in (CASES[0], CASES[3]):
+        done = CliRunner().invoke(app, ["erase", "tone", case["id"], "--registry", site.url])
+        assert done.exit_code == 0, done.output
+        assert "1 case" in done.output
+        assert case["id"] not in json.dumps([*site.client.get("/judges/tone/download/cases.jsonl").text.split()])
+        assert not site.tables_with(f'"{case["id"]}"', MATTERS[CASES.index(case)])
+    lost = CliRunner().invoke(app, ["erase", "tone", "okafor-99", "--registry", site.url])
+    assert lost.exit_code == 2
+
+
+def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    store, registry = Store(site.url), site.registry()
+    rows = [{**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "philippa"}]
+    registry.align("tone", rows)
+    jobs = Jobs(store)
+    asked = jobs.start("judge", "tone", {}, asked_by="philippa")
+    wait(site.client)
+    jobs.end(asked.id, "done", result={"judgments": []})
+    answer(site.client, "thanks", value="true", rationale="It is warm.")
+    with store.write() as connection:
+        connection.execute(text("UPDATE memalign_server_reviews SET person = 'philippa'"))
+    receipt = registry.erase("tone", source="philippa")
+    assert receipt.complete, receipt.left
+    assert {str(key) for key in receipt.keys} == {"late@philippa", "thanks@philippa"}
+    assert site.nowhere("philippa", "no sympathy", "It is warm")
+    assert site.tables_with("Any time")  # a case of the queue is nobody's words
+
+
+def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    registry = site.registry()
+    registry.align("tone", [{**OTHERS[0], "value": False, "rationale": "It is cold to her.", "source": "philippa"}])
+    answer(site.client, "late", value="true", rationale="It says where it is.")
+    receipt = registry.erase("tone", ["late@philippa"])
+    assert receipt.complete, receipt.left
+    assert receipt.cases == ()
+    assert site.tables_with("It says where it is")
+    assert site.tables_with("three weeks late")
+    assert site.nowhere("cold to her")
+
+
+@pytest.mark.parametrize("way", ["command", "page"])
+def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> None:
+    from memalign.cli.app import app
+
+    spread(site)
+    with site.registry()._database.write() as connection:
+        connection.execute(text("CREATE TABLE crm_notes (about VARCHAR(200))"))
+        connection.execute(text("INSERT INTO crm_notes VALUES ('Call Mr. OKAFOR back on Monday')"))
+    if way == "command":
+        done = CliRunner().invoke(app, ["erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url])
+        assert done.exit_code == 1, done.output
+        said = done.output.partition("erased")[2]
+    else:
+        job = post(site.client, "/judges/tone/erase", matching="okafor", confirmed="yes").headers["location"]
+        wait(site.client)
+        said = site.client.get(job).text
+        assert "It is gone" not in said
+    assert "crm_notes.about" in said
+    assert "NO" in said
+    assert "back on Monday" not in said
+    assert site.tables_with("okafor") == {"crm_notes.about"}
+
+
+def test_a_text_in_the_instructions_is_named(site: Site) -> None:
+    registry = site.registry()
+    named = world.judge("named").replace(instructions=f"{world.INSTRUCTIONS}\nBe kind to Mr Okafor.")
+    registry.create(named)
+    registry.align("named", [{**CASES[0], "value": True, "rationale": "Fine.", "source": "ana"}])
+    receipt = registry.erase("named", matching="okafor")
+    assert not receipt.complete
+    assert any("instructions" in each for each in receipt.left)
+    assert "okafor" not in " ".join(receipt.left).lower()
+
+
+def test_another_judge_with_the_text_is_named(site: Site) -> None:
+    spread(site)
+    site.registry().create(world.judge("second"))
+    put_in(site.client, CASES[:1], judge="second")
+    receipt = site.registry().erase("tone", matching="okafor")
+    assert receipt.elsewhere == ("second",)
+    assert not receipt.complete
+    assert site.registry().erase("second", matching="okafor").complete
+    assert site.nowhere("okafor")
+
+
+def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
+    spread(site)
+    page = post(site.client, "/judges/tone/erase", matching="okafor").text
+    assert "12 cases, 6 comments" in page
+    assert MATTERS[0] in page
+    done = post(site.client, "/judges/tone/erase", matching="okafor", confirmed="yes").headers["location"]
+    wait(site.client)
+    page = site.client.get(done).text
+    assert "It is gone, from every version and every table." in page
+    assert "12 cases, 6 comments" in page
+    assert "okafor" not in page.lower()
+    assert site.nowhere("okafor")
