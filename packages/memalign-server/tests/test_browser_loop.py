@@ -64,7 +64,7 @@ def test_an_invited_experts_first_day(chromium: Browser, url: str, tmp_path: Pat
         assert expert.locator(".turn-row .tag.fixed").count() == 4
         owner.goto("/judges/tone/erase?key=late")
         owner.click("text=Erase it for good")
-        owner.wait_for_selector("text=It is gone, from every version.")
+        owner.wait_for_selector("text=It is gone, from every version and every table.")
         with owner.expect_download() as download:
             owner.click("text=Download the receipt")
         receipt = tmp_path / "receipt.json"

@@ -55,7 +55,7 @@ def test_job_results_and_waiting_arguments_lose_erased_text(tmp_path: Path) -> N
     waiting = jobs.start("align", "tone", {"feedback": FEEDBACK}, asked_by="ana")
     other = jobs.start("align", "tone", {"feedback": FEEDBACK[1:]}, asked_by="ana")
     receipt = world.opened(url).erase("tone", ["t-1"])
-    assert "other packages' tables" in receipt.searched
+    assert receipt.complete, receipt.left
     assert SECRET.encode() not in (tmp_path / "memalign.db").read_bytes()
     assert [found.result for found in (jobs.find(ended.id),) if found] == [None]
     assert [found.arguments for found in (jobs.find(waiting.id),) if found] == [None]

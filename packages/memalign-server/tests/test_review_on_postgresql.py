@@ -49,9 +49,9 @@ def test_the_loop_on_postgresql(site: TestClient) -> None:
     assert "fixed" in page
     for path in ("memory", "trust", "data", "settle", "cases?guideline=G1", "review?again=true", "history?a=1&b=2"):
         assert site.get(f"/judges/tone/{path}").status_code == 200, path
-    done = post(site, "/judges/tone/erase", key="late").headers["location"]
+    done = post(site, "/judges/tone/erase", key="late", confirmed="yes").headers["location"]
     wait(site)
     page = site.get(done).text
-    assert "It is gone, from every version." in page, re.findall("role=.alert.>(.*?)<", page)
+    assert "It is gone, from every version and every table." in page, re.findall("role=.alert.>(.*?)<", page)
     assert re.search(r"/judges/tone/receipts/\w+", page)
     assert "three weeks late" not in site.get("/judges/tone/download/cases.jsonl").text

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memalign import MemAlign, Memory, Registry
 from memalign.align import write_guideline
 from memalign.align.forget import forget
-from memalign.errors import InputError, InvalidRows, JudgeNotFound, ModelUnavailable, RegistryError, UnknownKey
+from memalign.errors import InputError, InvalidRows, JudgeNotFound, ModelUnavailable, UnknownKey
 from memalign.memory import Annotation, Case
 from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
@@ -416,7 +416,7 @@ def test_bytes_that_are_no_text_are_searched_too(tmp_path: Path):
     (tmp_path / "noise").write_bytes(noise)
     (tmp_path / "left").write_bytes(noise + told.encode() + noise)
     assert Residue([told]).in_files([tmp_path / "noise"], [noise]) == (len(noise), [])
-    assert Residue([told]).in_files([tmp_path / "left"], [])[1] == ["a run of eight erased words in left"]
+    assert Residue([told]).in_files([tmp_path / "left"], [])[1] == ["left (a run of eight erased words)"]
 
 
 def test_an_error_outside_memalign_keeps_the_receipt(place: Place):

@@ -88,7 +88,7 @@ def test_a_text_is_erased_from_older_versions(registry: Registry) -> None:
     assert set(receipt.keys) == set(found)
     assert registry.matching("helpfulness", "josé müller") == {}
     assert "ller" not in str(registry.load("helpfulness", 1).memory)
-    assert [version.summary for version in registry.history("helpfulness")][-1] == "6 feedback erased from all versions"
+    assert [version.summary for version in registry.history("helpfulness")][-1] == "6 comments erased from all versions"
 
 
 def test_text_source_and_keys_must_all_match(registry: Registry) -> None:

@@ -8,7 +8,9 @@ words of people or of judged systems says so by its `info`:
     Column("case_id", Text, info=CASE_ID)     # the id of a case; the row goes with the case, or with its key
     Column("source", Text, info=SOURCE)       # who spoke of the case; beside a CASE_ID it makes a feedback's key
     Column("judgment", Text, info=MODEL_TEXT) # a model wrote it: blanked where it repeats erased words, whoever's row it is
+    Column("before", Text, info=MODEL_ROW)    # the same, and without it the row is worth nothing: it goes
     Column("asked_by", Text, info=PERSON)     # who did something: blanked where all that this person said goes
+    Column("name", Text, info=SEARCHED)       # no erasure changes it; where it holds erased words, the receipt says so
     judge_column()                            # whose row it is; rows of other judges stay, and it goes with its judge
 
 A column that may be empty is emptied where it is blanked, another one says "(erased)".
@@ -31,8 +33,10 @@ from memalign.registry import schema
 __all__ = [
     "CASE_ID",
     "JUDGE",
+    "MODEL_ROW",
     "MODEL_TEXT",
     "PERSON",
+    "SEARCHED",
     "SOURCE",
     "TEXT",
     "TEXT_ROW",
@@ -53,7 +57,9 @@ TEXT_ROW = {"memalign": "text row"}
 MODEL_TEXT = {"memalign": "model text"}
 CASE_ID = {"memalign": "case id"}
 SOURCE = {"memalign": "source"}
+MODEL_ROW = {"memalign": "model text row"}
 PERSON = {"memalign": "person"}
+SEARCHED = {"memalign": "searched"}
 JUDGE = {"memalign": "judge"}
 
 

@@ -1,4 +1,4 @@
-"""What an erasure in the registry does to the server's tables, in the same transaction.
+"""What an erasure in the registry does to the server's tables, in the same transaction, and what it finds there.
 
 A row about a case, or about what somebody said of it, goes with the case or with that feedback. Another case's row
 stays: what it shares with the erased text, people wrote of their own accord. Everything else that repeats the erased
@@ -8,28 +8,45 @@ text, such as a job's result, loses it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
 from sqlalchemy import Column, Connection, Row, Table, delete, inspect, select, update
 
-from memalign.registry.receipt import Receipt
-from memalign.registry.residue import Residue, strings
+from memalign.registry.other_tables import Erased, Passage, Words
+from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
-from memalign_server.store import people_tables, work_tables
-from memalign_server.store.columns import CASE_ID, JUDGE, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, metadata, to_json
+from memalign_server.store import people_tables, review_tables, work_tables
+from memalign_server.store.columns import (
+    CASE_ID,
+    JUDGE,
+    MODEL_ROW,
+    MODEL_TEXT,
+    PERSON,
+    SEARCHED,
+    SOURCE,
+    TEXT,
+    TEXT_ROW,
+    metadata,
+    to_json,
+)
 from memalign_server.store.judgment_erasing import forget_judgments
-from memalign_server.store.review_tables import queue
 
 __all__ = ["ERASING", "TABLES", "ServerTables"]
 
 ERASING: ContextVar[str | None] = ContextVar("memalign_server_erasing", default=None)
-"""The id of the job that erases here; its row gets the receipt in the same transaction, whatever becomes of the server."""
+"""The id of the job that erases here.
 
-_BLANK = json.dumps("(erased)")
+Its row gets the receipt in the same transaction, without names, and loses what it was given.
+"""
+
+_GONE = "(erased)"
+_BLANK = json.dumps(_GONE)
 _SENTENCE = 500  # characters: longer texts name no key in passing
-_ = people_tables, work_tables  # their import is what puts them into the metadata
+_LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, and is no one's words
+_OF_CASES = frozenset(("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale"))
+_ = people_tables, review_tables  # their import is what puts them into the metadata
 
 
 class ServerTables:
@@ -37,31 +54,35 @@ class ServerTables:
 
     prefix = "memalign_server_"
 
-    def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
-        """Remove what repeats `residue` or belongs to the receipt's keys and cases; how many rows were touched."""
+    def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
+        """Every case of a judge in the tables, and everything that somebody said of one."""
+        for table in _tables(connection):
+            yield from table.passages(connection, judge)
+
+    def forget(self, connection: Connection, erased: Erased) -> int:
+        """Remove what is erased, and what repeats it; how many rows were touched."""
+        receipt = erased.receipt
+        tables = _tables(connection)
         touched = 0
-        present = _present(connection)
-        if queue in present:
-            erased = {*receipt.cases, *(key.id for key in receipt.keys)}
-            touched += forget_judgments(connection, receipt.judge, guidelines=receipt.guidelines, cases=erased)
-        tables = [_Marked(table) for table in present]
+        if any(table.table is review_tables.queue for table in tables):
+            shown = erased.cases | {key.id for key in erased.keys}
+            touched += forget_judgments(connection, receipt.judge, guidelines=receipt.guidelines, cases=shown)
         for table in tables:
-            if table.case is not None:
-                touched += table.forget_cases(connection, receipt, residue)
-        for table in tables:
-            columns = table.model_texts if table.case is not None else (*table.texts, *table.model_texts)
-            if columns or table.row_texts:
-                touched += table.forget_texts(connection, receipt.judge, residue, columns)
-        job = ERASING.get()
-        if job is not None:
-            mine = update(work_tables.jobs).where(work_tables.jobs.c.id == job)
-            connection.execute(mine.values(result=to_json(receipt.to_dict())))
+            touched += table.forget(connection, erased)
+        if (job := ERASING.get()) is not None:
+            this = update(work_tables.jobs).where(work_tables.jobs.c.id == job)
+            connection.execute(this.values(result=to_json(receipt.without_names()), arguments=None))
         return touched
+
+    def words(self, connection: Connection) -> Iterator[Words]:
+        """Every text of people and of judged systems that the tables hold."""
+        for table in _tables(connection):
+            yield from table.words(connection)
 
     def texts(self, connection: Connection) -> Iterator[bytes]:
         """Every value that the tables hold, as the file spells it."""
-        for table in _present(connection):
-            for row in connection.execute(select(table)):
+        for table in _tables(connection):
+            for row in connection.execute(select(table.table)):
                 yield from (
                     value if isinstance(value, bytes) else str(value).encode() for value in row if value is not None
                 )
@@ -71,10 +92,10 @@ TABLES = ServerTables()
 """What the entry point names."""
 
 
-def _present(connection: Connection) -> list[Table]:
+def _tables(connection: Connection) -> list[_Marked]:
     """Our tables that this database has: another version of this package may have made it."""
     there = set(inspect(connection).get_table_names())
-    return [table for table in metadata.sorted_tables if table.name in there]
+    return [_Marked(table) for table in metadata.sorted_tables if table.name in there]
 
 
 class _Marked:
@@ -82,50 +103,94 @@ class _Marked:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.judge = self._one(JUDGE)
-        self.case = self._one(CASE_ID)
-        self.source = self._one(SOURCE)
-        self.texts = self._all(TEXT)
-        self.model_texts = self._all(MODEL_TEXT)
-        self.row_texts = self._all(TEXT_ROW)
+        self.judge = next(iter(self._marked(JUDGE)), None)
+        self.case = next(iter(self._marked(CASE_ID)), None)
+        self.source = next(iter(self._marked(SOURCE)), None)
+        self.texts = self._marked(TEXT)
+        self.row_texts = self._marked(TEXT_ROW)
+        self.model_texts = self._marked(MODEL_TEXT)
+        self.model_rows = self._marked(MODEL_ROW)
+        self.persons = self._marked(PERSON)
+        self.searched = self._marked(SEARCHED)
 
-    def _all(self, mark: dict[str, str]) -> list[Column[Any]]:
+    def _marked(self, mark: dict[str, str]) -> list[Column[Any]]:
         return [column for column in self.table.columns if column.info == mark]
 
-    def _one(self, mark: dict[str, str]) -> Column[Any] | None:
-        return next(iter(self._all(mark)), None)
-
-    def forget_cases(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
-        """Rows of an erased case or feedback go; the texts of others are survivors', and no longer searched for."""
-        keys, cases, gone = set(receipt.keys), set(receipt.cases), 0
-        for row in self._rows(connection, receipt.judge):
-            case = self._value(row, self.case)
-            source = self._value(row, self.source)
-            if case in cases or (source is not None and FeedbackKey(case, source) in keys):
-                gone += self._delete(connection, row)
-            else:
-                texts = [self._value(row, column) for column in (*self.texts, *self.row_texts)]
-                residue.share(text for each in texts if each for text in strings(_parsed(each)))
-        return gone
-
-    def forget_texts(self, connection: Connection, judge: str, residue: Residue, columns: Iterable[Column[Any]]) -> int:
-        """Rows that repeat erased text in these columns, or name an erased key, lose it."""
-        touched = 0
+    def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
+        """The cases and the words of people in the rows of a judge; of other tables, the cases that their texts copy."""
+        if self.case is None:
+            if self.judge is None:
+                return
+            for row in self._rows(connection, judge):
+                for column in (*self.texts, *self.row_texts):
+                    yield from _copies(_parsed(_value(row, column)))
+            return
         for row in self._rows(connection, judge):
-            own = self.row_texts if self.case is None else ()
-            if any(_holds(residue, self._value(row, column)) for column in own):
-                touched += self._delete(connection, row)
+            content, labels = list[Any](), list[Any]()
+            for column in (*self.texts, *self.row_texts):
+                value = _parsed(_value(row, column))
+                if (
+                    isinstance(value, str) and value != _value(row, column) and len(value.split()) <= _LABEL
+                ) or isinstance(value, bool | int | float):
+                    labels.append(value)
+                elif value:
+                    content.append(list(value.values()) if isinstance(value, dict) else value)
+            spoken = content if content or not labels else [""]
+            source = _value(row, self.source)
+            yield Passage(id=_value(row, self.case), source=source, content=spoken or None, labels=labels)
+
+    def forget(self, connection: Connection, erased: Erased) -> int:
+        """Rows of an erased case or feedback go, and other rows lose what repeats it."""
+        touched, residue = 0, erased.residue
+        for row in self._rows(connection, erased.receipt.judge):
+            if self._goes(row, erased):
+                connection.execute(delete(self.table).where(self._same(row)))
+                touched += 1
                 continue
-            values = {column: self._value(row, column) for column in columns}
-            blank = {
+            own = self.model_texts if self.case is not None else (*self.texts, *self.model_texts)
+            blank: dict[str, Any] = {
                 column.name: None if column.nullable else _BLANK
-                for column, value in values.items()
-                if _holds(residue, value, sentences=True)
+                for column in own
+                if _holds(erased, _value(row, column), sentences=True)
+            }
+            blank |= {
+                column.name: None if column.nullable else _GONE
+                for column in self.persons
+                if (name := _value(row, column)) and (name == residue.person or residue.certain(name))
             }
             if blank:
                 connection.execute(update(self.table).where(self._same(row)).values(blank))
                 touched += 1
         return touched
+
+    def _goes(self, row: Row[Any], erased: Erased) -> bool:
+        if self.case is not None:
+            case, source = _value(row, self.case), _value(row, self.source)
+            if case in erased.cases or (source is not None and FeedbackKey(case, source) in erased.keys):
+                return True
+        whole = self.model_rows if self.case is not None else (*self.row_texts, *self.model_rows)
+        return any(_holds(erased, _value(row, column)) for column in whole)
+
+    def words(self, connection: Connection) -> Iterator[Words]:
+        """Every text of the marked columns, decoded."""
+        named = ((self.persons, {"is_name": True}), (self.searched, {"is_name": True}))
+        ids = ([self.case] if self.case is not None else [], {"is_id": True})
+        sources = ([self.source] if self.source is not None else [], {"is_name": True})
+        people = [] if self.case is None else [*self.texts, *self.row_texts]
+        rest = [*self.model_texts, *self.model_rows, *([] if people else [*self.texts, *self.row_texts])]
+        for row in connection.execute(select(self.table)):
+            judge = _value(row, self.judge)
+            for columns, kind in (*named, ids, sources):
+                for column in columns:
+                    if value := _value(row, column):
+                        yield Words(place=self._place(column), judge=judge, text=value, **kind)
+            for column in (*people, *rest):
+                for text in strings(_parsed(_value(row, column))):
+                    in_passing = column in rest and len(text) <= _SENTENCE
+                    yield Words(place=self._place(column), judge=judge, text=text, is_sentence=in_passing)
+
+    def _place(self, column: Column[Any]) -> str:
+        return f"{self.table.name}.{column.name}"
 
     def _rows(self, connection: Connection, judge: str) -> list[Row[Any]]:
         query = select(self.table)
@@ -133,48 +198,64 @@ class _Marked:
             query = query.where((self.judge == judge) | self.judge.is_(None))
         return list(connection.execute(query))
 
-    def _delete(self, connection: Connection, row: Row[Any]) -> int:
-        connection.execute(delete(self.table).where(self._same(row)))
-        return 1
-
     def _same(self, row: Row[Any]) -> Any:
         keys = list(self.table.primary_key)
-        same = keys[0] == row._mapping[keys[0]]  # SQLAlchemy's public name for it
+        same = keys[0] == _value(row, keys[0])
         for key in keys[1:]:
-            same &= key == row._mapping[key]  # the same
+            same &= key == _value(row, key)
         return same
 
-    def _value(self, row: Row[Any], column: Column[Any] | None) -> Any:
-        return None if column is None else row._mapping[column]  # the same
+
+def _value(row: Row[Any], column: Column[Any] | None) -> Any:
+    return None if column is None else row._mapping[column]  # SQLAlchemy's public name for it
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str | None) -> Any:
+    if text is None:
+        return None
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _holds(residue: Residue, text: str | None, *, sentences: bool = False) -> bool:
+def _copies(value: Any) -> Iterator[Passage]:
+    """The cases, and the words on cases, that a JSON value repeats: objects with an id and a field of a case or verdict."""
+    if isinstance(value, dict):
+        case, source = value.get("id"), value.get("source")
+        if isinstance(case, str) and not _OF_CASES.isdisjoint(value):
+            content = [part for name, part in value.items() if name not in ("id", "source")]
+            yield Passage(id=case, source=None, content=content, copy=True)
+            if isinstance(source, str):
+                yield Passage(id=case, source=source, content=content, copy=True)
+        for part in value.values():
+            yield from _copies(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _copies(part)
+
+
+def _holds(erased: Erased, text: str | None, *, sentences: bool = False) -> bool:
     if not text:
         return False
-    value = _parsed(text)
+    value, residue = _parsed(text), erased.residue
     return any(
         residue.copied(each) or (sentences and len(each) <= _SENTENCE and residue.in_sentence(each))
         for each in strings(value)
-    ) or any(key in residue.keys for key in _keys(value))
+    ) or _names(erased, value)
 
 
-def _keys(value: Any) -> Iterator[FeedbackKey]:
-    """Every key of feedback in a JSON value: a list of id and source, or an object that has both."""
+def _names(erased: Erased, value: Any) -> bool:
+    """Whether a JSON value names an erased case or key: an object with an id, or a list of an id and a source."""
     if isinstance(value, dict):
         case, source = value.get("id"), value.get("source")
-        if isinstance(case, str) and isinstance(source, str):
-            yield FeedbackKey(case, source)
-        for part in value.values():
-            yield from _keys(part)
-    elif isinstance(value, list):
-        if len(value) == 2 and all(isinstance(part, str) for part in value):
-            yield FeedbackKey(*value)
-        for part in value:
-            yield from _keys(part)
+        if isinstance(case, str) and case in erased.cases:
+            return True
+        if isinstance(case, str) and isinstance(source, str) and FeedbackKey(case, source) in erased.keys:
+            return True
+        return any(_names(erased, part) for part in value.values())
+    if isinstance(value, list):
+        if len(value) == 2 and all(isinstance(part, str) for part in value) and FeedbackKey(*value) in erased.keys:
+            return True
+        return any(_names(erased, part) for part in value)
+    return False

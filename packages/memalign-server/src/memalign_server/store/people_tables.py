@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, String, Table, Text
 
-from memalign_server.store.columns import judge_column, metadata
+from memalign_server.store.columns import SEARCHED, judge_column, metadata
 
 __all__ = [
     "attempts",
@@ -33,8 +33,10 @@ users = Table(
     "memalign_server_users",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("name", String(200), nullable=False),  # also the source of this person's feedback
-    Column("name_key", Text, nullable=False, unique=True),  # the name as it is compared; see accounts.name_key
+    Column("name", String(200), nullable=False, info=SEARCHED),  # also the source of this person's feedback
+    Column(
+        "name_key", Text, nullable=False, unique=True, info=SEARCHED
+    ),  # the name as it is compared; see accounts.name_key
     Column("password", Text),  # an argon2 hash; NULL where only OpenID Connect signs in
     Column("issuer", Text),
     Column("subject", Text),
@@ -47,7 +49,7 @@ teams = Table(
     "memalign_server_teams",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("name", String(200), nullable=False, unique=True),
+    Column("name", String(200), nullable=False, unique=True, info=SEARCHED),
     Column("created_at", _TIME, nullable=False),
 )
 
@@ -83,7 +85,7 @@ tokens = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     Column("user", _ID, ForeignKey("memalign_server_users.id"), nullable=False),
-    Column("name", String(200), nullable=False),
+    Column("name", String(200), nullable=False, info=SEARCHED),
     Column("digest", String(64), nullable=False, unique=True),
     Column("role", String(16), nullable=False),  # it can do no more than this, whatever its person may
     Column("created_at", _TIME, nullable=False),

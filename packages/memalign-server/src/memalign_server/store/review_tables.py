@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, Integer, String, Table, Text, UniqueConstraint
 
-from memalign_server.store.columns import CASE_ID, MODEL_TEXT, SOURCE, TEXT, TEXT_ROW, judge_column, metadata
+from memalign_server.store.columns import (
+    CASE_ID,
+    MODEL_ROW,
+    MODEL_TEXT,
+    PERSON,
+    SOURCE,
+    TEXT,
+    TEXT_ROW,
+    judge_column,
+    metadata,
+)
 
 __all__ = ["drafts", "fired", "queue", "reviews", "turns"]
 
@@ -19,10 +29,10 @@ queue = Table(
     Column("content_hash", String(64), nullable=False),
     Column("example", Text, nullable=False, info=TEXT_ROW),  # JSON
     Column("judgment", Text, info=MODEL_TEXT),  # JSON; NULL until it is judged, and where it failed
-    Column("problem", Text, info=TEXT),  # why it could not be judged
+    Column("problem", Text, info=MODEL_TEXT),  # why it could not be judged
     Column("version", Integer),  # of the judge that made the judgment
     Column("seen", Integer, nullable=False, default=0),  # 1: its memory held the case, under this id or another
-    Column("verdict", String(200), info=TEXT),  # its value as files write it, for counts; cut where it is long
+    Column("verdict", String(200), info=MODEL_TEXT),  # its value as files write it, for counts; cut where it is long
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("reasons", Text, nullable=False),  # JSON list of codes; see review/usefulness.py
     Column("added_at", _TIME, nullable=False),
@@ -51,7 +61,7 @@ reviews = Table(
     Column("value", Text, info=TEXT),  # JSON
     Column("rationale", Text, info=TEXT),
     Column("blind_value", Text, info=TEXT),  # JSON: the first answer, given before the judge's was shown
-    Column("judge_value", Text, info=TEXT),  # JSON: what the judge said then
+    Column("judge_value", Text, info=MODEL_TEXT),  # JSON: what the judge said then
     Column("judge_version", Integer),  # and which version it was
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
     Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
@@ -81,13 +91,13 @@ turns = Table(
     judge_column(primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("case_id", String(500), primary_key=True, info=CASE_ID),
-    Column("before", Text, nullable=False, info=TEXT_ROW),  # JSON
-    Column("after", Text, nullable=False, info=TEXT_ROW),  # JSON
-    Column("label", Text, info=TEXT),  # JSON: what people say, NULL for nothing
+    Column("before", Text, nullable=False, info=MODEL_ROW),  # JSON
+    Column("after", Text, nullable=False, info=MODEL_ROW),  # JSON
+    Column("label", Text, info=MODEL_TEXT),  # JSON: what people say, NULL for nothing
     Column("effect", String(16), nullable=False),  # fixed, broken, moved, turned (nobody labelled it)
     Column("guidelines", Text, nullable=False),  # JSON list of ids
     Column("decision", String(16)),  # accepted, objected
-    Column("decided_by", String(200)),
+    Column("decided_by", String(200), info=PERSON),
     Column("decided_at", _TIME),
 )
 

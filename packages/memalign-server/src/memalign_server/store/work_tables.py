@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Index, Integer, String, Table, Text
 
-from memalign_server.store.columns import TEXT, judge_column, metadata
+from memalign_server.store.columns import PERSON, TEXT, judge_column, metadata
 
 __all__ = ["jobs"]
 
@@ -18,7 +18,7 @@ jobs = Table(
     Column("kind", String(16), nullable=False),
     judge_column(),
     Column("state", String(16), nullable=False),  # queued, running, done, failed
-    Column("asked_by", String(200), nullable=False),
+    Column("asked_by", String(200), nullable=False, info=PERSON),
     Column("arguments", Text, info=TEXT),  # JSON; NULL once the job has ended
     Column("phase", String(64), nullable=False, default=""),
     Column("done", Integer, nullable=False, default=0),

@@ -43,9 +43,9 @@ class Work:
     known: Any = None
 
 
-_UNSIGNED = (
-    "the server was stopped after this was erased and before the receipt was signed; the file was compacted since. "
-    "What waits to be derived again is learned at the next align"
+_UNSEARCHED = (
+    "the server was stopped after this was erased and before what is left was searched; the file was compacted since. "
+    "Erase the same again: it says what is left. What waits to be derived again is learned at the next align"
 )
 
 Kind = Callable[[Work], Awaitable[dict[str, Any]]]
@@ -76,13 +76,14 @@ async def unalign(work: Work) -> dict[str, Any]:
 
 
 async def erase(work: Work) -> dict[str, Any]:
-    """Erase feedback from all versions; the result is the receipt. It cannot be stopped half way.
+    """Erase cases and feedback from all versions and tables; the result is the receipt, without names.
 
-    A server that was killed after the commit left the receipt in the job: it is finished, and says that it is not signed.
+    It cannot be stopped half way. A server that was killed after the commit left the receipt in the job: it is finished,
+    and says that nothing was searched.
     """
     if work.known is not None:
         await asyncio.to_thread(work.registry.compact)
-        return {**work.known, "problem": _UNSIGNED}
+        return {**work.known, "problem": _UNSEARCHED}
 
     def run() -> Receipt:
         ERASING.set(work.job)
@@ -101,7 +102,7 @@ async def erase(work: Work) -> dict[str, Any]:
     except asyncio.CancelledError:
         await asyncio.wait((erasing,))
         receipt = erasing.result()
-    return receipt.to_dict()
+    return receipt.without_names()
 
 
 async def teach(work: Work) -> dict[str, Any]:

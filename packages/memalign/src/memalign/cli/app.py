@@ -57,7 +57,6 @@ _GROUPS: dict[str, dict[str, tuple[Any, str]]] = {
     "Forgetting": {
         "unalign": (forgetting.unalign, "memalign unalign tone t-17@ana"),
         "erase": (forgetting.erase, "memalign erase tone t-17 --dry-run"),
-        "verify": (forgetting.verify, "memalign verify receipt.json"),
     },
     "Versions": {
         "history": (history.history, "memalign history tone"),

@@ -92,11 +92,12 @@ def erase(
     yes: Yes = False,
     reflection_model: ReflectionModel = None,
 ) -> int:
-    """Erase feedback from every version, with a receipt.
+    """Erase cases and feedback from every version and every table, with a receipt.
 
-    The receipt says what was erased, what was learned again and what was searched. It also names what memalign cannot
-    reach: exported bundles, judgment files, providers' logs. The text of --matching is kept nowhere. Without a key it
-    finishes an erase that was stopped: it wipes what deleted rows left in the registry's file or tables.
+    Taught or not: a case that only waits in a server's queue goes too. Everything is then searched for the erased words.
+    Exit 1 when one is left; the receipt says where. It also names what memalign cannot reach: exported bundles, judgment
+    files, providers' logs. The text of --matching is kept nowhere. Without a key it finishes an erase that was stopped:
+    it wipes what deleted rows left in the registry's file or tables.
     """
     from memalign.align import MemAlign
 
@@ -106,41 +107,22 @@ def erase(
     if not chosen and source is None and matching is None and not dry_run:
         session.give({"compacted": True}, f"rewritten: {registry.compact() or 'the file'}")
         return DONE
-    if matching is not None:
-        found = registry.matching(name, matching)
-        fields = {key: names for key, names in found.items() if source in (None, key.source)}
-        chosen, source = _narrowed(name, fields, chosen, source), None
-        going = registry.erase(name, chosen, dry_run=True)
-        places = {key: fields.get(key, ()) for key in going.keys}
-        also = _also(registry.load(name, before), matching, gone=going.guidelines)
-        lines = [*_places(places), str(going), *also]
+    if dry_run or matching is not None:
+        preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
+        lines = [str(preview)]
+        if matching is not None:
+            lines += _instructions_with(registry.load(name, before), matching)
         if dry_run:
-            session.give({**going.to_dict(), "places": places}, *lines)
+            session.give(preview.to_dict(), *lines)
             return DONE
-        question = f"Erase {_pieces(going.keys)} from every version of {name}, for good?"
+        question = f"Erase {preview.counts} from every version of {name} and every table, for good?"
         if not _agreed(session, lines, question, yes=yes):
             return DONE
     optimizer = MemAlign(reflection_model=reflection_model)
     with interruptible_change(registry, name, before), session.progress() as progress:
-        receipt = registry.erase(name, chosen, source=source, dry_run=dry_run, optimizer=optimizer, progress=progress)
+        receipt = registry.erase(name, chosen, source=source, matching=matching, optimizer=optimizer, progress=progress)
     session.give(receipt.to_dict(), str(receipt))
-    return FAILURES if receipt.pending and not dry_run else DONE
-
-
-def verify(
-    session: Session,
-    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="What erase --json printed.")],
-) -> int:
-    """Check the receipt of an erase against the registry.
-
-    No network and no model is needed, only the receipt and the registry's file. Exit 1 when the receipt is not genuine,
-    or erased feedback is in a version again.
-    """
-    from memalign.types import as_json
-
-    found = session.registry().verify(receipt)
-    session.give({"holds": found.holds, **as_json(found)}, str(found))
-    return DONE if found.holds else FAILURES
+    return DONE if receipt.complete and not receipt.pending else FAILURES
 
 
 # -- what would go ---------------------------------------------------------------------------------------------------
@@ -211,16 +193,13 @@ def _places(keys: Mapping[FeedbackKey, tuple[str, ...]]) -> list[str]:
     return [*lines[:_LIMIT], f"and {more} more; --dry-run --json has all"] if more > 0 else lines
 
 
-def _also(judge: Judge, text: str, *, gone: tuple[str, ...]) -> list[str]:
-    """What holds the text and is no feedback, so that a person can look after it."""
+def _instructions_with(judge: Judge, text: str) -> list[str]:
+    """That the judge's instructions hold the text, which no erasure changes."""
     from memalign.memory.text_search import Finder
 
-    finder = Finder(text)
-    rules = [g.id for g in judge.memory.guidelines if g.id not in gone and finder.holds(g.text)]
-    lines = [f"{listed(rules)} hold the text too and stay: memalign guideline {judge.name}"] if rules else []
-    if finder.holds(judge.instructions):
-        lines.append(f"the instructions hold the text too, and stay: memalign edit {judge.name} --instructions")
-    return lines
+    if not Finder(text).holds(judge.instructions):
+        return []
+    return [f"the instructions hold the text too, and stay: memalign edit {judge.name} --instructions"]
 
 
 def _agreed(session: Session, lines: list[str], question: str, *, yes: bool) -> bool:

@@ -27,6 +27,7 @@ class Finder:
     """
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self._wanted = _plain(text)
         if not self._wanted:
             raise InputError("give the text to look for: this one is empty")
@@ -40,13 +41,14 @@ class Finder:
             "meta": annotation.meta,
         }
         case = {} if example is None else {**example.content, "meta": [example.meta, annotation.meta]}
-        return tuple(name for name, value in {**own, **case}.items() if self._in(value))
+        return tuple(name for name, value in {**own, **case}.items() if self.within(value))
 
     def holds(self, text: str) -> bool:
         """Whether a text holds the one that is looked for."""
         return self._wanted in _plain(text)
 
-    def _in(self, value: Any) -> bool:
+    def within(self, value: Any) -> bool:
+        """Whether any text, number or field's name of a JSON value holds the one that is looked for."""
         return value is not None and any(map(self.holds, _texts(value)))
 
 

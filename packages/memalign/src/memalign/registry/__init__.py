@@ -1,10 +1,9 @@
 """The registry: judges and their versions, with history, bundles and erasing."""
 
 from memalign.registry.bundle import load_bundle, write_bundle
-from memalign.registry.certificate import Verification
 from memalign.registry.diff import FeedbackChange, GuidelineChange, MemoryDiff, SettingChange
 from memalign.registry.judged_by import judged_by
-from memalign.registry.receipt import Receipt, RedactedVersion, Signature
+from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.registry import Registry, Saved
 from memalign.registry.registry_import import ImportedJudge
 from memalign.registry.versions import JudgeSummary, VersionInfo
@@ -20,8 +19,6 @@ __all__ = [
     "Registry",
     "Saved",
     "SettingChange",
-    "Signature",
-    "Verification",
     "VersionInfo",
     "judged_by",
     "load_bundle",

@@ -32,7 +32,7 @@ def commit(
     database: Database,
     judge: Judge,
     *,
-    action: str,
+    action: versions.Action,
     note: str | None = None,
     parent: int | None = None,
     new: bool = False,

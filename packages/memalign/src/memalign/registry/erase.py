@@ -16,21 +16,22 @@ from sqlalchemy import Connection, delete, insert, select, update
 from memalign.align.consolidate import consolidate
 from memalign.align.forget import forget
 from memalign.align.ingest import settle
+from memalign.errors import UnknownKey
 from memalign.memory import Annotation, Memory, Tombstone
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import Codec, Contents, RowKey
-from memalign.registry.other_tables import other_tables
-from memalign.registry.receipt import Receipt, RedactedVersion
-from memalign.registry.residue import Residue
+from memalign.registry.other_tables import Erased, OtherTables, other_tables
+from memalign.registry.receipt import Receipt, RedactedVersion, in_words
+from memalign.registry.residue import RUN, Residue, strings
 from memalign.registry.row_words import reason_of, row_names, words_of
 from memalign.registry.schema import judges, rows
 from memalign.registry.schema import versions as versions_table
-from memalign.registry.search import found_in, selected
+from memalign.registry.search import Selection, known, selected, with_text
 from memalign.registry.versions import Timeline
-from memalign.types import Example, FeedbackKey, guideline_number
+from memalign.types import Example, FeedbackKey, Guideline, guideline_number
 
 __all__ = ["Erasure", "erase_feedback"]
 
@@ -46,12 +47,11 @@ Change = dict[RowKey, tuple[bytes | None, bytes | None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Erasure:
-    """A committed erasure: its receipt so far, what to search for, and how many rows `others` lost, other packages' tables."""
+    """An erasure: the judge's number, the receipt so far, and what to search for."""
 
     judge: int
     receipt: Receipt
     residue: Residue = field(default_factory=Residue)
-    others: int = 0
 
 
 def erase_feedback(
@@ -66,20 +66,18 @@ def erase_feedback(
     """Erase in one transaction; with `dry_run` it is undone again. Raises UnknownKey, InputError, JudgeNotFound."""
     database.check_erasable()
     with database.write(name) as connection:
-        judge, latest = versions.find(connection, name)
-        erased = ErasedHashes(connection, database.meta(connection, "secret"), judge)
-        outcome = _Eraser(connection, name, judge, latest, erased).erase(selectors, source, matching)
         others = other_tables(connection)  # raises where nothing could be erased
+        eraser = _Eraser(connection, name, database.meta(connection, "secret"), others)
+        outcome = eraser.erase(selectors, source, matching)
         if dry_run:
             connection.rollback()
             return replace(
                 outcome,
                 receipt=replace(outcome.receipt, latest=None, dry_run=True, unreachable=database.unreachable),
             )
-        touched = sum(each.forget(connection, outcome.receipt, outcome.residue) for each in others)
-        database.forget_kept(judge)  # what aligns that are under way were answered may quote what is to go
-    database.forget_kept(judge)  # of an align that read the old version in between
-    return replace(outcome, others=touched)
+        database.forget_kept(outcome.judge)  # what aligns that are under way were answered may quote what is to go
+    database.forget_kept(outcome.judge)  # of an align that read the old version in between
+    return outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,24 +104,36 @@ class _Removed:
 class _Eraser:
     """One erasure, inside one transaction."""
 
-    def __init__(self, connection: Connection, name: str, judge: int, latest: int, erased: ErasedHashes) -> None:
-        self.connection, self.name, self.judge, self.latest, self.erased = connection, name, judge, latest, erased
+    def __init__(self, connection: Connection, name: str, secret: str, others: tuple[OtherTables, ...]) -> None:
+        self.connection, self.name, self.others = connection, name, others
+        self.judge, self.latest = judge, latest = versions.find(connection, name)
+        self.erased = ErasedHashes(connection, secret, judge)
         self.codec = Codec()
         self.timeline = versions.timeline(connection, judge, latest)
+        self.passages = [passage for tables in others for passage in tables.passages(connection, name)]
 
     def erase(self, selectors: tuple[str | FeedbackKey, ...], source: str | None, matching: str | None) -> Erasure:
-        there = [FeedbackKey.parse(key) for kind, key in self.timeline if kind in ("annotation", "tombstone")]
-        if matching is not None:
-            holding = found_in(self.timeline, Finder(matching), self.codec)
-            there = [key for key in there if key in holding]
-        keys = selected(self.name, there, selectors, source=source, searched=matching is not None, erased=self.erased)
-        named = Residue(keys=keys)
+        finder = None if matching is None else Finder(matching)
+        chosen = self._chosen(selectors, source, finder)
+        keys = tuple(sorted(chosen.keys))
+        # A text that is searched for among some feedback only may stay in other feedback, and a name in other words.
+        everything = not selectors and source is None
+        named = Residue(
+            keys=keys,
+            searched=finder if everything else None,
+            person=source if not selectors and finder is None else None,
+        )
         touched = self._versions_where(lambda kind, key, body: row_names(self.codec, named, kind, key, body))
         done = self._forgotten(touched, keys, named)
         removed = self._removed(done.changes, keys)
-        residue, elsewhere = self._residue(removed, self._left(done.changes), keys)
+        cases = self._cases(chosen, removed, self._left(done.changes))
+        residue, elsewhere = self._residue(removed, self._left(done.changes), named, cases)
         # A guideline may repeat the words without having been learned from them: a person wrote it, or a model chanced.
         copied = self._copies(residue, named)
+        if not (keys or cases or touched or copied or self._mentioned(residue)):
+            of = f" of source {source!r}" if source is not None else ""
+            text = " with this text" if finder else ""
+            raise UnknownKey(f"no version and no table of {self.name!r} holds feedback{of}{text}")
         repeating = self._versions_where(
             lambda kind, key, body: (
                 (kind == "guideline" and key in copied) or residue.in_sentence(reason_of(self.codec, kind, body))
@@ -139,12 +149,12 @@ class _Eraser:
         self._redact(done, residue)
         if done.latest is not None:
             self._commit(done.latest, len(keys))
-        self._remember(removed, left, keys)
+        self._remember(removed, left, keys, cases)
         pending = [each.key for each in done.latest.annotations() if each.state == "pending"] if done.latest else []
         receipt = Receipt(
             judge=self.name,
-            keys=keys,
-            cases=tuple(sorted({example.id for example in removed.examples.values()})),
+            keys=self._comments(keys, removed),
+            cases=tuple(sorted(cases)),
             guidelines=tuple(sorted(removed.guideline_ids, key=guideline_number)),
             copied=tuple(sorted(copied, key=guideline_number)),
             versions=tuple(_redacted(number, done.changes[number]) for number in sorted(done.changes)),
@@ -153,9 +163,49 @@ class _Eraser:
             elsewhere=elsewhere,
         )
         residue |= learned
+        gone = Erased(receipt=receipt, keys=frozenset(keys), cases=cases, residue=residue)
+        for tables in self.others:
+            tables.forget(self.connection, gone)
         return Erasure(judge=self.judge, receipt=receipt, residue=residue)
 
     # -- which -------------------------------------------------------------------------------------------------------
+
+    def _chosen(self, selectors: tuple[str | FeedbackKey, ...], source: str | None, finder: Finder | None) -> Selection:
+        """What is named, with everything that anybody said of a case that goes. Raises UnknownKey."""
+        there = known(self.timeline, self.passages)
+        holding = None if finder is None else with_text(self.timeline, self.passages, finder, self.codec)
+        chosen = selected(self.name, there, selectors, source=source, holding=holding, erased=self.erased)
+        on_cases = {key for key in there.keys if key.id in chosen.cases}
+        return Selection(keys=chosen.keys | on_cases, cases=chosen.cases)
+
+    def _cases(self, chosen: Selection, removed: _Removed, left: Timeline) -> frozenset[str]:
+        """The cases that go: those that are named, and those of which nobody else speaks in any version or table."""
+        spoken = {
+            each.id
+            for each in self.passages
+            if each.source is not None
+            and each.content is not None
+            and FeedbackKey(each.id, each.source) not in chosen.keys
+        }
+        alone = {example.id for example in removed.examples.values()}
+        return chosen.cases | {case for case in alone if case not in spoken and not left.get(("case", case))}
+
+    def _comments(self, keys: tuple[FeedbackKey, ...], removed: _Removed) -> tuple[FeedbackKey, ...]:
+        """The keys behind which there is something: feedback of a version, or words in another table."""
+        of_versions = {annotation.key for _, annotation in removed.annotations.values()}
+        of_versions |= {FeedbackKey.parse(key) for kind, key in self.timeline if kind == "tombstone"}
+        of_tables = {
+            FeedbackKey(p.id, p.source) for p in self.passages if p.source is not None and p.content is not None
+        }
+        return tuple(key for key in keys if key in of_versions or key in of_tables)
+
+    def _mentioned(self, residue: Residue) -> bool:
+        """Whether a note of a version, or a text of another table, repeats what is to go."""
+        notes = [version.note for version in versions.history(self.connection, self.judge) if version.note]
+        words = (each for tables in self.others for each in tables.words(self.connection) if each.judge == self.name)
+        return any(map(residue.in_sentence, notes)) or any(
+            (each.is_name and each.text == residue.person) or residue.certain(each.text) for each in words
+        )
 
     def _versions_where(self, holds: Callable[[str, str, bytes], bool]) -> set[int]:
         """The versions with a row, of this kind, key and body, for which that holds."""
@@ -202,8 +252,13 @@ class _Eraser:
         memory = forget(self.codec.memory(contents), keys, state="erased")
         memory = msgspec.structs.replace(
             memory,
-            guidelines=tuple(g for g in memory.guidelines if g.id not in copied and gone.isdisjoint(g.exposed_to)),
+            guidelines=tuple(
+                _unnamed(g, residue.person)
+                for g in memory.guidelines
+                if g.id not in copied and gone.isdisjoint(g.exposed_to) and g.origin != residue.person
+            ),
             tombstones=tuple(stone for stone in memory.tombstones if stone.key not in gone),
+            authority=tuple(name for name in memory.authority if name != residue.person),
         )
         return _silent(consolidate(settle(memory)), residue)
 
@@ -255,10 +310,25 @@ class _Eraser:
                     yield from words_of(self.codec, kind, body)
 
     def _residue(
-        self, removed: _Removed, left: Timeline, keys: Collection[FeedbackKey]
+        self, removed: _Removed, left: Timeline, named: Residue, cases: frozenset[str]
     ) -> tuple[Residue, tuple[str, ...]]:
         """What to search for, and the other judges that hold some of it and keep it."""
-        residue, whole = Residue(removed.texts, keys), Residue(removed.texts, keys)
+        texts = dict(removed.texts)
+        survivors: list[str] = []
+        for passage in self.passages:
+            goes = passage.id in cases
+            if passage.source is not None:
+                goes = FeedbackKey(passage.id, passage.source) in named.keys
+            if goes:
+                # A copy also has what its format brings along, such as the name of a model: only long texts tell.
+                long = (text for text in strings(passage.content) if not passage.copy or len(text.split()) >= RUN)
+                texts.update(dict.fromkeys(long))
+            elif not passage.copy:
+                survivors += strings(passage.content)
+        residue, whole = (
+            Residue(texts, named.keys, cases=cases, searched=named.searched, person=named.person) for _ in range(2)
+        )
+        contents = {example.content_hash for example in removed.examples.values() if example.id in cases}
         elsewhere = set()
         query = (
             select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body)
@@ -267,11 +337,14 @@ class _Eraser:
         )
         for name, kind, key, body in self.connection.execute(query):
             texts = [key, *words_of(self.codec, kind, body)]
-            keyed = kind in ("annotation", "tombstone") and key in whole.names
-            if name not in elsewhere and (keyed or any(map(whole.copied, texts))):
-                elsewhere.add(name)
+            if name not in elsewhere:
+                same = kind == "case" and self.codec.decode(kind, body).content_hash in contents
+                # Short words are anybody's: of another judge they prove nothing.
+                if same or any(map(whole.certain, texts)) or row_names(self.codec, _by_name(whole), kind, key, body):
+                    elsewhere.add(name)
             residue.share(texts)
         residue.share(self._texts(left, _WORDED))
+        residue.share(survivors)
         return residue, tuple(sorted(elsewhere))
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -310,19 +383,35 @@ class _Eraser:
             after={},
             memory=memory,
             action="erase",
-            line=f"{count} feedback erased from all versions",
+            line=f"{in_words(0, count, 0)} erased from all versions",
         )
 
-    def _remember(self, removed: _Removed, left: Timeline, keys: Iterable[FeedbackKey]) -> None:
-        cases = (body for (kind, _), spans in left.items() if kind == "case" for _, _, body in spans)
-        kept = {self.codec.decode("case", body).content_hash for body in cases} if removed.examples else set()
+    def _remember(self, removed: _Removed, left: Timeline, keys: Iterable[FeedbackKey], cases: Collection[str]) -> None:
+        rows_left = (body for (kind, _), spans in left.items() if kind == "case" for _, _, body in spans)
+        kept = {self.codec.decode("case", body).content_hash for body in rows_left} if removed.examples else set()
         self.erased.remember(
             self.connection,
             keys=keys,
             annotations=removed.annotations.values(),
-            examples=[example for example in removed.examples.values() if example.content_hash not in kept],
+            examples=[
+                example
+                for example in removed.examples.values()
+                if example.content_hash not in kept and example.id in cases
+            ],
             at=versions.now(),
         )
+
+
+def _by_name(residue: Residue) -> Residue:
+    """What to look for in other judges' rows: the same person."""
+    return Residue(person=residue.person)
+
+
+def _unnamed(guideline: Guideline, person: str | None) -> Guideline:
+    """`guideline` without the name of somebody who pinned or retired it."""
+    if person is None or guideline.status_by != person:
+        return guideline
+    return msgspec.structs.replace(guideline, status_by=_NOTHING)
 
 
 def _silent(memory: Memory, residue: Residue) -> Memory:
@@ -342,5 +431,5 @@ def _redacted(number: int, change: Change) -> RedactedVersion:
         return sum(of == kind and body is None for (of, _), (_, body) in change.items())
 
     return RedactedVersion(
-        number=number, feedback=removed("annotation"), cases=removed("case"), guidelines=removed("guideline")
+        number=number, comments=removed("annotation"), cases=removed("case"), guidelines=removed("guideline")
     )

@@ -7,8 +7,9 @@ package is not, nothing can be erased: a receipt would not be true.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sqlalchemy import inspect
 
@@ -20,8 +21,54 @@ if TYPE_CHECKING:
 
     from memalign.registry.receipt import Receipt
     from memalign.registry.residue import Residue
+    from memalign.types import FeedbackKey
 
-__all__ = ["OtherTables", "other_tables"]
+__all__ = ["Erased", "OtherTables", "Passage", "Words", "other_tables"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """A case, or what somebody said of one, in another package's tables.
+
+    Attributes:
+        id: The case's id.
+        source: Who spoke of the case; None for the case itself.
+        content: The words, as a JSON value; None where the row has none.
+        labels: Verdicts, which are searched and are nobody's words.
+        copy: Whether it is a copy, such as in the result of work, and not where the case or the words are kept.
+    """
+
+    id: str
+    source: str | None
+    content: Any
+    labels: Any = None
+    copy: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """A text of another package's tables: its table and column, the judge whose it is (None: no judge's), and itself.
+
+    `is_id` says that it is the id of a case, `is_name` that it is somebody's name, and `is_sentence` that a program wrote
+    it or somebody of a case in passing, and so may name or quote what is erased.
+    """
+
+    place: str
+    judge: str | None
+    text: str
+    is_sentence: bool = False
+    is_id: bool = False
+    is_name: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erased:
+    """What goes: all `keys`, also those of rows without a word, all `cases`, and whatever repeats the `residue`."""
+
+    receipt: Receipt
+    keys: frozenset[FeedbackKey]
+    cases: frozenset[str]
+    residue: Residue
 
 
 class OtherTables(Protocol):
@@ -29,8 +76,16 @@ class OtherTables(Protocol):
 
     prefix: str
 
-    def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
-        """Remove what repeats `residue` or belongs to the receipt's keys and cases; how many rows were touched."""
+    def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
+        """Every case of a judge that the tables hold, and everything that somebody said of one."""
+        ...
+
+    def forget(self, connection: Connection, erased: Erased) -> int:
+        """Remove what is erased, and what repeats it; how many rows were touched."""
+        ...
+
+    def words(self, connection: Connection) -> Iterator[Words]:
+        """Every text of people and of judged systems that the tables hold."""
         ...
 
     def texts(self, connection: Connection) -> Iterator[bytes]:
@@ -48,10 +103,10 @@ def other_tables(connection: Connection) -> tuple[OtherTables, ...]:
     if not strangers:
         return ()
     known = cast("Iterable[OtherTables]", (entry.load() for entry in entry_points(group="memalign.tables")))
-    found = tuple(each for each in known if any(name.startswith(each.prefix) for name in strangers))
-    if left := [name for name in strangers if not any(name.startswith(each.prefix) for each in found)]:
+    installed = tuple(tables for tables in known if any(name.startswith(tables.prefix) for name in strangers))
+    if left := [name for name in strangers if not any(name.startswith(tables.prefix) for tables in installed)]:
         raise RegistryError(
             f"the registry's database has tables of another package ({', '.join(left[:5])}), which may hold the same "
             "texts: install that package here, such as memalign-server, and erase again; nothing was erased"
         )
-    return found
+    return installed

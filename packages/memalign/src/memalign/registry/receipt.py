@@ -1,14 +1,15 @@
-"""The receipt of an erasure: what went, what waits, what was searched, and what it cannot reach."""
+"""The receipt of an erasure: what went, what waits, whether a word is left and where, and what it cannot reach."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from memalign.types import FeedbackKey, as_json
 
-__all__ = ["UNREACHABLE", "UNREACHABLE_ON_POSTGRESQL", "Receipt", "RedactedVersion", "Signature"]
+__all__ = ["UNREACHABLE", "UNREACHABLE_ON_POSTGRESQL", "Receipt", "RedactedVersion", "in_words"]
 
 UNREACHABLE = (
     "exported bundles and copies of the registry file",
@@ -32,36 +33,41 @@ UNREACHABLE_ON_POSTGRESQL = (
 
 @dataclass(frozen=True, kw_only=True)
 class RedactedVersion:
-    """What one version lost: pieces of feedback, cases, guidelines."""
+    """What one version lost: cases, comments (what one person said of one case), guidelines."""
 
     number: int
-    feedback: int
     cases: int
+    comments: int
     guidelines: int
 
-
-@dataclass(frozen=True, kw_only=True)
-class Signature:
-    """When a receipt was signed, the hash of the registry's state then, and the HMAC over all of it (hex)."""
-
-    at: str
-    state: str
-    mac: str
+    def __str__(self) -> str:
+        return in_words(self.cases, self.comments, self.guidelines)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
     """What an erasure did; kept nowhere by memalign, for it names what was erased.
 
-    `keys` are the erased pieces of feedback; `versions` what each version lost; `latest` the new version without them
-    (None when the latest never held them, or in a dry run). `guidelines` went from any version; `copied` of these were
-    not learned from the feedback, but repeated its words. `pending` waits to be distilled again, `problem` says why;
-    `rederived` are the guidelines written since. `searched` says what was searched for traces, and `elsewhere` names
-    other judges of the registry that hold some of the same text or keys and keep it. `signature` is that of the registry;
-    None in a dry run.
+    Attributes:
+        judge: The judge's name.
+        at: When it was erased, ISO 8601 in UTC.
+        keys: The comments that went: what one person said of one case, taught or not.
+        cases: The ids of the cases that went, taught, queued or only in the result of work.
+        guidelines: The guidelines that went, from any version.
+        copied: Of these, those that were not learned from the feedback, but repeated its words.
+        versions: What each version lost.
+        latest: The new version without them; None when the latest never held them, and in a dry run.
+        pending: Feedback that waits to be distilled again; `problem` says why.
+        rederived: The guidelines that were written since.
+        searched: What was searched afterwards; empty in a dry run.
+        left: Where a word is left: table and column, or file, never the words.
+        elsewhere: Other judges of the registry that hold some of the same text and keep it.
+        unreachable: What nobody can search from here.
+        dry_run: Whether nothing was done.
     """
 
     judge: str
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     keys: tuple[FeedbackKey, ...]
     cases: tuple[str, ...]
     guidelines: tuple[str, ...]
@@ -72,10 +78,20 @@ class Receipt:
     rederived: tuple[str, ...] = ()
     problem: str = ""
     searched: str = ""
+    left: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = UNREACHABLE
     dry_run: bool = False
-    signature: Signature | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether it was searched and no word is left, in this judge, in another one or in any other table."""
+        return bool(self.searched) and not self.left and not self.elsewhere
+
+    @property
+    def counts(self) -> str:
+        """`6 cases, 2 comments and 1 guideline`."""
+        return in_words(len(self.cases), len(self.keys), len(self.guidelines))
 
     def with_rederivation(
         self, *, pending: tuple[FeedbackKey, ...], guidelines: tuple[str, ...] = (), problem: str = ""
@@ -85,21 +101,25 @@ class Receipt:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON values."""
-        return dict(as_json(self))
+        return {**as_json(self), "complete": self.complete, "counts": self.counts}
+
+    def without_names(self) -> dict[str, Any]:
+        """The same as JSON values, without a key or an id of a case: what may be kept."""
+        named = ("keys", "cases", "pending")
+        values = {name: value for name, value in self.to_dict().items() if name not in named}
+        return {**values, "waiting": len(self.pending)}
 
     def __str__(self) -> str:
-        verb = "would be erased" if self.dry_run else "erased"
-        pieces = "1 piece" if len(self.keys) == 1 else f"{len(self.keys)} pieces"
-        lines = [f"{self.judge}: {pieces} of feedback {verb}: {_some(self.keys)}"]
+        lines = [f"{self.judge}: {self.counts} {'would be erased' if self.dry_run else f'erased for good, {self.at}'}"]
+        if self.keys:
+            lines.append(f"  comments: {_some(self.keys)}")
         if self.cases:
-            lines.append(f"  cases that nobody else spoke about: {_some(self.cases)}")
-        lines.append(f"  guidelines learned with them in view: {_some(self.guidelines)}")
+            lines.append(f"  cases: {_some(self.cases)}")
+        if self.guidelines:
+            lines.append(f"  guidelines: {_some(self.guidelines)}")
         if self.copied:
             lines.append(f"  of these, not learned from them but repeating their words: {_some(self.copied)}")
-        lines += [
-            f"  version {v.number}: {v.feedback} feedback, {v.cases} cases, {v.guidelines} guidelines"
-            for v in self.versions
-        ]
+        lines += [f"  version {v.number}: {v}" for v in self.versions if v.cases or v.comments or v.guidelines]
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
         if self.rederived:
@@ -108,15 +128,31 @@ class Receipt:
             why = f" ({self.problem})" if self.problem else ""
             lines.append(f"  pending, to be derived again at the next align: {_some(self.pending)}{why}")
         if self.searched:
-            lines.append(f"  searched: {self.searched}")
-        if self.elsewhere:
-            lines.append(f"  the same text or keys stay in other judges: {_some(self.elsewhere)}")
+            lines.append(f"  searched again afterwards: {self.searched}")
+            lines.append(f"  everything gone: {self.answer}")
+        elif self.elsewhere:
+            lines.append(f"  the same text stays in other judges: {_some(self.elsewhere)}")
         lines.append(f"  out of reach: {'; '.join(self.unreachable)}")
-        if self.signature is not None:
-            lines.append(f"  signed: {self.signature.at}; the receipt as JSON can be verified")
         return "\n".join(lines)
+
+    @property
+    def answer(self) -> str:
+        """Whether everything is gone, in one sentence."""
+        if self.complete:
+            return "yes, no word is left"
+        where = [*self.left, *(f"the judge {name}, where it is to be erased too" for name in self.elsewhere)]
+        return f"NO, words are left in {'; '.join(where)}"
+
+
+def in_words(cases: int, comments: int, guidelines: int) -> str:
+    """`6 cases, 2 comments and 1 guideline`; what there is none of is not named, unless there is nothing."""
+    counted = [(cases, "case"), (comments, "comment"), (guidelines, "guideline")]
+    parts = [f"{number:,} {noun}{'' if number == 1 else 's'}" for number, noun in counted if number]
+    if not parts:
+        return "no case, comment or guideline"
+    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else parts[0]
 
 
 def _some(names: Sequence[object], limit: int = 10) -> str:
-    shown = ", ".join(map(str, names[:limit])) or "none"
+    shown = ", ".join(map(str, names[:limit]))
     return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown

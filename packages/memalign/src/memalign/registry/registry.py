@@ -15,10 +15,9 @@ from memalign.errors import MemalignError, VersionConflict
 from memalign.io import FeedbackSource
 from memalign.judge import Judge, Progress
 from memalign.judge.paid_calls import PaidCalls
-from memalign.memory import LedgerEntry, Memory
+from memalign.memory import LedgerEntry
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import bundle, versions
-from memalign.registry.certificate import Verification, read_receipt, sign, verify
 from memalign.registry.commit import commit, erasures_of
 from memalign.registry.database import Database
 from memalign.registry.diff import COMPARED, MemoryDiff, compare_rows
@@ -26,11 +25,11 @@ from memalign.registry.erase import erase_feedback
 from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import judge_of, memory_of, models_by_name
 from memalign.registry.learn_and_commit import Rules, Step, aligning, conflict, estimate_learning, learn_and_commit
+from memalign.registry.leftovers import searched
 from memalign.registry.receipt import Receipt
 from memalign.registry.registry_import import ImportedJudge, import_judges
 from memalign.registry.search import matching
-from memalign.registry.verify import verified
-from memalign.registry.versions import JudgeSummary, VersionInfo
+from memalign.registry.versions import Action, JudgeSummary, VersionInfo
 from memalign.types import FeedbackKey, Usage
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class Registry:
         self,
         judge: Judge,
         *,
-        action: str = "save",
+        action: Action = "save",
         note: str | None = None,
         parent: int | None = None,
         allow_erased: bool = False,
@@ -251,7 +250,7 @@ class Registry:
         self,
         name: str,
         function: Callable[[Judge], Judge],
-        action: str = "edit",
+        action: Action = "edit",
         *,
         note: str | None = None,
         attempts: int = 5,
@@ -272,7 +271,7 @@ class Registry:
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
     async def _learned(
-        self, name: str, step: Step, optimizer: MemAlign, attempts: int, *, action: str, allow_erased: bool = False
+        self, name: str, step: Step, optimizer: MemAlign, attempts: int, *, action: Action, allow_erased: bool = False
     ) -> AlignResult:
         def committed(judge: Judge, parent: int) -> int:
             return self._commit(judge, action=action, parent=parent, allow_erased=allow_erased)
@@ -310,37 +309,34 @@ class Registry:
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
     ) -> Receipt:
-        """Take feedback out of every version, for good, and return the receipt.
+        """Take cases and feedback out of every version and every table, for good, and return the receipt.
 
-        `selectors` are ids (all annotations) or keys (one), of any version; `source` all feedback of one person; `matching` all
-        whose case or words hold a text. Of several, all must hold. Older versions lose what was learned from it and
-        are marked redacted; the newest is a new one without it, and what survives beside it is distilled again when
-        a model answers (`rederive`), else pending. With `dry_run` nothing happens, and the receipt says what would.
-        Raises UnknownKey, and RegistryError when a trace is left.
+        Whether they were taught or only wait in a server's queue makes no difference. Afterwards every table and file that
+        can be reached is searched for their words, and the receipt says whether and where one is left.
+
+        Args:
+            name: The judge.
+            selectors: Ids (a case and all that was said of it) or keys (what one person said of it), of any version or table.
+            source: All that one person said. Without selectors and `matching`, the name goes everywhere too.
+            matching: All that holds a text, in whatever case and spelling. Without selectors and `source`, no guideline and
+                no note may hold it afterwards either. Of several arguments, all must hold.
+            dry_run: Whether to say only what would go.
+            rederive: Whether what survives is distilled again at once; else it is pending.
+            optimizer: Distils; its knobs.
+            progress: Told how far it is.
+
+        Raises:
+            UnknownKey: Nothing is there that these name.
+            RegistryError: What was erased could not be wiped from the disk.
         """
         named = {"source": source, "matching": matching}
         outcome = erase_feedback(self._database, name, tuple(selectors), **named, dry_run=dry_run)
         if dry_run:
             return outcome.receipt
-        receipt = verified(self._database, outcome)
+        receipt = searched(self._database, outcome)
         if rederive and receipt.pending:
             receipt = self._rederived(name, receipt, optimizer, progress)
-        with self._database.read() as connection:
-            return sign(connection, self._database.meta(connection, "secret"), receipt)
-
-    def verify(self, receipt: str | Path | Mapping[str, Any]) -> Verification:
-        """Check a receipt, or its file: whether this registry signed it, and whether any of what was erased is back.
-
-        No network and no model is needed. Raises InputError for what is no signed receipt.
-        """
-        found = read_receipt(receipt)
-
-        def memories() -> Iterator[tuple[int, Memory]]:
-            for each in self.history(found["judge"]):
-                yield each.number, self.load(found["judge"], each.number).memory
-
-        with self._database.read() as connection:
-            return verify(connection, self._database.meta(connection, "secret"), found, memories)
+        return receipt
 
     def matching(self, name: str, text: str) -> dict[FeedbackKey, tuple[str, ...]]:
         """Key → the fields that hold `text`, for every piece of feedback of any version whose case or words do."""

@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from memalign.memory.guard import UNSPACED, normalised
+from memalign.memory.text_search import Finder
 from memalign.types import FeedbackKey
 
-__all__ = ["Residue", "strings"]
+__all__ = ["RUN", "Residue", "strings"]
 
 RUN = 8
+"""Words in a row that identify a text."""
 _BLOCK = 8 << 20
 _OVERLAP = 1 << 16
+_SHORTEST = 5  # bytes: fewer stand anywhere by chance
 # To blanks: all that is in no word. For plain text ten times as quick as a regular expression, and the same.
 _GAPS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
 _BYTE_GAPS = bytes(32 if n in _GAPS else n for n in range(256))
@@ -32,10 +35,24 @@ _NOT_BEFORE, _NOT_AFTER = re.compile(r"[\w@.:/-]$"), re.compile(r"^[\w@-]")
 
 
 class Residue:
-    """What to look for: runs of words, short texts as whole fields, and keys of feedback."""
+    """What to look for: runs of words, short texts as whole fields, and keys of feedback.
 
-    def __init__(self, texts: Iterable[str] = (), keys: Iterable[FeedbackKey] = ()) -> None:
-        self.keys = frozenset(keys)
+    `searched` finds the text that somebody wants to be gone: no survivor may hold it. `person` is the name of somebody of
+    whom everything goes. `cases` are the ids of erased cases.
+    """
+
+    def __init__(
+        self,
+        texts: Iterable[str] = (),
+        keys: Iterable[FeedbackKey] = (),
+        *,
+        cases: Iterable[str] = (),
+        searched: Finder | None = None,
+        person: str | None = None,
+    ) -> None:
+        self.keys, self.cases = frozenset(keys), frozenset(cases)
+        self.searched, self.person = searched, person
+        self._name = None if person is None else f" {' '.join(_words(person))} "
         self.names = frozenset(map(str, self.keys))
         self.runs: set[tuple[str, ...]] = set()
         self.short: set[str] = set()
@@ -54,7 +71,12 @@ class Residue:
         self._finder = _Finder(_written(key) for key in self.keys)
 
     def __or__(self, other: Residue) -> Residue:
-        both = Residue(keys=self.keys | other.keys)
+        both = Residue(
+            keys=self.keys | other.keys,
+            cases=self.cases | other.cases,
+            searched=self.searched or other.searched,
+            person=self.person or other.person,
+        )
         both.runs, both.short = self.runs | other.runs, self.short | other.short
         both._long, both._phrases = self._long + other._long, self._phrases | other._phrases
         both._anchors = self._anchors | other._anchors
@@ -72,7 +94,11 @@ class Residue:
 
     def copied(self, text: str) -> bool:
         """Whether a field repeats an erased text: eight words of it, or all of a shorter one."""
-        if text.strip() in self.short:
+        return text.strip() in self.short or self.certain(text)
+
+    def certain(self, text: str) -> bool:
+        """Whether a text is no chance: it holds what was searched for, or eight words of an erased text."""
+        if self.searched is not None and self.searched.holds(text):
             return True
         return bool(self.runs) and _anchored(self._anchors, w := _words(text)) and not self.runs.isdisjoint(_windows(w))
 
@@ -88,8 +114,15 @@ class Residue:
                     for key, at in self._finder.found(text)
                 )
                 or not self._phrases.isdisjoint(phrases)
+                or (self._name is not None and self._name in f" {' '.join(words)} ")
             )
         return self._judged[text]
+
+    def in_foreign(self, text: str) -> bool:
+        """The same in a table of somebody else's, where a single short word proves nothing."""
+        if text.strip() in self.short and len(_words(text)) < 2:  # a word alone
+            return self.certain(text)
+        return self.in_sentence(text)
 
     def in_files(self, files: Iterable[Path], live: Iterable[bytes]) -> tuple[int, list[str]]:
         """How many bytes of `files` were searched, and the traces found there that `live` rows do not account for.
@@ -97,7 +130,8 @@ class Residue:
         A row's bytes are where they should be; `live` must be all of them. What both hold proves nothing, and was
         searched for in the decoded rows already.
         """
-        wanted = _Bytes(self._long, self.runs, self.short, self.keys)
+        plain = [each for each in (self.searched.text if self.searched else None, self.person) if each]
+        wanted = _Bytes(self._long, self.runs, self.short, self.keys, plain)
         for data in live:
             wanted.discard(data)
         size, found = 0, []
@@ -110,7 +144,7 @@ class Residue:
                 tail = b""
                 while block := file.read(_BLOCK):
                     size += len(block)
-                    found += [f"{what} in {path.name}" for what in wanted.found(tail + block)]
+                    found += [f"{path.name} ({what})" for what in wanted.found(tail + block)]
                     tail = (tail + block)[-_OVERLAP:]
         return size, list(dict.fromkeys(found))
 
@@ -119,8 +153,15 @@ class _Bytes:
     """The same in bytes, as bodies spell it: runs of byte words, quoted short texts, keys."""
 
     def __init__(
-        self, texts: Iterable[str], runs: set[tuple[str, ...]], short: Iterable[str], keys: Iterable[FeedbackKey]
+        self,
+        texts: Iterable[str],
+        runs: set[tuple[str, ...]],
+        short: Iterable[str],
+        keys: Iterable[FeedbackKey],
+        plain: Iterable[str] = (),
     ) -> None:
+        cased = {spelled for text in plain for spelled in (text, text.lower(), text.upper(), text.title())}
+        self.plain = {spelling.lower() for text in cased for spelling in _spellings(text) if len(spelling) >= _SHORTEST}
         self.runs: set[tuple[bytes, ...]] = set()
         self._anchors: set[tuple[bytes, ...]] = set()
         texts = tuple(texts)
@@ -146,6 +187,9 @@ class _Bytes:
             self.runs.difference_update(_windows(words))
         if self.fields:
             self.fields.difference_update(data.split(b'"'))
+        if self.plain:
+            lowered = data.lower()
+            self.plain = {text for text in self.plain if text not in lowered}
         if self.keys:
             self.keys.difference_update(key for key, _ in self._finder.found(data.decode("latin-1")))
 
@@ -157,6 +201,9 @@ class _Bytes:
             yield "an erased field"
         if self.keys and any(key in self.keys for key, _ in self._finder.found(data.decode("latin-1"))):
             yield "an erased key"
+        lowered = data.lower() if self.plain else b""
+        if any(text in lowered for text in self.plain):
+            yield "the text or the name that was to go"
 
     def _words(self, data: bytes) -> list[bytes]:
         if self._unspaced:  # slower, and for nothing in other languages

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from memalign.memory import Annotation, Answers
 from memalign.registry.judge_rows import Codec
 from memalign.registry.residue import Residue, strings
-from memalign.types import Example
+from memalign.types import Example, FeedbackKey
 from memalign.values import Value
 
-__all__ = ["reason_of", "row_names", "words_of"]
+__all__ = ["reason_of", "row_names", "state_words", "words_of"]
 
 
 def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
@@ -40,6 +40,13 @@ def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
         yield value.key.id
 
 
+def state_words(codec: Codec, kind: str, key: str, body: bytes) -> Iterator[str]:
+    """What else a row says that may hold a searched text: its key, and the names and ids of a memory's state."""
+    yield key
+    if kind == "memory":
+        yield from strings(codec.decode(kind, body))
+
+
 def _label(value: Value | None) -> Iterator[str]:
     """A label of one word or two may be a choice of the judge's type; a longer one is free text."""
     if isinstance(value, str) and len(value.split()) > 2:
@@ -55,10 +62,14 @@ def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) 
     """Whether a row is one of the erased keys, names one, or came from one; its reason must not repeat their words."""
     match kind:
         case "annotation" | "tombstone":
-            return key in residue.names or residue.in_sentence(reason_of(codec, kind, body))
+            of_person = residue.person is not None and FeedbackKey.parse(key).source == residue.person
+            return of_person or key in residue.names or residue.in_sentence(reason_of(codec, kind, body))
         case "guideline":
             guideline = codec.decode(kind, body)
-            return not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
+            named = residue.person is not None and residue.person in (guideline.origin, guideline.status_by)
+            return named or not residue.keys.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
         case "shard":
             return not residue.keys.isdisjoint(codec.decode(kind, body))
+        case "memory":
+            return key == "authority" and residue.person in codec.decode(kind, body)
     return False

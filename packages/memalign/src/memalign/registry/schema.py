@@ -42,7 +42,7 @@ SCHEMA_VERSION = 1
 
 metadata = MetaData()
 
-# In the order of its bytes everywhere: a receipt's signature is over rows in order, and databases sort words differently.
+# In the order of its bytes everywhere: a copy is compared row by row, and databases sort words differently.
 _Text = Text().with_variant(Text(collation="C"), "postgresql")
 _Kind = String(16).with_variant(String(16, collation="C"), "postgresql")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
@@ -21,6 +21,7 @@ from memalign.registry.schema import erasures, judges, rows, versions
 from memalign.values import ValueType
 
 __all__ = [
+    "Action",
     "JudgeSummary",
     "Timeline",
     "VersionInfo",
@@ -35,6 +36,10 @@ __all__ = [
     "summaries",
     "timeline",
 ]
+
+Action = Literal["create", "save", "edit", "align", "unalign", "erase", "rollback", "import", "lock"]
+"""What made a version. Never free text: an erasure could not reach what somebody wrote there."""
+ACTIONS: tuple[str, ...] = get_args(Action)
 
 Timeline = dict[RowKey, list[tuple[int, int, bytes]]]
 """What every row was from one version up to another (exclusive)."""
@@ -141,18 +146,19 @@ def add_version(
     before: Contents,
     after: Contents,
     memory: Memory,
-    action: str,
+    action: Action,
     note: str | None = None,
     line: str | None = None,
 ) -> int:
     """Write `after` as the version that follows `parent` (0: none), which holds `before`; returns its number.
 
-    Only what differs is written. Raises VersionConflict when `parent` is not the latest, and InputError for a note or an
-    action that is not valid Unicode.
+    Only what differs is written. Raises VersionConflict when `parent` is not the latest, and InputError for an action that
+    is none, and a note that is not valid Unicode.
     """
-    for what, text in (("note", note), ("action", action)):
-        if text is not None and not is_unicode(text):
-            raise InputError(f"the {what} {text!r} is not valid Unicode; write it anew")
+    if action not in ACTIONS:
+        raise InputError(f"what made a version is one of {', '.join(ACTIONS)}; a note says more")
+    if note is not None and not is_unicode(note):
+        raise InputError(f"the note {note!r} is not valid Unicode; write it anew")
     number = parent + 1
     moved = connection.execute(
         update(judges).where(judges.c.id == judge, judges.c.latest == parent).values(latest=number)
