@@ -21,7 +21,7 @@ COMMANDS = [name for name in ROOT.commands if name not in GROUPS]
 PUBLIC = {
     *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "unalign", "erase"),
     *("guideline", "lock", "history", "diff", "rollback", "export", "import", "evaluate"),
-    *("explain", "next", "review", "verify"),
+    *("explain", "next", "review"),
 }
 
 

@@ -292,7 +292,7 @@ def test_matching_feedback_is_shown_and_kept_until_asked(memalign: Run, aligned:
     assert "order is late" not in done.out.lower()
     nothing = memalign(command, aligned, "--matching", "Secret Name", "--yes")
     assert nothing.code == 2
-    assert "holds this text" in nothing.err
+    assert "holds this text" in nothing.err or "holds feedback with this text" in nothing.err
     assert "Secret" not in nothing.err
 
 
@@ -312,14 +312,17 @@ def test_text_source_and_keys_narrow_each_other(memalign: Run, aligned: str) -> 
     assert "of source 'ben' holds this text" in none.err
     wrong = memalign("erase", aligned, "t-3", "--matching", "order", "--dry-run")
     assert wrong.code == 2
-    assert "'t-3' does not hold this text" in wrong.err
+    assert "holds 't-3' with this text" in wrong.err
     assert memalign("erase", aligned, "--matching", " ", "--yes").code == 2
 
 
-def test_a_text_in_rules_or_instructions_is_named(memalign: Run, aligned: str) -> None:
+def test_a_persons_rule_with_the_text_goes_and_instructions_are_named(memalign: Run, aligned: str) -> None:
     memalign("guideline", aligned, "--add", "When an order is late, say when it comes.", "--by", "cleo")
     shown = memalign("erase", aligned, "--matching", "order", "--dry-run").out
-    assert "G3 hold the text too and stay" in shown
+    assert "guidelines: G1, G2, G3" in shown
+    memalign("edit", aligned, "--instructions", "Is the order met? {{ inputs }} {{ outputs }}")
+    named = memalign("erase", aligned, "--matching", "order", "--dry-run").out
+    assert "the instructions hold the text too, and stay" in named
 
 
 # -- a model that declines -------------------------------------------------------------------------------------------

@@ -231,8 +231,6 @@ def test_a_wrongly_encoded_word_names_no_judge(registry: Registry):
     changed = judge(memory_of(*CASES))
     with pytest.raises(InputError, match=r"the note .* is not valid Unicode; write it anew"):
         registry.save(changed, note=wrong)
-    with pytest.raises(InputError, match=r"the action .* is not valid Unicode; write it anew"):
-        registry.save(changed, action=wrong)
     assert [version.number for version in registry.history("helpfulness")] == [1], "nothing is half written"
 
 

@@ -100,6 +100,7 @@ def erase(
     it wipes what deleted rows left in the registry's file or tables.
     """
     from memalign.align import MemAlign
+    from memalign.types import FeedbackKey
 
     registry = session.registry()
     before = latest_of(registry, name)
@@ -109,11 +110,13 @@ def erase(
         return DONE
     if dry_run or matching is not None:
         preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
-        lines = [str(preview)]
+        lines, places = [str(preview)], dict[FeedbackKey, tuple[str, ...]]()
         if matching is not None:
-            lines += _instructions_with(registry.load(name, before), matching)
+            fields = registry.matching(name, matching)
+            places = {key: fields[key] for key in preview.keys if key in fields}
+            lines = [*_places(places), *lines, *_instructions_with(registry.load(name, before), matching)]
         if dry_run:
-            session.give(preview.to_dict(), *lines)
+            session.give({**preview.to_dict(), "places": places}, *lines)
             return DONE
         question = f"Erase {preview.counts} from every version of {name} and every table, for good?"
         if not _agreed(session, lines, question, yes=yes):

@@ -17,7 +17,7 @@ from memalign.registry.other_tables import other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue, strings
 from memalign.registry.row_words import row_names, state_words, words_of
-from memalign.registry.schema import judges, rows, versions
+from memalign.registry.schema import judges, metadata, rows, versions
 
 __all__ = ["searched"]
 
@@ -115,8 +115,9 @@ def _search_foreign_tables(connection: Connection, residue: Residue, search: _Se
     """Look into the tables that are no package's of ours; gives those that may not be read."""
     unread = []
     quoted = connection.dialect.identifier_preparer.quote
+    ours = tuple(tables.prefix for tables in other_tables(connection))
     for name in inspect(connection).get_table_names():
-        if name.startswith("memalign_"):
+        if name in metadata.tables or (ours and name.startswith(ours)):
             continue
         if not _may_read(connection, name):
             unread.append(f"the table {name} in the same database, which may not be read")
