@@ -109,7 +109,7 @@ def spread(site: Site) -> None:
         answer(site.client, case["id"], value="true", rationale=f"Right towards Okafor, {case['id']}.")
     answer(site.client, "thanks", value="true", rationale="It is warm.")
     jobs = Jobs(Store(site.url))
-    judged = jobs.start("judge", "tone", {"examples": CASES[9:]}, asked_by="local")
+    judged = jobs.start("align", "tone", {"examples": CASES[9:]}, asked_by="local")
     wait(site.client)
     said = [{"id": each["id"], "rationale": f"{each['inputs']} It is polite."} for each in CASES[9:]]
     jobs.end(judged.id, "done", result={"judgments": said})
@@ -167,7 +167,7 @@ def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     rows = [{**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "philippa"}]
     registry.align("tone", rows)
     jobs = Jobs(store)
-    asked = jobs.start("judge", "tone", {}, asked_by="philippa")
+    asked = jobs.start("align", "tone", {}, asked_by="philippa")
     wait(site.client)
     jobs.end(asked.id, "done", result={"judgments": []})
     answer(site.client, "thanks", value="true", rationale="It is warm.")

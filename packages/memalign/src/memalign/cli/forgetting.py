@@ -92,7 +92,7 @@ def erase(
     yes: Yes = False,
     reflection_model: ReflectionModel = None,
 ) -> int:
-    """Erase cases and feedback from every version and every table, with a receipt.
+    """Erase cases and feedback everywhere, with a receipt.
 
     Taught or not: a case that only waits in a server's queue goes too. Everything is then searched for the erased words.
     Exit 1 when one is left; the receipt says where. It also names what memalign cannot reach: exported bundles, judgment
