@@ -273,9 +273,11 @@ def test_a_name_with_a_capital_beyond_english_signs_in_again(shared: world.Share
     assert browser.fill(path, path, name="Ângela", password="four plain words").status_code == 303
     assert browser.fill("/sign-out", "/account").status_code == 303
     for spelled in ("Ângela", "ângela", "A\u0302NGELA", " Ângela "):
-        again = shared.browser()
-        assert again.sign_in(spelled, "four plain words").status_code == 303, spelled
-        assert again.get("/api/v1/me").json()["name"] == "Ângela"
+        other = shared.browser()
+        assert other.sign_in(spelled, "four plain words").status_code == 303, spelled
+        assert other.get("/api/v1/me").json()["name"] == "Ângela"
+    again = shared.browser()
+    assert again.sign_in("Ângela", "four plain words").status_code == 303
     changed = again.fill("/account/password", "/account", old="four plain words", new="five plain words more")
     assert changed.status_code == 303
     path = invited(shared)

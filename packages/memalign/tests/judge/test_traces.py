@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from memalign import Example, Judge, aio
 from memalign.content import span_tree, turns_of
 from memalign.errors import InputError, InvalidOutput, ModelUnavailable
+from memalign.judge.samples import swapped, swapped_names
 from memalign.judge.trace_reading import with_tool_calls
 from memalign.judge.trace_tools import tool_call_of, tool_call_schema
-from memalign.judge.verdict import swapped, swapped_names
 from memalign.models.answers import misfit
 from memalign.models.base import ChatRequest, Limits
 from memalign.prompts import tool_call_text
