@@ -313,7 +313,7 @@ class _Eraser:
         self, removed: _Removed, left: Timeline, named: Residue, cases: frozenset[str]
     ) -> tuple[Residue, tuple[str, ...]]:
         """What to search for, and the other judges that hold some of it and keep it."""
-        texts = dict(removed.texts)
+        gone = dict(removed.texts)
         survivors: list[str] = []
         for passage in self.passages:
             goes = passage.id in cases
@@ -322,11 +322,11 @@ class _Eraser:
             if goes:
                 # A copy also has what its format brings along, such as the name of a model: only long texts tell.
                 long = (text for text in strings(passage.content) if not passage.copy or len(text.split()) >= RUN)
-                texts.update(dict.fromkeys(long))
+                gone.update(dict.fromkeys(long))
             elif not passage.copy:
                 survivors += strings(passage.content)
         residue, whole = (
-            Residue(texts, named.keys, cases=cases, searched=named.searched, person=named.person) for _ in range(2)
+            Residue(gone, named.keys, cases=cases, searched=named.searched, person=named.person) for _ in range(2)
         )
         contents = {example.content_hash for example in removed.examples.values() if example.id in cases}
         elsewhere = set()

@@ -13,7 +13,7 @@ from memalign.registry.erased_hashes import ErasedHashes
 from memalign.registry.judge_rows import Codec
 from memalign.registry.other_tables import Passage
 from memalign.registry.versions import Timeline, timeline
-from memalign.types import FeedbackKey
+from memalign.types import Example, FeedbackKey
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -77,7 +77,7 @@ def with_text(there: Timeline, passages: Sequence[Passage], finder: Finder, code
         for (kind, key), spans in there.items()
         if kind == "case"
         for _, _, body in spans
-        if finder.holds(key) or finder.within([(case := codec.decode("case", body)).meta, *case.content.items()])
+        if finder.holds(key) or _case_with(codec.decode("case", body), finder)
     }
     cases |= {
         each.id for each in passages if each.source is None and finder.within([each.id, each.content, each.labels])
@@ -88,6 +88,10 @@ def with_text(there: Timeline, passages: Sequence[Passage], finder: Finder, code
         ):
             keys.add(FeedbackKey(passage.id, passage.source))
     return Selection(keys=frozenset(keys), cases=frozenset(cases))
+
+
+def _case_with(example: Example, finder: Finder) -> bool:
+    return finder.within([example.meta, *example.content.items()])
 
 
 def selected(
