@@ -29,7 +29,7 @@ _LINE = 120  # characters of each
 def erase_page(
     request: Request, judge: str, server: Here, key: Annotated[list[str] | None, Query()] = None, job: str | None = None
 ) -> Response:
-    """What an erasure would take; after it, the receipt. A text to look for is sent as a form: addresses are kept in logs."""
+    """What an erasure would take; after it, the receipt. A text to look for is sent as a form: logs keep addresses."""
     done = _erasure(server, judge, job) if job is not None else None
     keys = _keys(key) if done is None else []
     return _shown(request, server, judge, keys=keys, job=done)

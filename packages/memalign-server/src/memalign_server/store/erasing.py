@@ -117,7 +117,7 @@ class _Marked:
         return [column for column in self.table.columns if column.info == mark]
 
     def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
-        """The cases and the words of people in the rows of a judge; of other tables, the cases that their texts copy."""
+        """The cases and people's words in a judge's rows; of other tables, the cases that their texts copy."""
         if self.case is None:
             if self.judge is None:
                 return
@@ -220,7 +220,7 @@ def _parsed(text: str | None) -> Any:
 
 
 def _copies(value: Any) -> Iterator[Passage]:
-    """The cases, and the words on cases, that a JSON value repeats: objects with an id and a field of a case or verdict."""
+    """The cases, and words on cases, that a JSON value repeats: objects with an id and a field of a case or verdict."""
     if isinstance(value, dict):
         case, source = value.get("id"), value.get("source")
         if isinstance(case, str) and not _OF_CASES.isdisjoint(value):
