@@ -17,7 +17,7 @@ BUDGETS = ROOT / "repository_tests" / "budgets.tsv"
 
 LONGEST_LINE = 120  # characters
 MOST_LONG_LINES = 440
-MOST_WEAK_NAMES = 1_110
+MOST_WEAK_NAMES = 1_111
 WEAK_NAMES = frozenset(
     (
         *("each", "found", "said", "given", "told", "kept", "mine", "there"),
