@@ -23,7 +23,6 @@ class TestScriptedChatModel:
         assert [reply.data for reply in replies] == [{"value": True}, {"value": False}]
         assert replies[0].text == '{"value": true}'
         assert [asked.user for asked in model.requests] == ["first", "second"]
-        assert model.remaining == 0
 
     async def test_an_exception_in_the_script_is_raised(self) -> None:
         model = ScriptedChatModel([ModelUnavailable("down"), {"value": True}])

@@ -60,11 +60,6 @@ class ScriptedChatModel:
         """What the model claims to take."""
         return self._limits
 
-    @property
-    def remaining(self) -> int:
-        """How many scripted answers were not asked for; 0 for a function."""
-        return len(self._script) - self._next
-
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The next scripted answer; raises it when it is an exception."""
         with self._lock:

@@ -247,6 +247,11 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
         """The n of `Gn`; guidelines are shown in this order so that a new version extends its predecessor's prefix."""
         return guideline_number(self.id)
 
+    def __repr__(self) -> str:
+        by = ", ".join(map(str, self.supported_by[:3])) + ("…" if len(self.supported_by) > 3 else "")
+        state = [self.status] * (self.status != "active") + ["pinned"] * self.pinned
+        return f"Guideline({', '.join([self.id, *state])}: {self.text!r}, supported by {by or 'nobody'})"
+
     def _repr_html_(self) -> str:
         """The card of a notebook."""
         from memalign.notebook import card, facts, table

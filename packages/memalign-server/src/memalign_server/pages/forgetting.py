@@ -100,11 +100,10 @@ def _shown(
 ) -> Response:
     preview, cases = None, list[tuple[str, str]]()
     if keys or source or matching:
-        asked = {"source": source or None, "matching": matching or None}
-        found = server.registry.erase(judge, keys, **asked, dry_run=True)
-        preview = found.to_dict()
+        receipt = server.registry.erase(judge, keys, source=source or None, matching=matching or None, dry_run=True)
+        preview = receipt.to_dict()
         with server.store.read() as connection:
-            queued = cases_of(connection, judge, found.cases[:_MOST])
+            queued = cases_of(connection, judge, receipt.cases[:_MOST])
         cases = [(case.example.id, _first_line(case.example)) for case in queued]
     return render(
         request,
