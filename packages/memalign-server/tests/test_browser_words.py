@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -227,11 +228,26 @@ def test_words_typed_after_a_verdict_outlive_undo(chromium: Browser, url: str) -
                 break
             page.wait_for_timeout(50)
         page.locator("main").focus()
+        until(page, "!document.querySelector('#card button:disabled')")  # the answer is here, and the card with it
         page.keyboard.press("z")
         page.wait_for_selector("#card:not(.done)")
         has_words(page)
         page.reload()
         has_words(page)
+
+
+def test_undo_pressed_while_the_words_are_on_their_way_waits(chromium: Browser, url: str) -> None:
+    with served(url) as address:
+        page = opened(chromium, address)
+        page.goto(LATE)
+        answered(page, "n")
+        type_words(page)
+        page.route("**/review", lambda route: (time.sleep(0.5), route.continue_()))
+        page.keyboard.press("Control+Enter")
+        page.locator("main").focus()
+        page.keyboard.press("z")
+        until(page, "!document.querySelector('.htmx-request')")
+        assert (rows(url)["late", "local"].state == "answered") == (page.query_selector("#card.done") is not None)
 
 
 def test_two_windows_lose_no_word_to_each_other(chromium: Browser, url: str) -> None:
