@@ -16,7 +16,7 @@ from test_browser import answered, chromium, no_script_fails, opened, served, un
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 __all__ = ["chromium", "no_script_fails", "url"]  # fixtures
 
@@ -242,7 +242,12 @@ def test_undo_pressed_while_the_words_are_on_their_way_waits(chromium: Browser, 
         page.goto(LATE)
         answered(page, "n")
         type_words(page)
-        page.route("**/review", lambda route: (time.sleep(0.5), route.continue_()))
+
+        def late(route: Route) -> None:
+            time.sleep(0.5)
+            route.continue_()
+
+        page.route("**/review", late)
         page.keyboard.press("Control+Enter")
         page.locator("main").focus()
         page.keyboard.press("z")

@@ -23,6 +23,7 @@ from memalign.values import Value, value_text
 __all__ = [
     "CONTENT_FIELDS",
     "Check",
+    "CodeTest",
     "Example",
     "Feedback",
     "FeedbackKey",
@@ -207,16 +208,41 @@ def guideline_number(guideline_id: str) -> int:
     return int(guideline_id[1:])
 
 
+class CodeTest(PlainStruct, frozen=True, kw_only=True):
+    """What code can read off an item, without a model: a literal and how it must occur. Nothing in it is a pattern.
+
+    Attributes:
+        kind: `contains`, `word`, `starts`, `ends`: the field has `text` somewhere, as whole words, at its beginning, at
+            its end. `shape`: a piece of the form of `text`, such as `KD/4821`. `length`: its number of words. `count`: how
+            often it has `text`. `number`: a number with `text` beside it as its unit. `before`: `text` comes before
+            `then`. `json_path`: what is at the path `text` is `then`.
+        field: The field, or the part of it, as the instructions of a judge name it.
+        text: The literal.
+        then: The second literal of `before` and `json_path`.
+        low: The least of `length`, `count` and `number`; None without a bound.
+        high: The most of them; None without a bound.
+    """
+
+    kind: Literal["contains", "word", "starts", "ends", "shape", "length", "count", "number", "before", "json_path"]
+    field: str = "outputs"
+    text: str = ""
+    then: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
 class Check(PlainStruct, frozen=True, kw_only=True):
-    """A yes/no question about an item alone, by which a guideline is weighed.
+    """One thing that a guideline rests on: a yes/no question about an item alone, or a test that code decides.
 
     `answer` is what an expert's remark says of the remark's own case, and speaks for `value`, the label that they gave.
-    `value` is None where `answer` only says which of two sides is better, and where the expert gave no label.
+    `value` is None where `answer` only says which of two sides is better, and where the expert gave no label. With a
+    `test` the `question` is the sentence in which people read it.
     """
 
     question: str
     answer: Literal["yes", "no"] = "yes"
     value: Value | None = None
+    test: CodeTest | None = None
 
 
 class Guideline(PlainStruct, frozen=True, kw_only=True, weakref=True):
@@ -314,14 +340,19 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
 
     `guideline` is the id of the guideline that `check` belongs to, and `taught_by` the feedback behind it. Without a
     guideline no expert taught it, and `check` names it in words: the model's own verdict, the length.
+    Of a chat model's answer there is no check: `evidence` is what it quotes of the item, and `value` the label that the
+    guideline means for it. `probability` is that of yes, in [0, 1].
     `margin` is log p(yes)/p(no), of two sides the first one's less the second one's; None where the model tells no
     probabilities. `answer` is None where two sides were asked apart, and for what is no check. `contribution` is in the calibrator's units: of labels the log-odds for the verdict against the
     strongest other label, of numbers points; None where no calibrator weighed it.
     """
 
     guideline: str | None
-    check: str
+    check: str = ""
     answer: Literal["yes", "no", "n/a"] | None = None
+    probability: float | None = None
+    evidence: str | None = None
+    value: Value | None = None
     margin: float | None = None
     contribution: float | None = None
     taught_by: tuple[FeedbackKey, ...] = ()
@@ -347,7 +378,7 @@ class Judgment(PlainStruct, frozen=True, kw_only=True):
     own_value: Value | None = None
     calibrated_value: Value | None = None
     calibrated_probabilities: dict[str, float] | None = None
-    decided_by: Literal["model", "calibrator"] = "model"
+    decided_by: Literal["expert", "model", "calibrator"] = "model"
     findings: tuple[Finding, ...] = ()
     guideline_ids: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()

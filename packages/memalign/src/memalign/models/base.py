@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["ChatModel", "ChatReply", "ChatRequest", "EmbeddingModel", "Limits", "PricedModel", "YesNoModel"]
+__all__ = [
+    "ChatModel",
+    "ChatReply",
+    "ChatRequest",
+    "Decision",
+    "DecisionModel",
+    "EmbeddingModel",
+    "Limits",
+    "PricedModel",
+    "Question",
+    "YesNoModel",
+]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +95,60 @@ class ChatModel(Protocol):
     def limits(self) -> Limits: ...
 
     async def complete(self, request: ChatRequest) -> ChatReply: ...
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """One typed question to a decision model.
+
+    Attributes:
+        key: What names its answer: q1, q2 and so on, or `value`.
+        text: The question, or for a verdict what is to be decided.
+        kind: `yes_no` is answered by yes, no or n/a; `choice` by one of the labels; `score` by a level, of which the
+            labels are in rising order.
+        labels: The answers, as text; of `yes_no` they are fixed.
+    """
+
+    key: str
+    text: str
+    kind: Literal["yes_no", "choice", "score"] = "yes_no"
+    labels: tuple[str, ...] = ("yes", "no", "n/a")
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of a decision model to some questions.
+
+    Attributes:
+        probabilities: By the question's key a probability in [0, 1] for each of its labels, adding up to 1.
+        refused: By the question's key why it has no answer.
+        usage: What all attempts cost.
+    """
+
+    probabilities: dict[str, dict[str, float]]
+    refused: dict[str, str] = {}
+    usage: Usage = Usage()
+
+
+@runtime_checkable
+class DecisionModel(Protocol):
+    """Anything that answers typed questions about a text with probabilities, and writes nothing.
+
+    `decide` asks all questions about `state`, in as many requests as the model's limits make necessary. It retries what
+    can be retried and raises a ModelError when no question has an answer. `timeout` is in seconds for one attempt.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    async def decide(
+        self,
+        state: str,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  # of each attempt, not of the call
+    ) -> Decision: ...
 
 
 @runtime_checkable
