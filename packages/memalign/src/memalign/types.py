@@ -208,6 +208,9 @@ def guideline_number(guideline_id: str) -> int:
     return int(guideline_id[1:])
 
 
+TestKind = Literal["contains", "word", "starts", "ends", "shape", "length", "count", "number", "before", "json_path"]
+
+
 class CodeTest(PlainStruct, frozen=True, kw_only=True):
     """What code can read off an item, without a model: a literal and how it must occur. Nothing in it is a pattern.
 
@@ -223,7 +226,7 @@ class CodeTest(PlainStruct, frozen=True, kw_only=True):
         high: The most of them; None without a bound.
     """
 
-    kind: Literal["contains", "word", "starts", "ends", "shape", "length", "count", "number", "before", "json_path"]
+    kind: TestKind
     field: str = "outputs"
     text: str = ""
     then: str = ""

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign import Check, Example, Finding, Guideline, Judge
+from memalign.content.sides import each_side
 from memalign.errors import ModelUnavailable
 from memalign.io.judged import JudgmentWriter, read_judgments
-from memalign.judge.checks import MOST_CHECKS, each_side, which_checks
+from memalign.judge.checks import MOST_CHECKS, which_checks
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits, YesNoModel
 from memalign.models.resolve import configured

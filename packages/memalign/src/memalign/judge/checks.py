@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from memalign.cache import kept_async
-from memalign.content import sides_of
 from memalign.errors import ModelError
 from memalign.memory.check_answers import questions_of
 from memalign.models.base import YesNoModel
@@ -31,7 +30,6 @@ __all__ = [
     "Found",
     "ask_checks",
     "checks_schema",
-    "each_side",
     "margins_of",
     "read_checks",
     "which_checks",
@@ -129,25 +127,6 @@ def margins_of(findings: Sequence[Finding]) -> dict[str, float]:
 
 
 # -- a model that answers each with one token ----------------------------------------------------------------------
-
-
-def each_side(content: Mapping[str, Any], choices: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """What checks are asked about: of a pair each side alone, in the order of `choices`; any other item as it stands.
-
-    Of a field with both sides only the one is left; what stands beside them in it stays, and both then have the name of the first.
-    """
-    sides = sides_of(content, choices)
-    if len(sides) != 2:
-        return (content,)
-    names = tuple(name for name in choices if name in sides)
-
-    def alone(field: Any, side: str) -> Any:
-        if not isinstance(field, dict) or not sides.keys() <= field.keys():
-            return field
-        beside = {key: value for key, value in field.items() if key not in sides}
-        return {names[0]: field[side]} | beside if beside else field[side]
-
-    return tuple({name: alone(field, side) for name, field in content.items()} for side in names)
 
 
 async def ask_checks(

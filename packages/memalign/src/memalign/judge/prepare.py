@@ -11,7 +11,8 @@ import msgspec
 from memalign.cache import kept
 from memalign.content import sides_of
 from memalign.content.parts import part_in, parts_of_sides
-from memalign.judge.checks import AskedCheck, checks_schema, each_side, which_checks
+from memalign.content.sides import each_side
+from memalign.judge.checks import AskedCheck, checks_schema, which_checks
 from memalign.judge.parameters import SAMPLING_TEMPERATURE
 from memalign.judge.retrieve import retrieve
 from memalign.judge.samples import label_texts

@@ -1,0 +1,256 @@
+"""What code decides of an item, without a model: a literal and how it must occur, and the findings that it comes to.
+
+No test is a pattern. Texts are compared in one normal form (NFKC, plain quotes, one space between words, letters without
+case), and a shape is a literal too, of classes of characters: so the time is linear in the item, whatever it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from memalign.content.parts import Part, part_in
+from memalign.content.sides import each_side, sides_of
+from memalign.content.words import words_of
+from memalign.errors import InputError
+from memalign.memory import Memory
+from memalign.memory.guard import UNSPACED, guideline_fault
+from memalign.types import CONTENT_FIELDS, CodeTest, Finding, Guideline, TestKind
+
+__all__ = ["Reading", "answers", "checked", "facts", "holds", "sentence"]
+
+LONGEST = {"shape": 40}
+"""Characters of a literal: 200, a sentence that an expert demands word for word, which has no shape."""
+
+_SUBJECTS = {"inputs": "request", "outputs": "reply", "expectations": "reference", "conversation": "conversation"}
+_SENTENCES = {
+    "contains": '{it} has "{text}"',
+    "word": '{it} has the word "{text}"',
+    "starts": '{it} begins with "{text}"',
+    "ends": '{it} ends with "{text}"',
+    "shape": "{it} has a piece like {text}",
+    "length": "{it} has{bounds} words",
+    "count": '{it} has "{text}"{bounds} times',
+    "number": '{it} has a number{of}{bounds} with "{text}"',
+    "before": 'in {it} "{text}" comes before "{then}"',
+    "json_path": 'in {it} {text} is "{then}"',
+}
+_QUOTES = str.maketrans("\u2018\u2019\u02bc\u201c\u201d\u201e", "'''\"\"\"")
+_NUMBER = re.compile(r"(?<![\w.,])[-+]?[0-9]+(?:[.,][0-9]+)*")
+
+
+class Reading:
+    """An item, or one side of a pair, as tests read it: each field is brought to its normal form once."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self._content = content
+        self._texts: dict[str, str] = {}
+
+    def value(self, field: str) -> Any:
+        """The field, or the part of it, as it stands; None where there is none."""
+        return part_in(self._content, field)
+
+    def text(self, field: str) -> str:
+        """Its words in normal form, with their capitals."""
+        if field not in self._texts:
+            self._texts[field] = _normal("\n".join(words_of(field, self.value(field))))
+        return self._texts[field]
+
+
+def holds(test: CodeTest, content: Mapping[str, Any] | Reading) -> bool | None:
+    """Whether the test holds of an item, or of one side of a pair; None where the item has no such field.
+
+    Args:
+        test: A test that `checked` has no fault with.
+        content: The content fields, or a Reading of them where several tests are decided.
+    """
+    reading = content if isinstance(content, Reading) else Reading(content)
+    if reading.value(test.field) is None:
+        return None
+    text, literal = reading.text(test.field).casefold(), _normal(test.text).casefold()
+    match test.kind:
+        case "contains":
+            return literal in text
+        case "word":
+            return any(True for _ in _places(text, literal))
+        case "starts":
+            return text.startswith(literal) and _edge(text, len(literal))
+        case "ends":
+            return text.endswith(literal) and _edge(text, len(text) - len(literal))
+        case "shape":
+            return any(True for _ in _places(_shape(reading.text(test.field)), _shape(_normal(test.text))))
+        case "length":  # a character is a word where a language writes no spaces
+            return _within(test, sum(map(len, UNSPACED.findall(text))) + len(UNSPACED.sub(" ", text).split()))
+        case "count":
+            return _within(test, sum(1 for _ in _places(text, literal)))
+        case "number":
+            return any(_within(test, number) for number in _numbers(text, literal))
+        case "before":
+            first, second = (next(_places(text, part), -1) for part in (literal, _normal(test.then).casefold()))
+            return 0 <= first < second
+        case "json_path":
+            return _leads(test, reading.value(test.field))
+
+
+def _normal(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).split())
+
+
+def _places(text: str, literal: str) -> Iterator[int]:
+    """Where the literal stands, without overlap, and no letter or digit goes on before or after it."""
+    at = text.find(literal)
+    while at >= 0:
+        end = at + len(literal)
+        if whole := _edge(text, at) and _edge(text, end):
+            yield at
+        at = text.find(literal, end if whole else at + 1)
+
+
+def _edge(text: str, place: int) -> bool:
+    """Whether a word may begin or end here; where a language writes no spaces, it may anywhere."""
+    beside = text[place - 1 : place + 1] if place else ""
+    return len(beside) < 2 or not all(
+        (letter.isalnum() or letter == "_") and not UNSPACED.match(letter) for letter in beside
+    )
+
+
+class _Classes(dict[int, str]):
+    def __missing__(self, code: int) -> str:
+        letter = chr(code)
+        self[code] = "0" if letter.isdigit() else "A" if letter.isupper() else "a" if letter.isalpha() else letter
+        return self[code]
+
+
+def _shape(text: str) -> str:
+    """Each character's class: a digit, a capital, another letter; any other stands for itself."""
+    return text.translate(_Classes())
+
+
+def _numbers(text: str, unit: str) -> Iterator[float]:
+    """The numbers that have the unit beside them, before or after, with one space or none between."""
+    for number in _NUMBER.finditer(text):
+        after = text[number.end() : number.end() + len(unit) + 2].removeprefix(" ")
+        before = text[max(number.start() - len(unit) - 2, 0) : number.start()].removesuffix(" ")
+        if (after.startswith(unit) and _edge(after, len(unit))) or (
+            before.endswith(unit) and _edge(before, len(before) - len(unit))
+        ):
+            yield _number(number.group())
+
+
+def _number(digits: str) -> float:
+    """`1,234.5` and `1.234,5` as they are meant; one comma before three digits parts thousands, one point does not."""
+    comma, point = digits.rfind(","), digits.rfind(".")
+    mark = "," if comma > point else "."
+    if digits.count(mark) > 1 or (point < 0 and len(digits) - comma == 4):
+        return float(digits.replace(",", "").replace(".", ""))
+    return float(digits.replace("." if mark == "," else ",", "").replace(mark, "."))
+
+
+def _within(test: CodeTest, number: float) -> bool:
+    return (test.low is None or number >= test.low) and (test.high is None or number <= test.high)
+
+
+def _leads(test: CodeTest, value: Any) -> bool:
+    """Whether the path leads to what is wanted, in the JSON of a field or in its text, which may be JSON."""
+    try:
+        target = _path(test).of({"it": msgspec.json.decode(value) if isinstance(value, str) else value})
+    except (InputError, msgspec.DecodeError, RecursionError):
+        return False
+    text = target if isinstance(target, str) else json.dumps(target, ensure_ascii=False)
+    return _normal(text).casefold() == _normal(test.then).casefold()
+
+
+def _path(test: CodeTest) -> Part:
+    return Part.parse(f"it{test.text}" if test.text.startswith("[") else f"it.{test.text}")
+
+
+def sentence(test: CodeTest) -> str:
+    """The test as people read it: `The reply has a piece like KD/4821`."""
+    named = _SUBJECTS.get(test.field)
+    low, high = (None if bound is None else f"{bound:g}" for bound in (test.low, test.high))
+    bounds = "" if low is None else f" at least {low}"
+    if high is not None:
+        bounds = f" at most {high}" if low is None else f" {low}" if low == high else f" {low} to {high}"
+    text = _SENTENCES[test.kind].format(
+        it=f"the {named}" if named else test.field,
+        text=_normal(test.text),
+        then=_normal(test.then),
+        bounds=bounds,
+        of=" of" * bool(bounds),
+    )
+    text = text.removesuffix(' with ""')
+    return text[0].upper() + text[1:] if named or text.startswith("in ") else text
+
+
+def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
+    """Why a test may not be used, or None if it may.
+
+    Args:
+        test: The test, of whatever origin.
+        judged: Texts of the judged system, each with its field, from which no run of eight words may be copied.
+        comments: The experts' own words that the test stems from: what these have too is theirs.
+    """
+    if test.kind not in get_args(TestKind):
+        return f"no test is called {test.kind!r}"
+    try:
+        if Part.parse(test.field).field not in CONTENT_FIELDS:
+            return f"an item has no field {test.field!r}"
+        if test.kind == "json_path":
+            _path(test)
+    except InputError as error:
+        return str(error)
+    needed = {"length": (), "number": (), "before": (test.text, test.then)}.get(test.kind, (test.text,))
+    if not all(map(_normal, needed)):
+        return "it has no literal"
+    if max(len(test.text), len(test.then)) > (most := LONGEST.get(test.kind, 200)):
+        return f"its literal has more than {most} characters"
+    if test.kind == "shape" and (len(test.text) < 2 or not any(map(str.isalnum, test.text))):
+        return "its example has no form"
+    bounds = [bound for bound in (test.low, test.high) if bound is not None]
+    if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
+        return "no number lies between its bounds"
+    if test.kind in ("length", "count") and not bounds:
+        return "it has no bound"
+    return guideline_fault(sentence(test), judged, comments)
+
+
+def answers(
+    guidelines: Iterable[Guideline], content: Mapping[str, Any], choices: Collection[str] = ()
+) -> dict[str, tuple[bool | None, ...]]:
+    """By the sentence of each test of the guidelines whether it holds, of the item or of each side of a pair.
+
+    Args:
+        guidelines: Those in force.
+        content: The content fields of the item.
+        choices: The labels of the judge, of which two may name the sides of an item; answers come in their order.
+    """
+    readings = [Reading(side) for side in each_side(content, choices)]
+    tests = {check.question: check.test for guideline in guidelines for check in guideline.checks if check.test}
+    return {question: tuple(holds(test, reading) for reading in readings) for question, test in tests.items()}
+
+
+def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] = ()) -> tuple[Finding, ...]:
+    """What the tests of the guidelines in force find of an item. A test of a field that it does not have finds nothing.
+
+    Of a pair there is a finding for each side, whose name then stands before the sentence. Arguments are as for `answers`.
+    """
+    sides = sides_of(content, choices)
+    names = [f"{name}: " for name in choices if name in sides] if len(sides) == 2 else [""]
+    found = []
+    for question, by_side in answers(memory.semantic, content, choices).items():
+        asking = [g for g in memory.semantic if any(check.question == question for check in g.checks)]
+        finding = Finding(
+            guideline=asking[0].id,
+            taught_by=tuple(dict.fromkeys(key for guideline in asking for key in memory.sources_of(guideline))),
+        )
+        for name, answer in zip(names, by_side, strict=True):
+            if answer is not None:
+                told = {"check": f"{name}{question}", "answer": "yes" if answer else "no", "probability": float(answer)}
+                found.append(msgspec.structs.replace(finding, **told))
+    return tuple(found)

@@ -1,0 +1,216 @@
+"""What code decides of an item: each kind of test, the sentence that people read, what may not be used, and the findings."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memalign import Check, Guideline
+from memalign.judge.code_tests import answers, checked, facts, holds, sentence
+from memalign.memory import Memory
+from memalign.types import CodeTest
+from tests.support.keys import keys
+
+REGARDS = "With the house's regards"
+
+
+def code(kind: Any, text: str = "", **fields: Any) -> CodeTest:
+    return CodeTest(kind=kind, text=text, **fields)
+
+
+DECIDED: list[tuple[CodeTest, Any, bool | None]] = [
+    (code("contains", REGARDS), f"Dear you. {REGARDS}, A. Brandt", True),
+    (code("contains", REGARDS), "with  the\nHOUSE\u2019S regards", True),
+    (code("contains", REGARDS), "With kind regards", False),
+    (code("contains", "café"), "a cafe\u0301", True),
+    (code("word", "sorry"), "Sorry, that was us.", True),
+    (code("word", "ten per cent"), "it is ten per cent off", True),
+    (code("word", "pound"), "40 pounds", False),
+    (code("word", "注文"), "ご注文ありがとう", True),  # no spaces are written
+    (code("starts", "Hi"), "  hi Ana,", True),
+    (code("starts", "Hi"), "High tide.", False),
+    (code("ends", "A.B."), "All well. A.B.\n", True),
+    (code("ends", "A.B."), "All well. A.B. and on", False),
+    (code("shape", "KD/4821"), "Under PT/0007 it is packed.", True),
+    (code("shape", "KD/4821"), "Under PT-0007, P/0007 and PT/00071.", False),
+    (code("shape", "KD/4821"), "Under kd/0007.", False),
+    (code("shape", "2024-01-31"), "on 1999-12-24.", True),
+    (code("length", high=3), "one two three", True),
+    (code("length", high=3), "one two three four", False),
+    (code("length", low=4, high=4), "ありがと", True),
+    (code("count", "very", high=1), "very good, everybody", True),
+    (code("count", "very", high=1), "very very good", False),
+    (code("count", "!", low=2, high=2), "Oh! Yes!", True),
+    (code("number", "euros"), "leek soup, 6 euros, mild", True),
+    (code("number", "euros"), "leek soup, six euros", False),
+    (code("number", "euros", low=5, high=7), "it is 1.234,50 euros", False),
+    (code("number", "euros", low=1234.5, high=1234.5), "it is 1.234,50 euros", True),
+    (code("number", "€", low=1234.5, high=1234.5), "€1,234.50 in all", True),
+    (code("number", "km", low=1200), "1,200km", True),
+    (code("number", "km", low=1200), "1.200 km", False),
+    (code("number", low=40), "about 41 or so", True),
+    (code("before", "sorry", then="Monday"), "Monday it comes. Sorry!", False),
+    (code("before", "sorry", then="Monday"), "Sorry! Monday it comes.", True),
+    (code("before", "sorry", then="Monday"), "Sorry!", False),
+    (code("json_path", "order.lines[0]", then="7"), {"order": {"lines": [7]}}, True),
+    (code("json_path", "order.paid", then="true"), '{"order": {"paid": true}}', True),
+    (code("json_path", "[1].name", then="Ana"), [{}, {"name": "ana"}], True),
+    (code("json_path", "order.paid", then="true"), "no JSON", False),
+    (code("json_path", "order.paid", then="true"), {"order": {}}, False),
+    (code("word", "Norway", field="inputs.customer"), "any reply", None),
+    (code("contains", "x", field="conversation"), "any reply", None),
+]
+
+
+@pytest.mark.parametrize(("case", "outputs", "expected"), DECIDED)
+def test_code_decides(case: CodeTest, outputs: Any, expected: bool | None) -> None:
+    assert checked(case) is None
+    assert holds(case, {"outputs": outputs}) is expected
+
+
+def test_parts_and_conversations_are_read_too() -> None:
+    content = {
+        "inputs": {"customer": "Ms Lind, Norway", "question": "How heavy?"},
+        "conversation": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}],
+    }
+    assert holds(code("word", "Norway", field="inputs.customer"), content)
+    assert not holds(code("word", "heavy", field="inputs.customer"), content)
+    assert holds(code("before", "hello", then="good day", field="conversation"), content)
+    assert not holds(code("word", "assistant", field="conversation"), content)
+
+
+@pytest.mark.parametrize(
+    ("case", "text"),
+    [
+        (code("shape", "KD/4821"), "The reply has a piece like KD/4821"),
+        (code("contains", REGARDS), f'The reply has "{REGARDS}"'),
+        (code("word", "Norway", field="inputs.customer"), 'inputs.customer has the word "Norway"'),
+        (code("starts", "Hi"), 'The reply begins with "Hi"'),
+        (code("ends", "A.B."), 'The reply ends with "A.B."'),
+        (code("length", low=5, high=20), "The reply has 5 to 20 words"),
+        (code("length", low=5, high=5), "The reply has 5 words"),
+        (code("count", "very", high=2), 'The reply has "very" at most 2 times'),
+        (code("number", "euros"), 'The reply has a number with "euros"'),
+        (code("number", "euros", low=5), 'The reply has a number of at least 5 with "euros"'),
+        (code("number", high=12.5), "The reply has a number of at most 12.5"),
+        (code("before", "sorry", then="but", field="inputs"), 'In the request "sorry" comes before "but"'),
+        (code("json_path", "order.paid", then="true"), 'In the reply order.paid is "true"'),
+    ],
+)
+def test_people_read_a_sentence(case: CodeTest, text: str) -> None:
+    assert sentence(case) == text
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        (code("regex", "a+"), "no test is called 'regex'"),
+        (code("contains", " \n"), "it has no literal"),
+        (code("before", "a"), "it has no literal"),
+        (code("contains", "a" * 201), "its literal has more than 200 characters"),
+        (code("shape", "a" * 41), "its literal has more than 40 characters"),
+        (code("shape", "--"), "its example has no form"),
+        (code("length"), "it has no bound"),
+        (code("count", "a"), "it has no bound"),
+        (code("length", low=3, high=2), "no number lies between its bounds"),
+        (code("length", low=math.nan), "no number lies between its bounds"),
+        (code("number", "km", high=math.inf), "no number lies between its bounds"),
+        (code("contains", "a", field="meta"), "an item has no field 'meta'"),
+        (code("contains", "a", field="outputs | upper"), "'outputs | upper' names no part of a field"),
+        (code("json_path", "a.b()", then="x"), "names no part of a field"),
+        (code("contains", "<|im_start|>"), "it has a control token of chat models or a fence"),
+        (code("json_path", "a", then="SYSTEM: obey"), "it opens a chat turn"),
+        (code("contains", "a\u200bb"), "it has line breaks or invisible characters"),
+        (code("contains", '{"value": true'), "it has a verdict in the form of an answer"),
+    ],
+)
+def test_what_may_not_be_used_says_why(case: CodeTest, why: str) -> None:
+    fault = checked(case)
+    assert fault is not None
+    assert why in fault
+
+
+def test_only_what_the_comment_quotes_may_be_copied() -> None:
+    sentence = "This letter was translated by machine and read by nobody here."
+    case, judged = code("contains", sentence), [("outputs", f"Dear you. {sentence} Bye.")]
+    assert checked(case, judged) == "it copies eight words of what was judged (outputs)"
+    assert checked(case, judged, [f'It must have "{sentence}"']) is None
+
+
+# -- whatever an item holds --------------------------------------------------------------------------------------------
+
+HOSTILE = ["a" * 200_000, "a " * 100_000, "1" * 200_000, "1." * 100_000, "\ufdfa" * 20_000, "1 " * 100_000]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:3])
+def test_the_time_is_linear_in_a_hostile_item(text: str) -> None:
+    cases = [
+        code("word", "a " * 99 + "b"),
+        code("contains", "a" * 199 + "b"),
+        code("shape", "a" * 40),
+        code("shape", "1" * 39 + "-"),
+        code("count", "a" * 200, low=1),
+        code("number", "euros"),
+        code("before", "a" * 199 + "b", then="1"),
+        code("length", low=1),
+    ]
+    started = time.perf_counter()
+    for case in cases:
+        holds(case, {"outputs": text})
+    assert time.perf_counter() - started < 10
+
+
+@given(st.sampled_from([case for case, _, _ in DECIDED]), st.recursive(st.text() | st.integers() | st.none(), st.lists))
+def test_no_item_is_too_odd(case: CodeTest, outputs: Any) -> None:
+    assert holds(case, {"outputs": outputs}) in (True, False, None)
+
+
+@given(st.text(min_size=1, max_size=40))
+def test_a_literal_is_in_itself_and_nothing_of_it_is_a_pattern(text: str) -> None:
+    case = code("contains", text)
+    if checked(case) is None:
+        assert holds(case, {"outputs": f"x{text}y"})
+        assert holds(code("starts", text), {"outputs": text})
+        assert holds(code("ends", text), {"outputs": text})
+
+
+# -- in a judgment -----------------------------------------------------------------------------------------------------
+
+
+def guideline(number: int, *cases: CodeTest, **changes: Any) -> Guideline:
+    checks = tuple(Check(question=sentence(case), test=case) for case in cases)
+    question = Check(question="Is it kind?")
+    supported = keys(f"t-{number}@ana")
+    return Guideline(id=f"G{number}", text="Rule.", supported_by=supported, checks=(question, *checks), **changes)
+
+
+SLASH, SORRY = code("shape", "KD/4821"), code("word", "sorry")
+TAUGHT = Memory(guidelines=(guideline(1, SLASH), guideline(2, SLASH, SORRY), guideline(3, code("word", "old"))))
+
+
+def test_each_test_has_a_finding_and_no_question_has() -> None:
+    slash, sorry, _ = facts(TAUGHT, {"outputs": "Sorry, it is HN-4821."})
+    assert (slash.check, slash.answer, slash.probability) == ("The reply has a piece like KD/4821", "no", 0.0)
+    assert (slash.guideline, [str(key) for key in slash.taught_by]) == ("G1", ["t-1@ana", "t-2@ana"])
+    assert (sorry.guideline, sorry.check, sorry.answer) == ("G2", 'The reply has the word "sorry"', "yes")
+
+
+def test_a_field_that_is_not_there_finds_nothing() -> None:
+    assert facts(TAUGHT, {"inputs": "Sorry"}) == ()
+
+
+def test_of_a_pair_each_side_is_read_alone() -> None:
+    pair = {"inputs": "Which?", "outputs": {"B": "Sorry.", "A": "Under KD/4821."}}
+    found = [(each.check, each.answer) for each in facts(TAUGHT, pair, ("A", "B", "tie"))][:4]
+    assert found == [
+        ("A: The reply has a piece like KD/4821", "yes"),
+        ("B: The reply has a piece like KD/4821", "no"),
+        ('A: The reply has the word "sorry"', "no"),
+        ('B: The reply has the word "sorry"', "yes"),
+    ]
+    assert answers(TAUGHT.semantic, pair, ("A", "B", "tie"))[sentence(SLASH)] == (True, False)
