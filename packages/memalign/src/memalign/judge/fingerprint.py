@@ -27,6 +27,8 @@ def fingerprint_of(judge: Judge) -> str:
         "parameters": {key: value for key, value in judge.parameters.items() if key not in OF_MODELS},
         "memory": judge.memory.hash,
     }
+    if judge.check_model_name is not None:
+        parts["check_model"] = _canonical(judge.check_model_name)
     # Left out where it finds nothing or is the usual one: a judge that names the usual one is the same judge.
     if judge.memory and (embedding := _other_embedding_model(judge)) is not None:
         parts["embedding_model"] = embedding
@@ -44,6 +46,10 @@ def _other_embedding_model(judge: Judge) -> str | None:
     name = judge.embedding_model_name
     if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}", resolve_embedding().name):
         return None
+    return _canonical(name)
+
+
+def _canonical(name: str) -> str:
     try:
         return canonical_name(name)
     except ConfigurationError:  # the name of an object, which no provider needs to know

@@ -26,7 +26,7 @@ from memalign.judge.spend_limit import SpendLimit
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
 from memalign.memory.retrieval import Retrieved
-from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
 from memalign.types import Example, Judgment
@@ -50,7 +50,10 @@ class Judge:
     stay as written. Nothing is rendered: a warning says so where the text holds a template's tags. `feedback_value_type` is bool, a Literal of strings,
     a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). `model` is a name
     such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from the environment
-    at the first call. `retrieval_k` is how many similar past cases a judgment sees: None means as
+    at the first call. It may be a decision model, which answers typed questions and writes nothing (`system-one:m@URL`,
+    `typesafe:m`, `openai-decisions:m`); then `parameters` name the `reflection_model` that writes guidelines. `check_model`
+    is a decision model beside a chat model: it answers the questions of the guidelines, and tells how sure a verdict is.
+    `retrieval_k` is how many similar past cases a judgment sees: None means as
     many as suit the model (5, for the embedded ones 3), or none where an align found the judge better without;
     an identical case is always shown. `parameters` may hold temperature, max_tokens, seed, timeout (seconds), and:
 
@@ -75,7 +78,8 @@ class Judge:
     name: str
     instructions: str
     feedback_value_type: Any
-    model: str | ChatModel | None = None
+    model: str | ChatModel | DecisionModel | None = None
+    check_model: str | DecisionModel | None = None
     embedding_model: str | EmbeddingModel | None = None
     retrieval_k: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -87,8 +91,9 @@ class Judge:
             raise InputError("a judge's name is 1 to 100 characters of valid Unicode on one line, without slashes")
         checked_instructions(self.instructions)
         warn_of_tags(self.instructions)
-        if isinstance(self.model, str) and "@http" in self.model:
-            canonical_name(self.model)  # an address is kept with the judge: it must hold no password
+        for name in (self.model, self.check_model):
+            if isinstance(name, str) and "@http" in name:
+                canonical_name(name)  # an address is kept with the judge: it must hold no password
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise InputError("retrieval_k is the number of examples to show: 0 or more, or None for the model's own")
@@ -158,6 +163,12 @@ class Judge:
     def model_name(self) -> str | None:
         """The model's name, or None while it is left to the environment."""
         return self.model if isinstance(self.model, str) or self.model is None else self.model.name
+
+    @property
+    def check_model_name(self) -> str | None:
+        """The check model's name, or None without one."""
+        given = self.check_model
+        return given if isinstance(given, str) or given is None else given.name
 
     @property
     def embedding_model_name(self) -> str | None:

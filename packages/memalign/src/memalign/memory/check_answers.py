@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Container, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -61,7 +61,11 @@ def without_answers_beside(cases: tuple[Case, ...], ids: Collection[str]) -> tup
     gone = frozenset(ids)
     return _changed(
         cases,
-        lambda _, answers: answers if gone.isdisjoint(answers.example_ids) else _left(answers, None, stands=False),
+        lambda _, answers: (
+            answers
+            if gone.isdisjoint(answers.example_ids) and gone.isdisjoint(key.id for key in answers.exposed_to)
+            else _left(answers, None, stands=False)
+        ),
     )
 
 
@@ -76,11 +80,19 @@ def _with(case: Case, answers: Answers | None) -> Case:
 
 
 def _left(answers: Answers, questions: Container[str] | None, *, stands: bool) -> Answers | None:
-    """What is left of the answers: those to these questions (None: to all), and the verdict where it `stands`."""
-    margins = {name: margin for name, margin in answers.margins.items() if questions is None or name in questions}
-    left = replace(answers, margins=margins)
+    """What is left of the answers: those to these questions (None: to all), and where it `stands` what was written for them."""
+    left = answers
     if not stands:
-        left = replace(left, verdict=None, guideline_ids=(), example_ids=())
+        nothing: dict[str, Any] = dict.fromkeys(("expected", "guideline_ids", "example_ids", "exposed_to"), ())
+        left = replace(answers, verdict=None, chances={}, **nothing)
+    wordless = {name for expected in left.expected for name, _ in expected.checks}
+    was_wordless = {name for expected in answers.expected for name, _ in expected.checks}
+    margins = {
+        name: margin
+        for name, margin in answers.margins.items()
+        if name in wordless or (name not in was_wordless and (questions is None or name in questions))
+    }
+    left = replace(left, margins=margins)
     if not margins and left.verdict is None:
         return None
     return answers if left == answers else left

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Annotation", "Answers", "Case", "LedgerEntry", "Memory", "PreAlignmentVerdict", "Shard", "Tombstone"]
+__all__ = [
+    "Annotation",
+    "Answers",
+    "Case",
+    "Expectation",
+    "LedgerEntry",
+    "Memory",
+    "PreAlignmentVerdict",
+    "Shard",
+    "Tombstone",
+]
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,19 +95,45 @@ class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
     contrast: bool = False
 
 
-class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge's model answered about a case that was hidden from it, in the pass that weights are fitted on.
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a guideline expects of the answers about an item, without its words.
 
-    `margins` has every check that was asked, by its question: log p(yes)/p(no), of two sides the first one's less the
-    second one's; 1, -1 and 0 for yes, no and does not apply where the model tells no probabilities. `verdict` is the
-    model's own, with the guidelines `guideline_ids` and the cases `example_ids` in view. `judge` fingerprints who was asked.
+    Attributes:
+        label: The label that it speaks for; None where its answers only say which of two sides is better.
+        checks: Each check's name, which is its question, with 1 where yes is expected and -1 where no is. The name of a
+            question that is not kept begins with `WORDLESS`.
+    """
+
+    WORDLESS: ClassVar[str] = "#"
+
+    checks: tuple[tuple[str, int], ...]
+    label: Value | None = None
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge's models answered about a case that was hidden from them.
+
+    Attributes:
+        judge: Fingerprints who was asked.
+        margins: By the name of every check that was asked log p(yes)/p(no), of two sides the first one's less the second
+            one's; None for "does not apply".
+        verdict: The judge's own verdict.
+        chances: The probability of each label, as text, where a decision model gave the verdict.
+        expected: Where guidelines were written for this, without the case, what they expect; empty where the memory's own
+            were asked.
+        guideline_ids: The guidelines in view of the verdict.
+        example_ids: The cases in view of it.
+        exposed_to: The feedback whose words were in a prompt that `expected` or the verdict come from.
     """
 
     judge: str
-    margins: dict[str, float] = {}
+    margins: dict[str, float | None] = {}
     verdict: Value | None = None
+    chances: dict[str, float] = {}
+    expected: tuple[Expectation, ...] = ()
     guideline_ids: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()
+    exposed_to: tuple[FeedbackKey, ...] = ()
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,7 +49,16 @@ _TYPES: dict[str, Any] = {
     "shard": tuple[FeedbackKey, ...],
 }
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(of) for kind, of in _TYPES.items()}
-SETTINGS = ("instructions", "value_type", "model", "embedding_model", "retrieval_k", "parameters", "columns")
+SETTINGS = (
+    "instructions",
+    "value_type",
+    "model",
+    "check_model",
+    "embedding_model",
+    "retrieval_k",
+    "parameters",
+    "columns",
+)
 _STATE = (
     "next_guideline",
     "authority",
@@ -125,7 +134,9 @@ def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
     given = {field: settings[field] for field in SETTINGS}
     value_type = msgspec.convert(given.pop("value_type"), ValueType)
-    own = {field: models[given[field]] for field in ("model", "embedding_model") if given[field] in models}
+    own = {
+        field: models[given[field]] for field in ("model", "check_model", "embedding_model") if given[field] in models
+    }
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **given | own)
 
 
@@ -185,6 +196,7 @@ def settings_of(judge: Judge) -> dict[str, Any]:
         "instructions": judge.instructions,
         "value_type": {k: v for k, v in msgspec.to_builtins(judge.value_type).items() if v is not None},
         "model": judge.model_name,
+        "check_model": judge.check_model_name,
         "embedding_model": judge.embedding_model_name,
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),
