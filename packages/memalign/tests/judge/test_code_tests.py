@@ -106,6 +106,12 @@ def test_people_read_a_sentence(case: CodeTest, text: str) -> None:
     assert sentence(case) == text
 
 
+def test_people_read_what_is_so_where_a_test_fails() -> None:
+    assert sentence(code("shape", "KD/4821"), positive=False) == "The reply does not have a piece like KD/4821"
+    assert sentence(code("before", "a", then="b"), positive=False) == 'In the reply "a" does not come before "b"'
+    assert sentence(code("json_path", "a", then="b"), positive=False) == 'In the reply a is not "b"'
+
+
 @pytest.mark.parametrize(
     ("case", "why"),
     [

@@ -1,7 +1,7 @@
 """What code decides of an item, without a model: a literal and how it must occur, and the findings that it comes to.
 
-No test is a pattern. Texts are compared in one normal form (NFKC, plain quotes, one space between words, letters without
-case), and a shape is a literal too, of classes of characters: so the time is linear in the item, whatever it holds.
+No test is a pattern. Texts are compared in one normal form (NFKC, plain quotes, one space between words, letters
+without case), and a shape is a literal too, of classes of characters: so the time is linear, whatever an item holds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -23,44 +23,45 @@ from memalign.memory import Memory
 from memalign.memory.guard import UNSPACED, guideline_fault
 from memalign.types import CONTENT_FIELDS, CodeTest, Finding, Guideline, TestKind
 
-__all__ = ["Reading", "answers", "checked", "facts", "holds", "sentence"]
+__all__ = ["Reading", "answers", "checked", "facts", "holds", "normal", "sentence", "shape"]
 
 LONGEST = {"shape": 40}
 """Characters of a literal: 200, a sentence that an expert demands word for word, which has no shape."""
 
 _SUBJECTS = {"inputs": "request", "outputs": "reply", "expectations": "reference", "conversation": "conversation"}
 _SENTENCES = {
-    "contains": '{it} has "{text}"',
-    "word": '{it} has the word "{text}"',
-    "starts": '{it} begins with "{text}"',
-    "ends": '{it} ends with "{text}"',
-    "shape": "{it} has a piece like {text}",
-    "length": "{it} has{bounds} words",
-    "count": '{it} has "{text}"{bounds} times',
-    "number": '{it} has a number{of}{bounds} with "{text}"',
-    "before": 'in {it} "{text}" comes before "{then}"',
-    "json_path": 'in {it} {text} is "{then}"',
+    "contains": '{it} {has} "{text}"',
+    "word": '{it} {has} the word{s} "{text}"',
+    "starts": '{it} {begins} with "{text}"',
+    "ends": '{it} {ends} with "{text}"',
+    "shape": "{it} {has} a piece like {text}",
+    "length": "{it} {has}{bounds} words",
+    "count": '{it} {has} "{text}"{bounds} times',
+    "number": '{it} {has} a number{of}{bounds} with "{text}"',
+    "before": 'in {it} "{text}" {comes} before "{then}"',
+    "json_path": 'in {it} {text} {is_} "{then}"',
 }
+_VERBS = {"has": "have", "begins": "begin", "ends": "end", "comes": "come"}
 _QUOTES = str.maketrans("\u2018\u2019\u02bc\u201c\u201d\u201e", "'''\"\"\"")
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?[0-9]+(?:[.,][0-9]+)*")
 
 
 class Reading:
-    """An item, or one side of a pair, as tests read it: each field is brought to its normal form once."""
+    """An item, or one side of a pair, as tests read it: each field is brought to a normal form once."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._content = content
-        self._texts: dict[str, str] = {}
+        self._texts: dict[tuple[str, Callable[[str], str]], str] = {}
 
     def value(self, field: str) -> Any:
         """The field, or the part of it, as it stands; None where there is none."""
         return part_in(self._content, field)
 
-    def text(self, field: str) -> str:
-        """Its words in normal form, with their capitals."""
-        if field not in self._texts:
-            self._texts[field] = _normal("\n".join(words_of(field, self.value(field))))
-        return self._texts[field]
+    def text(self, field: str, form: Callable[[str], str] = str.casefold) -> str:
+        """Its words in normal form, without capitals, or in another form."""
+        if (field, form) not in self._texts:
+            self._texts[field, form] = form(normal("\n".join(words_of(field, self.value(field)))))
+        return self._texts[field, form]
 
 
 def holds(test: CodeTest, content: Mapping[str, Any] | Reading) -> bool | None:
@@ -73,7 +74,7 @@ def holds(test: CodeTest, content: Mapping[str, Any] | Reading) -> bool | None:
     reading = content if isinstance(content, Reading) else Reading(content)
     if reading.value(test.field) is None:
         return None
-    text, literal = reading.text(test.field).casefold(), _normal(test.text).casefold()
+    text, literal = reading.text(test.field), normal(test.text).casefold()
     match test.kind:
         case "contains":
             return literal in text
@@ -84,7 +85,7 @@ def holds(test: CodeTest, content: Mapping[str, Any] | Reading) -> bool | None:
         case "ends":
             return text.endswith(literal) and _edge(text, len(text) - len(literal))
         case "shape":
-            return any(True for _ in _places(_shape(reading.text(test.field)), _shape(_normal(test.text))))
+            return any(True for _ in _places(reading.text(test.field, shape), shape(normal(test.text))))
         case "length":  # a character is a word where a language writes no spaces
             return _within(test, sum(map(len, UNSPACED.findall(text))) + len(UNSPACED.sub(" ", text).split()))
         case "count":
@@ -92,13 +93,14 @@ def holds(test: CodeTest, content: Mapping[str, Any] | Reading) -> bool | None:
         case "number":
             return any(_within(test, number) for number in _numbers(text, literal))
         case "before":
-            first, second = (next(_places(text, part), -1) for part in (literal, _normal(test.then).casefold()))
+            first, second = (next(_places(text, part), -1) for part in (literal, normal(test.then).casefold()))
             return 0 <= first < second
         case "json_path":
             return _leads(test, reading.value(test.field))
 
 
-def _normal(text: str) -> str:
+def normal(text: str) -> str:
+    """The text as tests compare it, with its capitals."""
     return " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).split())
 
 
@@ -127,7 +129,7 @@ class _Classes(dict[int, str]):
         return self[code]
 
 
-def _shape(text: str) -> str:
+def shape(text: str) -> str:
     """Each character's class: a digit, a capital, another letter; any other stands for itself."""
     return text.translate(_Classes())
 
@@ -163,15 +165,15 @@ def _leads(test: CodeTest, value: Any) -> bool:
     except (InputError, msgspec.DecodeError, RecursionError):
         return False
     text = target if isinstance(target, str) else json.dumps(target, ensure_ascii=False)
-    return _normal(text).casefold() == _normal(test.then).casefold()
+    return normal(text).casefold() == normal(test.then).casefold()
 
 
 def _path(test: CodeTest) -> Part:
     return Part.parse(f"it{test.text}" if test.text.startswith("[") else f"it.{test.text}")
 
 
-def sentence(test: CodeTest) -> str:
-    """The test as people read it: `The reply has a piece like KD/4821`."""
+def sentence(test: CodeTest, *, positive: bool = True) -> str:
+    """The test as people read it, `The reply has a piece like KD/4821`, or what is so where it fails."""
     named = _SUBJECTS.get(test.field)
     low, high = (None if bound is None else f"{bound:g}" for bound in (test.low, test.high))
     bounds = "" if low is None else f" at least {low}"
@@ -179,10 +181,13 @@ def sentence(test: CodeTest) -> str:
         bounds = f" at most {high}" if low is None else f" {low}" if low == high else f" {low} to {high}"
     text = _SENTENCES[test.kind].format(
         it=f"the {named}" if named else test.field,
-        text=_normal(test.text),
-        then=_normal(test.then),
+        text=normal(test.text),
+        then=normal(test.then),
         bounds=bounds,
         of=" of" * bool(bounds),
+        s="s" * (" " in normal(test.text)),
+        is_="is" if positive else "is not",
+        **{verb: verb if positive else f"does not {plain}" for verb, plain in _VERBS.items()},
     )
     text = text.removesuffix(' with ""')
     return text[0].upper() + text[1:] if named or text.startswith("in ") else text
@@ -206,7 +211,7 @@ def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Co
     except InputError as error:
         return str(error)
     needed = {"length": (), "number": (), "before": (test.text, test.then)}.get(test.kind, (test.text,))
-    if not all(map(_normal, needed)):
+    if not all(map(normal, needed)):
         return "it has no literal"
     if max(len(test.text), len(test.then)) > (most := LONGEST.get(test.kind, 200)):
         return f"its literal has more than {most} characters"
@@ -238,7 +243,7 @@ def answers(
 def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] = ()) -> tuple[Finding, ...]:
     """What the tests of the guidelines in force find of an item. A test of a field that it does not have finds nothing.
 
-    Of a pair there is a finding for each side, whose name then stands before the sentence. Arguments are as for `answers`.
+    Of a pair there is a finding for each side, whose name then stands before the sentence. Arguments: see `answers`.
     """
     sides = sides_of(content, choices)
     names = [f"{name}: " for name in choices if name in sides] if len(sides) == 2 else [""]
